@@ -1,0 +1,62 @@
+# Every verb of the project. `make help` lists them; CI calls the same ones.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# uv runs everything. Where the machine has none, it is installed into the clone (.uv/) with pip.
+UV  := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+
+.PHONY: help
+help:  ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.ready  ## install uv (if missing), Python packages and muster itself into .venv
+
+.venv/.ready: pyproject.toml uv.lock | $(UV)
+	$(UV) sync --frozen
+	@touch $@
+
+.uv/bin/uv:
+	python3 -m venv .uv
+	.uv/bin/python -m pip install --quiet 'uv>=0.5'
+
+.PHONY: demo
+demo: setup  ## show what muster does, on the Dynamo example
+	@$(RUN) bash examples/demo.sh
+
+.PHONY: check
+check: setup  ## lint, format, types and the direction of imports
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(RUN) lint-imports
+
+.PHONY: test
+test: check  ## check, then every test
+	$(RUN) pytest -n auto
+
+.PHONY: spec
+spec: setup  ## only the promises: one test a rule of the specification
+	$(RUN) pytest -n auto tests/spec -v
+
+.PHONY: nightly
+nightly: setup  ## the properties, with 100 times the examples
+	HYPOTHESIS_PROFILE=nightly $(RUN) pytest -n auto tests/property
+
+.PHONY: golden
+golden: setup  ## rewrite the approved files; read the diff before you commit it
+	MUSTER_GOLDEN=write $(RUN) pytest -n auto tests/golden
+
+.PHONY: bench
+bench: setup  ## measure; the figures of docs/performance.md
+	$(RUN) python -m bench
+
+.PHONY: format
+format: setup  ## format the code
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+.PHONY: clean
+clean:  ## remove what was built or installed into the clone
+	rm -rf .venv .uv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,172 @@
+"""Manifests to objects and back: documents with their place, `List` kinds unfolded, errors with file and path."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from muster.api.meta import ObjectMeta, Wire
+from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
+from muster.api.reader import documents
+from muster.api.shape import Misfit, decode
+from muster.errors import InputError
+
+
+class Document(Struct, frozen=True):
+    """One object as it was written, and where."""
+
+    where: str
+    raw: Any
+
+    @property
+    def kind(self) -> type[Wire] | None:
+        """The type that muster knows it by, if any."""
+        return kind_of(self.raw)
+
+
+def kind_of(raw: Any) -> type[Wire] | None:
+    """The type behind `apiVersion` and `kind`; None where muster does not know them."""
+    if not isinstance(raw, dict):
+        return None
+    version, kind = raw.get("apiVersion"), raw.get("kind")
+    return KINDS.get((version, kind)) if isinstance(version, str) and isinstance(kind, str) else None
+
+
+def read(data: bytes, source: str) -> list[Document]:
+    """Every object of one file."""
+    whole = documents(data, source)
+    found = [
+        item
+        for i, raw in enumerate(whole, 1)
+        for item in unfold(raw, source if len(whole) == 1 else f"{source}, document {i}")
+    ]
+    if not found:
+        raise InputError(f"{source}: holds no objects", hint="expected Kubernetes objects in YAML or JSON")
+    return found
+
+
+def unfold(raw: Any, where: str) -> Iterator[Document]:
+    """A `List` gives its items; `PodGroupList` and the like also say what they are."""
+    if not isinstance(raw, dict):
+        raise InputError(f"{where}: expected a Kubernetes object, got {_plainly(raw)}")
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise InputError(f"{where}: not a Kubernetes object: `kind` is missing", hint="add `apiVersion` and `kind`")
+    if not isinstance(raw.get("apiVersion"), str):
+        raise InputError(f"{where}: not a Kubernetes object: `apiVersion` is missing", hint="add it next to `kind`")
+    if not kind.endswith("List"):
+        yield Document(where, raw)
+        return
+    items = raw.get("items")
+    if items is not None and not isinstance(items, list):
+        raise InputError(f"{where}: `items` of a {kind} must be a list")
+    given = {"apiVersion": raw["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
+    for i, item in enumerate(items or ()):
+        if isinstance(item, dict):
+            yield from unfold({**given, **item}, f"{where}, items[{i}]")
+        else:
+            raise InputError(f"{where}, items[{i}]: expected a Kubernetes object, got {_plainly(item)}")
+
+
+def _plainly(raw: Any) -> str:
+    return "a list" if isinstance(raw, list) else f"`{str(raw)[:40]}`"
+
+
+def title(raw: Any) -> str:
+    """An object in a sentence: podgroup `team-a/llama`."""
+    meta = raw.get("metadata") if isinstance(raw, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    name = str(meta.get("name") or meta.get("generateName") or "?")[:253]
+    kind = str(raw.get("kind") or "podgroup") if isinstance(raw, dict) else "object"
+    if kind_of(raw) not in CLUSTER_SCOPED:
+        name = f"{meta.get('namespace') or DEFAULT_NAMESPACE}/{name}"
+    return f"{kind.lower()} `{name}`"
+
+
+class Collected(Struct, frozen=True):
+    """Typed objects by kind, and what stands in the way of using them."""
+
+    objects: Objects
+    misfits: tuple[tuple[Document, tuple[Misfit, ...]], ...] = ()
+    repeated: tuple[tuple[Document, str], ...] = ()  # the second of two of one identity, and where the first is
+
+
+def collect(read_documents: Iterable[Document]) -> Collected:
+    """Everything that can be decoded; what cannot is told, not raised."""
+    found: dict[str, list[Any]] = {field: [] for field in FIELDS.values()}
+    seen: dict[tuple[str, str], str] = {}
+    unknown: dict[str, int] = {}
+    misfits: list[tuple[Document, tuple[Misfit, ...]]] = []
+    repeated: list[tuple[Document, str]] = []
+    for document in read_documents:
+        kind = document.kind
+        if kind is None:
+            name = f"{document.raw['kind']} ({document.raw['apiVersion']})"
+            unknown[name] = unknown.get(name, 0) + 1
+            continue
+        value, wrong = decode(document.raw, kind)
+        identity = (kind.__name__, _identity(kind, value.metadata))  # type: ignore[attr-defined]
+        if wrong:
+            misfits.append((document, wrong))
+        elif identity in seen and not identity[1].endswith("/"):
+            repeated.append((document, seen[identity]))
+        else:
+            seen[identity] = document.where
+            found[FIELDS[kind]].append(value)
+    objects = Objects(**{name: tuple(values) for name, values in found.items()}, unknown=dict(sorted(unknown.items())))
+    return Collected(objects, tuple(misfits), tuple(repeated))
+
+
+def objects(read_documents: Iterable[Document]) -> Objects:
+    """Typed objects by kind. InputError tells every value of a wrong type, and objects that are given twice."""
+    collected = collect(read_documents)
+    if collected.misfits:
+        raise InputError("\n".join(misfit_text(document, wrong) for document, wrong in collected.misfits))
+    for document, where in collected.repeated:
+        raise InputError(
+            f"{document.where}: {title(document.raw)} is given twice", hint=f"the other one is in {where}; keep one"
+        )
+    return collected.objects
+
+
+def misfit_text(document: Document, misfits: Iterable[Misfit]) -> str:
+    """Every misfit of one document: file, document, path and what was expected."""
+    return "\n".join(
+        [f"{document.where}: {title(document.raw)} cannot be read"]
+        + [f"  {misfit.at or '(the object)'}: {misfit.says}" for misfit in misfits]
+    )
+
+
+def _identity(kind: type[Wire], metadata: ObjectMeta) -> str:
+    return metadata.name or "/" if kind in CLUSTER_SCOPED else key(metadata)
+
+
+# writing ------------------------------------------------------------------------------------------------------------
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Indented lists, and quotes around text that any YAML parser in the field could take for something else."""
+
+    def ignore_aliases(self, _data: Any) -> bool:
+        return True
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*\.?[0-9_]*[eE][-+]?[0-9]+$"), list("+-0123456789")
+)
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?0o[0-7_]+$"), list("+-0"))
+_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), list("yYnN"))
+
+
+def to_yaml(values: Iterable[Any]) -> str:
+    """Documents as YAML, in the order of their fields."""
+    return yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def to_json(value: Any) -> str:
+    """A value as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode()

@@ -1,0 +1,37 @@
+"""Every group, version, label and annotation that muster reads or writes, once."""
+
+from typing import Final
+
+# group/version, as it stands in `apiVersion`
+CORE: Final = "v1"
+SCHEDULING: Final = "scheduling.run.ai/v2alpha2"
+QUEUES: Final = "scheduling.run.ai/v2"
+TOPOLOGIES: Final = "kai.scheduler/v1alpha1"
+PRIORITIES: Final = "scheduling.k8s.io/v1"
+POLICY: Final = "policy/v1"
+OURS: Final = "muster.dev/v1"
+
+# on pods: which gang, which leaf (N3), and who comes first in it (M4)
+POD_GROUP: Final = "pod-group-name"  # annotation
+SUBGROUP: Final = "kai.scheduler/subgroup-name"  # label
+TASK_PRIORITY: Final = "kai.scheduler/task-priority"  # label
+
+# on workloads and PodGroups: what the spec leaves out
+QUEUE: Final = "kai.scheduler/queue"  # label
+PREEMPTIBILITY: Final = "kai.scheduler/preemptibility"  # label
+PRIORITY_CLASS: Final = "priorityClassName"  # label
+TOPOLOGY: Final = "kai.scheduler/topology"  # annotation
+TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"  # annotation
+TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"  # annotation
+
+# well-known node labels whose place in a Topology is certain
+HOSTNAME: Final = "kubernetes.io/hostname"
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+
+DEFAULT_NAMESPACE: Final = "default"
+DEFAULT_QUEUE: Final = "default"
+
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
+SEMI_PREEMPTIBLE: Final = "semi-preemptible"

@@ -1,0 +1,50 @@
+"""Everything that was read, by kind: the input of every question."""
+
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.core import Node, Pod, PodDisruptionBudget, PriorityClass
+from muster.api.meta import ObjectMeta, Wire
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.topology import Topology
+
+KINDS: dict[tuple[str, str], type[Wire]] = {
+    (names.SCHEDULING, "PodGroup"): PodGroup,
+    (names.QUEUES, "Queue"): Queue,
+    (names.TOPOLOGIES, "Topology"): Topology,
+    (names.CORE, "Pod"): Pod,
+    (names.CORE, "Node"): Node,
+    (names.PRIORITIES, "PriorityClass"): PriorityClass,
+    (names.POLICY, "PodDisruptionBudget"): PodDisruptionBudget,
+}
+CLUSTER_SCOPED = frozenset((Queue, Topology, Node, PriorityClass))
+
+
+class Objects(Struct, frozen=True):
+    """Decoded objects; kinds that muster does not know are counted, not lost in silence."""
+
+    pod_groups: tuple[PodGroup, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    unknown: dict[str, int] = {}  # `Kind (apiVersion)` -> how many
+
+
+FIELDS: dict[type[Wire], str] = {
+    PodGroup: "pod_groups",
+    Queue: "queues",
+    Topology: "topologies",
+    Pod: "pods",
+    Node: "nodes",
+    PriorityClass: "priority_classes",
+    PodDisruptionBudget: "budgets",
+}
+
+
+def key(metadata: ObjectMeta) -> str:
+    """Identity everywhere (N3): `namespace/name`."""
+    return f"{metadata.namespace or names.DEFAULT_NAMESPACE}/{metadata.name}"

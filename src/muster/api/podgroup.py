@@ -1,0 +1,142 @@
+"""PodGroup: the root of a tree of SubGroups (N, M), as KAI's with muster's additions."""
+
+from typing import Annotated
+
+from muster.api.meta import Condition, ObjectMeta, Wire, doc
+from muster.api.quantity import Resources
+
+_LARGEST = 2**31 - 1
+_LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class TopologyConstraint(Wire, frozen=True):
+    """In which domain the pods of a group must, or should, sit together (T1, T2)."""
+
+    topology: Annotated[str, doc("The Topology to use; unset: the nearest ancestor's, else the only one there is.")] = (
+        ""
+    )
+    required_topology_level: Annotated[
+        str, doc("All pods of the group sit in one domain of this level, named by its node label or its last part.")
+    ] = ""
+    preferred_topology_level: Annotated[
+        str, doc("The pods of the group sit in one domain of this level whenever some placement allows it.")
+    ] = ""
+
+
+class SubGroup(Wire, frozen=True):
+    """A part of the workload. With children it is a branch and counts them; without, it is a leaf and has pods."""
+
+    name: Annotated[
+        str,
+        doc(
+            "Unique in the PodGroup; pods name a leaf with it.",
+            required=True,
+            minLength=1,
+            maxLength=63,
+            pattern=_LABEL,
+        ),
+    ] = ""
+    parent: Annotated[str, doc("The SubGroup above; unset: directly under the PodGroup.", maxLength=63)] = ""
+    min_member: Annotated[
+        int | None, doc("Leaf: how many pods must run before any may.", minimum=1, maximum=_LARGEST)
+    ] = None
+    min_sub_group: Annotated[
+        int | None,
+        doc(
+            "Branch: how many of the direct children must run before any may; unset: all.", minimum=1, maximum=_LARGEST
+        ),
+    ] = None
+    topology_constraint: Annotated[TopologyConstraint | None, doc("Where the pods of this SubGroup sit together.")] = (
+        None
+    )
+
+
+class PodGroupSpec(Wire, frozen=True):
+    """What must run together, where, and who may disturb it."""
+
+    queue: Annotated[str, doc("The queue that pays; unset: `default`.")] = ""
+    priority_class_name: Annotated[str, doc("The PriorityClass; unset: the global default, else 50.")] = ""
+    preemptibility: Annotated[
+        str,
+        doc(
+            "Who may be disturbed: everyone, nobody, or whoever is above the minimums. "
+            "Unset: preemptible where the priority is below 100.",
+            enum=["preemptible", "non-preemptible", "semi-preemptible"],
+        ),
+    ] = ""
+    min_member: Annotated[
+        int | None,
+        doc("How many pods must run before any may; only without subGroups; unset: 1.", minimum=1, maximum=_LARGEST),
+    ] = None
+    min_sub_group: Annotated[
+        int | None,
+        doc("How many of the top SubGroups must run before any may; unset: all.", minimum=1, maximum=_LARGEST),
+    ] = None
+    topology_constraint: Annotated[TopologyConstraint | None, doc("Where the whole workload sits together.")] = None
+    staleness_grace_period: Annotated[
+        str | int | None,
+        doc(
+            "How long a gang below its minimum may look for replacements before it is released: "
+            "a duration such as `60s`, or whole seconds; negative: for ever.",
+        ),
+    ] = None
+    mark_unschedulable: Annotated[bool, doc("Write PodScheduled=False on pods that wait.", default=True)] = True
+    scheduling_backoff: Annotated[
+        int,
+        doc("-1: keep trying; 1: stop after one failed attempt until something changes.", enum=[-1, 1], default=-1),
+    ] = -1
+    sub_groups: Annotated[
+        tuple[SubGroup, ...],
+        doc(
+            "The parts, as a flat list; `parent` makes the tree. Order matters: earlier comes first.",
+            maxItems=10000,
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+        ),
+    ] = ()
+
+
+class ResourcesStatus(Wire, frozen=True):
+    """What the gang asks for and what it has (E2)."""
+
+    requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
+    allocated: Annotated[Resources, doc("Of every pod that is placed.")] = Resources()
+    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
+
+
+class LevelStatus(Wire, frozen=True):
+    """One level of the tree; the name is empty for the PodGroup itself (E2)."""
+
+    name: Annotated[str, doc("The SubGroup, or empty for the PodGroup itself.")] = ""
+    minimum: Annotated[int, doc("Pods of a leaf, or children of a branch, that must run.")] = 0
+    satisfied: Annotated[bool, doc("As many run.")] = False
+    placed: Annotated[int, doc("Pods placed at or below this level.")] = 0
+    pending: Annotated[int, doc("Pods that wait at or below this level.")] = 0
+    domain: Annotated[str, doc("Where the pods of this level sit together, from the top level down.")] = ""
+
+
+class PodGroupStatus(Wire, frozen=True):
+    """What muster last found."""
+
+    phase: Annotated[str, doc("Pending, Running, Succeeded or Failed.")] = ""
+    satisfied: Annotated[bool | None, doc("Every minimum from the root down is met.")] = None
+    running: Annotated[int, doc("Pods that run.")] = 0
+    pending: Annotated[int, doc("Pods that wait.")] = 0
+    succeeded: Annotated[int, doc("Pods that have done their part.")] = 0
+    failed: Annotated[int, doc("Pods that failed.")] = 0
+    resources_status: Annotated[ResourcesStatus, doc("What the gang asks for and what it has.")] = ResourcesStatus()
+    levels: Annotated[tuple[LevelStatus, ...], doc("Every level of the tree, parents before children.")] = ()
+    conditions: Annotated[
+        tuple[Condition, ...],
+        doc(
+            "In the Kubernetes form.",
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+
+
+class PodGroup(Wire, frozen=True):
+    """A workload whose pods start together: nothing starts until enough have mustered, at every level."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus | None = None  # None: nobody has looked at it yet

@@ -1,0 +1,83 @@
+"""Kubernetes quantities as exact integers in base units (X6).
+
+cpu counts millicores, everything else whole units (bytes, devices). What is finer is rounded away from zero and what
+is larger than an int64 is capped, as Kubernetes does.
+"""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+
+LARGEST = 2**63 - 1
+FINEST = 10**9  # Kubernetes keeps nothing below a nano
+
+_SYNTAX = re.compile(
+    r"(?P<sign>[+-]?)(?P<digits>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<power>[+-]?\d+)|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)"
+)
+_SUFFIXES: Mapping[str, Fraction] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{letter: Fraction(10 ** (3 * step)) for step, letter in enumerate("kMGTPE", 1)},
+    **{f"{letter}i": Fraction(2 ** (10 * step)) for step, letter in enumerate("KMGTPE", 1)},
+}
+_WIDEST_POWER = 40  # 10^±40 is far outside of what can be told apart; a larger exponent must not cost memory
+
+
+class Resources(dict[str, int]):
+    """Amounts by resource name, in base units. Decoded from the wire in one go, so that errors name the resource."""
+
+
+def amount(resource: str, text: str | float) -> int:
+    """A quantity of one resource in its base unit; ValueError says what is wrong with it."""
+    return _scaled(str(text), 1000 if resource == "cpu" else 1)
+
+
+def resources(raw: object) -> Resources:
+    """A resource list from the wire."""
+    if not isinstance(raw, dict):
+        raise ValueError("expected amounts by resource name")
+    found = Resources()
+    for name, value in raw.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise ValueError(f"`{name}`: expected a quantity such as `500m` or `16Gi`")
+        try:
+            found[str(name)] = amount(str(name), value)
+        except ValueError as error:
+            raise ValueError(f"`{name}`: {error}") from None
+    return found
+
+
+def written(resource: str, value: int) -> str:
+    """The shortest way to write an amount that reads back exactly."""
+    if resource == "cpu":
+        return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    for step, letter in reversed(list(enumerate("KMGTPE", 1))):
+        if value and value % 2 ** (10 * step) == 0:
+            return f"{value >> (10 * step)}{letter}i"
+    return str(value)
+
+
+@lru_cache(maxsize=65536)
+def _scaled(text: str, per_unit: int) -> int:
+    found = _SYNTAX.fullmatch(text) if len(text) < 512 else None
+    if not found:
+        raise ValueError(f"`{text[:60]}` is not a quantity")
+    magnitude = Fraction(found["digits"]) * _factor(found["power"], found["suffix"])
+    nanos = _up(magnitude * FINEST)
+    units = min(_up(Fraction(nanos * per_unit, FINEST)), LARGEST)
+    return -units if found["sign"] == "-" else units
+
+
+def _factor(power: str | None, suffix: str | None) -> Fraction:
+    if power is not None:
+        bounded = max(-_WIDEST_POWER, min(_WIDEST_POWER, int(power)))
+        return Fraction(10) ** bounded
+    return _SUFFIXES[suffix] if suffix else Fraction(1)
+
+
+def _up(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)

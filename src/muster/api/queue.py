@@ -1,0 +1,57 @@
+"""Queue: who may use how much (Q1), as KAI's."""
+
+from typing import Annotated
+
+import msgspec
+
+from muster.api.meta import Condition, ObjectMeta, Wire, doc
+from muster.api.quantity import Resources
+
+UNLIMITED = -1
+
+
+class QueueResource(Wire, frozen=True):
+    """One resource of a queue: cpu in millicores, memory in megabytes, gpu and others in devices."""
+
+    quota: Annotated[int | float, doc("What the queue deserves; -1: unlimited.", minimum=-1, default=0)] = 0
+    limit: Annotated[int | float, doc("What the queue never passes; -1: unlimited.", minimum=-1, default=-1)] = (
+        UNLIMITED
+    )
+    over_quota_weight: Annotated[int | float, doc("Its share of what is left over.", minimum=0, default=1)] = 1
+
+
+class QueueSpec(Wire, frozen=True):
+    """A place in the tree of queues and its shares."""
+
+    display_name: Annotated[str, doc("A name for people.")] = ""
+    parent_queue: Annotated[str, doc("The queue above; unset: a top queue.", maxLength=253)] = ""
+    priority: Annotated[int, doc("Who takes the surplus first; higher goes first.", format="int32")] = 100
+    resources: Annotated[
+        dict[str, QueueResource], doc("cpu, memory, gpu, and extended resources by their full name.", maxProperties=64)
+    ] = msgspec.field(default_factory=dict)
+    preempt_min_runtime: Annotated[str, doc("How long a gang runs before its own queue may preempt it.")] = ""
+    reclaim_min_runtime: Annotated[str, doc("How long a gang runs before another queue may reclaim from it.")] = ""
+
+
+class QueueStatus(Wire, frozen=True):
+    """What the queue and those below it use."""
+
+    child_queues: Annotated[tuple[str, ...], doc("The queues directly below.")] = ()
+    requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
+    allocated: Annotated[Resources, doc("Of every pod that is placed.")] = Resources()
+    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
+    conditions: Annotated[
+        tuple[Condition, ...],
+        doc(
+            "In the Kubernetes form.",
+            **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        ),
+    ] = ()
+
+
+class Queue(Wire, frozen=True):
+    """A share of the cluster. Queues form a tree; workloads go to its leaves."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus | None = None

@@ -1,0 +1,306 @@
+"""Bytes to plain documents: YAML and JSON, strict and bounded.
+
+Rule 1: whatever is read is a JSON value (text keys, no shared parts). Rule 2: no input may cost more than its size
+suggests: nesting and the growth through anchors are limited, and duplicate keys are errors, never a silent loss.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from muster.errors import InputError
+
+DEEPEST = 200  # levels of nesting; the deepest CRD schemas in use have about 60
+MOST_COPIES = 200_000  # values that anchors may multiply into
+LONGEST_NUMBER = 400  # characters; more is not a number anyone meant
+
+_TAG = "tag:yaml.org,2002:"
+_CONTAINERS = frozenset((None, "!", _TAG + "map", _TAG + "seq"))
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_BOOLS = {
+    word: value
+    for words, value in ((("true", "yes", "on"), True), (("false", "no", "off"), False))
+    for low in words
+    for word in (low, low.capitalize(), low.upper())
+}
+_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?0o?[0-7_]+|[-+]?0b[01_]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "+inf": float("inf"), "nan": float("nan")}
+
+
+def documents(data: bytes, source: str) -> list[Any]:
+    """Every document of a file, in order; empty ones are left out. InputError names the place."""
+    text = _text(data, source)
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            return list(_json(text, source))
+        except json.JSONDecodeError as error:
+            if source.endswith(".json"):
+                raise InputError(f"{source}, line {error.lineno}: not valid JSON: {error.msg}") from None
+        except RecursionError:
+            raise InputError(f"{source}: nested deeper than {DEEPEST} levels") from None
+    return list(_yaml(text, source))
+
+
+def _text(data: bytes, source: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source}: not a text file: byte {error.start} is not UTF-8", hint="manifests are YAML or JSON in UTF-8"
+        ) from None
+    if "\x00" in text:
+        raise InputError(f"{source}: not a text file: it holds NUL bytes", hint="manifests are YAML or JSON in UTF-8")
+    return text
+
+
+# JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def _json(text: str, source: str) -> Iterator[Any]:
+    """One JSON value after the other; blanks between them."""
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(items)
+        if len(found) < len(items):
+            raise InputError(f"{source}: key `{_repeated(items)}` stands twice in one object", hint="keep one of them")
+        return found
+
+    def constant(word: str) -> Any:
+        raise InputError(f"{source}: `{word}` is not a JSON value")
+
+    def integer(digits: str) -> int:
+        if len(digits) > LONGEST_NUMBER:
+            raise InputError(f"{source}: a number of {len(digits)} digits is too long")
+        return int(digits)
+
+    decoder = json.JSONDecoder(object_pairs_hook=pairs, parse_constant=constant, parse_int=integer)
+    at = _skip(text, 0)
+    while at < len(text):
+        value, end = decoder.raw_decode(text, at)
+        _check_depth(value, source)
+        if value is not None:
+            yield value
+        at = _skip(text, end)
+
+
+def _repeated(items: list[tuple[str, Any]]) -> str:
+    seen: set[str] = set()
+    return next(key for key, _ in items if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _check_depth(value: Any, source: str) -> None:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise InputError(f"{source}: nested deeper than {DEEPEST} levels")
+
+
+def _inside(value: Any) -> list[Any]:
+    found = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [inner for inner in found if isinstance(inner, dict | list)]
+
+
+# YAML ---------------------------------------------------------------------------------------------------------------
+
+
+class _Open(Struct):
+    """A mapping or sequence that is being read."""
+
+    value: dict[str, Any] | list[Any]
+    anchor: str | None
+    line: int
+    key: str | None = None  # the key whose value comes next; None in a mapping: a key comes next
+    size: int = 1
+    merges: list[Any] = []
+
+
+class _Builder:
+    """Events of one document to one value. Iterative, so that nesting costs no stack."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.open: list[_Open] = []
+        self.done: list[Any] = []
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.copies = 0
+
+    def take(self, event: Any) -> None:
+        match event:
+            case yaml.ScalarEvent():
+                self._scalar(event)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._start(event)
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._end()
+            case yaml.AliasEvent():
+                self._alias(event)
+            case _:
+                pass
+
+    def _scalar(self, event: yaml.ScalarEvent) -> None:
+        inside = self.open[-1] if self.open else None
+        if inside is not None and inside.key is None and isinstance(inside.value, dict):
+            self._key(event, inside)
+            return
+        value = _resolve(event, self._at(event))
+        if event.anchor:
+            self.anchors[event.anchor] = (value, 1)
+        self._put(value, 1)
+
+    def _key(self, event: yaml.ScalarEvent, inside: _Open) -> None:
+        key = event.value
+        if event.implicit[0] and key in _NULLS:
+            raise InputError(f"{self._at(event)}: a key is missing before `:`")
+        if key in inside.value:
+            raise InputError(
+                f"{self._at(event)}: key `{key[:60]}` stands twice in one mapping", hint="keep one of them"
+            )
+        if event.anchor:
+            self.anchors[event.anchor] = (key, 1)
+        inside.key = key
+
+    def _start(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
+        if event.tag not in _CONTAINERS:
+            raise InputError(f"{self._at(event)}: tag `{event.tag}` has no meaning in a manifest", hint="remove it")
+        if len(self.open) >= DEEPEST:
+            raise InputError(f"{self._at(event)}: nested deeper than {DEEPEST} levels")
+        if self.open and self.open[-1].key is None and isinstance(self.open[-1].value, dict):
+            raise InputError(f"{self._at(event)}: a mapping or list cannot be a key", hint="quote it if it is text")
+        value: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        self.open.append(_Open(value, event.anchor, _line(event), merges=[]))
+
+    def _end(self) -> None:
+        closed = self.open.pop()
+        for merged in closed.merges:
+            self._merge(merged, closed)
+        if closed.anchor:
+            self.anchors[closed.anchor] = (closed.value, closed.size)
+        self._put(closed.value, closed.size)
+
+    def _merge(self, merged: Any, into: _Open) -> None:
+        """`<<`: what is stated wins, then the earlier of the merged mappings."""
+        for part in merged if isinstance(merged, list) else [merged]:
+            if not isinstance(part, dict):
+                raise InputError(f"{self.source}, line {into.line}: `<<` merges mappings only")
+            assert isinstance(into.value, dict)
+            for key, value in part.items():
+                into.value.setdefault(key, value)
+
+    def _alias(self, event: yaml.AliasEvent) -> None:
+        if event.anchor not in self.anchors:
+            raise InputError(f"{self._at(event)}: `*{event.anchor}` refers to itself or to nothing")
+        value, size = self.anchors[event.anchor]
+        self.copies += size
+        if self.copies > MOST_COPIES:
+            raise InputError(
+                f"{self._at(event)}: anchors multiply this file beyond {MOST_COPIES:,} values",
+                hint="write the parts out",
+            )
+        inside = self.open[-1] if self.open else None
+        if inside is not None and inside.key is None and isinstance(inside.value, dict):
+            raise InputError(f"{self._at(event)}: an alias cannot be a key", hint="write the key out")
+        self._put(_copy(value), size)
+
+    def _put(self, value: Any, size: int) -> None:
+        if not self.open:
+            self.done.append(value)
+            return
+        inside = self.open[-1]
+        inside.size += size
+        if isinstance(inside.value, list):
+            inside.value.append(value)
+            return
+        assert inside.key is not None
+        if inside.key == "<<":
+            inside.merges.append(value)
+        else:
+            inside.value[inside.key] = value
+        inside.key = None
+
+    def _at(self, event: yaml.Event) -> str:
+        return f"{self.source}, line {_line(event)}"
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 1
+
+
+def _yaml(text: str, source: str) -> Iterator[Any]:
+    builder = _Builder(source)
+    try:
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                builder = _Builder(source)
+            builder.take(event)
+            if isinstance(event, yaml.DocumentEndEvent):
+                yield from (value for value in builder.done if value is not None)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise InputError(f"{source}{line}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{source}: not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+def _resolve(event: yaml.ScalarEvent, at: str) -> Any:
+    """A scalar as kubectl reads it: timestamps and 1:30 stay text."""
+    if event.tag in (None, "!"):
+        return _plain(event.value, at) if event.implicit[0] else event.value
+    kind = event.tag.removeprefix(_TAG)
+    if kind == "str":
+        return event.value
+    value = _plain(event.value, at)
+    expected = {"int": int, "float": float, "bool": bool, "null": type(None)}.get(kind)
+    if kind == "float" and isinstance(value, int):
+        return float(value)
+    if expected is None or not isinstance(value, expected):
+        raise InputError(f"{at}: tag `{event.tag}` does not fit `{event.value[:60]}`", hint="remove the tag")
+    return value
+
+
+def _plain(word: str, at: str) -> Any:
+    if word in _NULLS:
+        return None
+    if word in _BOOLS:
+        return _BOOLS[word]
+    if word[0] not in "+-.0123456789":
+        return word
+    if len(word) > LONGEST_NUMBER and word.strip("+-.0123456789_eE") == "":
+        raise InputError(f"{at}: a number of {len(word)} characters is too long", hint="quote it if it is text")
+    if _INT.fullmatch(word):
+        return _integer(word)
+    if _FLOAT.fullmatch(word):
+        return float(word.replace("_", ""))
+    return _SPECIAL.get(word.lower().replace(".", "", 1), word) if "." in word else word
+
+
+def _integer(word: str) -> int:
+    digits = word.replace("_", "").lower()
+    bare = digits.lstrip("+-")
+    if len(bare) > 1 and bare[0] == "0" and bare[1] in "01234567":
+        return int(digits, 8)
+    return int(digits, 0)
+
+
+def _copy(value: Any) -> Any:
+    """Aliases become parts of their own: nothing read is shared."""
+    match value:
+        case dict():
+            return {key: _copy(inner) for key, inner in value.items()}
+        case list():
+            return [_copy(inner) for inner in value]
+        case _:
+            return value

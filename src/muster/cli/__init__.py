@@ -1,0 +1,1 @@
+"""Commands: one file a verb; `wire` puts the parts together."""

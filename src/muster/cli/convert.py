@@ -1,0 +1,111 @@
+"""`muster convert`: older dialects to the form of record."""
+
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from muster.api import codec
+from muster.api.reader import documents
+from muster.cli import wire
+from muster.cluster.files import Source, replace, sources
+from muster.errors import InputError, MusterError
+from muster.rules.dialects import READINGS, Conversion, Reading, convert
+
+
+class Converted(Struct, frozen=True):
+    """One file in the form of record."""
+
+    source: Source
+    results: tuple[Conversion, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything is different now."""
+        return any(result.changes for result in self.results)
+
+
+@click.command("convert")
+@wire.files
+@click.option(
+    "--dialect",
+    "reading",
+    type=click.Choice(READINGS),
+    default="auto",
+    show_default=True,
+    help="What `minMember` counts on a group with children; auto refuses where it could be both.",
+)
+@click.option("--in-place", is_flag=True, help="Write the files back; those that need no change stay untouched.")
+@wire.output("yaml", "json")
+@wire.max_file_mib
+def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str, max_file_mib: int) -> int:
+    """Rewrite PodGroups of older dialects to the form of record; everything else passes unchanged.
+
+    Fields that muster does not know stay; comments go. What was changed is told on stderr. Nothing is written unless
+    every file can be converted. Exit code 1: refused, with the reason.
+
+    \b
+    Examples:
+      muster convert old.yaml > new.yaml
+      muster convert --in-place workloads/
+      muster convert --dialect pods old.yaml
+    """
+    if in_place and "-" in files:
+        raise InputError("standard input has no place to write back to", hint="leave out `--in-place`")
+    done, refused = _convert_all(files, reading, max_file_mib)
+    for error in refused:
+        click.echo(f"error: {error}", err=True)
+    if refused:
+        return max(error.exit_code for error in refused)
+    for converted in done:
+        for change in (change for result in converted.results for change in result.changes):
+            wire.note(change)
+    if not in_place:
+        _print([result.raw for converted in done for result in converted.results], form)
+        return 0
+    for converted in done:
+        if converted.changed and converted.source.path is not None:
+            replace(converted.source.path, _text(converted))
+    click.echo(f"{sum(converted.changed for converted in done)} of {len(done)} files rewritten", err=True)
+    return 0
+
+
+def _convert_all(
+    files: tuple[str, ...], reading: Reading, max_file_mib: int
+) -> tuple[list[Converted], list[MusterError]]:
+    done: list[Converted] = []
+    refused: list[MusterError] = []
+    for source in sources(files, max_file_mib):
+        results: list[Conversion] = []
+        for document in _documents(source):
+            try:
+                results.append(convert(document, reading))
+            except MusterError as error:
+                refused.append(error)
+        done.append(Converted(source, tuple(results)))
+    return done, refused
+
+
+def _documents(source: Source) -> list[codec.Document]:
+    """Whole documents, lists as lists; what is not a Kubernetes object is refused."""
+    wire.read_source(source)
+    whole = documents(source.data, source.name)
+    return [
+        codec.Document(source.name if len(whole) == 1 else f"{source.name}, document {i}", raw)
+        for i, raw in enumerate(whole, 1)
+    ]
+
+
+def _print(raws: list[Any], form: str) -> None:
+    if form == "yaml":
+        click.echo(codec.to_yaml(raws), nl=False)
+    else:
+        click.echo(codec.to_json(raws[0] if len(raws) == 1 else {"apiVersion": "v1", "kind": "List", "items": raws}))
+
+
+def _text(converted: Converted) -> str:
+    """In the language that the file was in."""
+    raws = [result.raw for result in converted.results]
+    if converted.source.data.lstrip()[:1] == b"{":
+        return "".join(codec.to_json(raw) + "\n" for raw in raws)
+    return codec.to_yaml(raws)

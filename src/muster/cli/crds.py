@@ -1,0 +1,24 @@
+"""`muster crds`: print the CRDs."""
+
+import click
+
+from muster.api import codec
+from muster.cli import wire
+from muster.rules.crds import crds
+
+
+@click.command("crds")
+@wire.output("yaml", "json")
+def command(form: str) -> int:
+    """Print the CRDs of PodGroup, Queue and Topology.
+
+    \b
+    Examples:
+      muster crds | kubectl apply --server-side -f -
+    """
+    made = crds()
+    if form == "yaml":
+        click.echo(codec.to_yaml(made), nl=False)
+    else:
+        click.echo(codec.to_json({"apiVersion": "v1", "kind": "List", "items": made}))
+    return 0

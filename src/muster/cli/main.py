@@ -1,0 +1,90 @@
+"""The `muster` command. Verbs are imported when they are called, so that `--help` answers at once."""
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from muster import __version__
+from muster.errors import MusterError
+
+VERBS = {
+    "validate": "Judge manifests: every problem with its path and a way out.",
+    "convert": "Rewrite older dialects to the form of record.",
+    "tree": "Draw gangs: minimums, what is placed, what is core or optional.",
+    "crds": "Print the CRDs to install.",
+}
+
+
+class Verbs(click.Group):
+    """Knows every verb by its sentence; loads one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """In the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb, imported now."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"muster.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A verb that does not exist is told together with those that do."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            ctx.fail(f"there is no verb `{args[0]}`; known: {', '.join(VERBS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Without importing any of them."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.command(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="`muster VERB --help` teaches each verb, with examples. Data goes to stdout, everything else to stderr. "
+    "Exit codes: 0 done; 1 the answer is no; 2 wrong usage or unreadable input.",
+)
+@click.version_option(__version__, message="muster %(version)s")
+def cli() -> None:
+    """A gang scheduler for Kubernetes: nothing starts until enough have mustered, at every level."""
+
+
+def main() -> None:
+    """Run a verb; whatever goes wrong ends in a sentence and an exit code, never in a traceback."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except MusterError as error:
+        code = _say(f"error: {error}", error.exit_code)
+    except click.ClickException as error:
+        hint = getattr(error, "ctx", None)
+        verb = hint.command_path if hint else "muster"
+        code = _say(f"error: {error.format_message()}\n  hint: `{verb} --help` shows how it is used", 2)
+    except (click.Abort, KeyboardInterrupt):
+        code = _say("stopped", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left; nothing more to say
+        code = 0
+    except Exception as error:
+        if os.environ.get("MUSTER_DEBUG"):
+            raise
+        code = _say(
+            f"internal error: {type(error).__name__}: {error}\n  hint: MUSTER_DEBUG=1 shows where; please report", 2
+        )
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str, code: int) -> int:
+    print(text, file=sys.stderr)  # noqa: T201 (the one place where an error meets the terminal)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""`muster tree`: draw gangs."""
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import click
+
+from muster.api.objects import Objects, key
+from muster.api.podgroup import PodGroup
+from muster.cli import wire
+from muster.errors import Refused
+from muster.model.gang import muster
+from muster.reporting import views
+from muster.reporting.text import Line
+from muster.rules import podgroup
+from muster.rules.membership import Stray
+
+
+@click.command("tree")
+@wire.files
+@wire.output("table", "json", "yaml", "mermaid")
+@wire.max_file_mib
+def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+    """Draw gangs: every level with its minimum, what is placed, where it sits together, and what is core or optional.
+
+    Pods in the files join their gangs; pods that cannot join are told.
+
+    \b
+    Examples:
+      muster tree podgroup.yaml
+      muster tree podgroup.yaml pods/
+      muster tree -o mermaid podgroup.yaml
+      kubectl get podgroups,pods -n team-a -o json | muster tree -
+    """
+    objects = wire.load(files, max_file_mib)
+    _refuse_broken(objects)
+    gathered = muster(objects)
+    seen = [views.look(gang) for gang in gathered.gangs]
+    if not seen:
+        wire.note("there are no PodGroups in these files")
+    lost = [stray for stray in gathered.foreign if stray.why == "NoSuchPodGroup"]
+    match form:
+        case "table":
+            wire.show(_spaced(seen))
+        case "mermaid":
+            click.echo("\n".join(line for gang in seen for line in views.mermaid(gang)))
+        case _:
+            foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in lost]
+            wire.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
+    _note_foreign(lost)
+    return 0
+
+
+def _refuse_broken(objects: Objects) -> None:
+    """A tree that does not hold together cannot be drawn; one in an older form can, and is told."""
+    for group in objects.pod_groups:
+        problems = list(podgroup.judge(group.spec, podgroup.FORM))
+        broken = [problem for problem in problems if problem.rule == "V3"]
+        if broken:
+            lines = "\n".join(f"  {problem.at}: {problem.says}" for problem in broken)
+            raise Refused(f"podgroup `{key(group.metadata)}` is not a tree\n{lines}", hint=broken[0].hint)
+        if problems:
+            _note_older(group, problems[0].at)
+
+
+def _note_older(group: PodGroup, at: str) -> None:
+    wire.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
+
+
+def _spaced(seen: list[views.Seen]) -> Iterator[Line]:
+    for i, gang in enumerate(seen):
+        if i:
+            yield []
+        yield from views.drawn(gang)
+
+
+def _note_foreign(lost: list[Stray]) -> None:
+    for named, pods in groupby(sorted(lost, key=lambda stray: (stray.named, stray.pod)), key=lambda stray: stray.named):
+        all_pods = [stray.pod for stray in pods]
+        more = f" and {len(all_pods) - 3} more" if len(all_pods) > 3 else ""
+        wire.note(f"podgroup `{named}` does not exist, but pods name it: {', '.join(all_pods[:3])}{more}")

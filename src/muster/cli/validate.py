@@ -1,0 +1,139 @@
+"""`muster validate`: judge manifests."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from muster.api import codec
+from muster.api.objects import key
+from muster.api.podgroup import PodGroup
+from muster.api.shape import decode
+from muster.cli import wire
+from muster.reporting.text import Line, Span
+from muster.rules.check import check
+from muster.rules.problem import Problem
+
+
+class Verdict(Struct, frozen=True):
+    """One object and what is wrong with it."""
+
+    document: codec.Document
+    problems: tuple[Problem, ...]
+
+    @property
+    def unreadable(self) -> bool:
+        """Some value is of a wrong type."""
+        return any(problem.key == "type" for problem in self.problems)
+
+    @property
+    def invalid(self) -> bool:
+        """Some problem refuses the object."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+
+@click.command("validate")
+@wire.files
+@click.option("--old", "old_files", multiple=True, metavar="FILE", help="The stored objects: judge FILE… as updates.")
+@wire.output("table", "json", "yaml")
+@wire.max_file_mib
+def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+    """Judge manifests: every problem, with its path and a way out.
+
+    FILE is a file, a folder or `-`. What lies beside a PodGroup (Topologies, Queues, Nodes, Pods) is taken into
+    account. Exit code 0: valid, perhaps with warnings; 1: invalid; 2: cannot be read.
+
+    \b
+    Examples:
+      muster validate podgroup.yaml
+      muster validate cluster/ workloads/
+      muster validate --old stored.yaml changed.yaml
+      kubectl get podgroups -A -o yaml | muster validate -
+    """
+    documents = wire.read(files, max_file_mib)
+    collected = codec.collect(documents)
+    wire.note_unknown(collected.objects)
+    stored = _stored(old_files, max_file_mib)
+    twice = {id(document): where for document, where in collected.repeated}
+    verdicts = []
+    for document in documents:
+        if document.kind is None:
+            problems = tuple(problem for problem in check(document.raw) if problem.severity == "error")
+            verdicts += [Verdict(document, problems)] if problems else []
+            continue
+        problems = check(document.raw, _old(document, stored), collected.objects)
+        if id(document) in twice:
+            problems += (Problem("", f"is given twice; the other one is in {twice[id(document)]}", severity="warning"),)
+        verdicts.append(Verdict(document, problems))
+    _print(verdicts, form)
+    return 2 if any(verdict.unreadable for verdict in verdicts) else int(any(verdict.invalid for verdict in verdicts))
+
+
+def _stored(files: tuple[str, ...], max_file_mib: int) -> dict[str, Any] | None:
+    """Stored PodGroups by identity; None: everything is new."""
+    if not files:
+        return None
+    found = {}
+    for document in wire.read(files, max_file_mib):
+        if document.kind is PodGroup:
+            group, _ = decode(document.raw, PodGroup)
+            found[key(group.metadata)] = document.raw
+    return found
+
+
+def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
+    if stored is None or document.kind is not PodGroup:
+        return None
+    group, _ = decode(document.raw, PodGroup)
+    old = stored.get(key(group.metadata))
+    if old is None:
+        wire.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
+    return old
+
+
+def _print(verdicts: list[Verdict], form: str) -> None:
+    if form == "table":
+        wire.show(line for verdict in verdicts for line in _lines(verdict))
+    else:
+        wire.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
+    errors = sum(problem.severity == "error" for verdict in verdicts for problem in verdict.problems)
+    warnings = sum(len(verdict.problems) for verdict in verdicts) - errors
+    click.echo(f"{_many(len(verdicts), 'object')}, {_many(errors, 'error')}, {_many(warnings, 'warning')}", err=True)
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def _lines(verdict: Verdict) -> Iterator[Line]:
+    says = "cannot be read" if verdict.unreadable else "is invalid" if verdict.invalid else "is valid"
+    yield [
+        Span(f"{verdict.document.where}: ", "dim"),
+        Span(codec.title(verdict.document.raw), "name"),
+        Span(f" {says}", "bad" if verdict.invalid else "good"),
+    ]
+    for problem in verdict.problems:
+        mark = "warning: " if problem.severity == "warning" else ""
+        rule = f" ({problem.rule})" if problem.rule else ""
+        at = f"{problem.at}: " if problem.at else ""
+        yield [Span(f"  {mark}{at}{problem.says}{rule}", "warn" if mark else "bad")]
+        if problem.hint:
+            yield [Span(f"    hint: {problem.hint}")]
+
+
+def _data(verdict: Verdict) -> dict[str, Any]:
+    raw = verdict.document.raw
+    meta = raw.get("metadata") if isinstance(raw.get("metadata"), dict) else {}
+    return {
+        "where": verdict.document.where,
+        "kind": raw["kind"],
+        "namespace": str(meta.get("namespace") or ""),
+        "name": str(meta.get("name") or ""),
+        "valid": not verdict.invalid,
+        "problems": [
+            {field: value for field, value in msgspec.structs.asdict(problem).items() if field != "key"}
+            for problem in verdict.problems
+        ],
+    }

@@ -1,0 +1,74 @@
+"""Objects in files: a file, a folder, or standard input."""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from muster.errors import InputError
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MOST_MIB = 32  # of one file; YAML of that size is some 500,000 lines
+
+
+class Source(Struct, frozen=True):
+    """One file that was read."""
+
+    name: str
+    data: bytes
+    path: Path | None  # None: standard input
+
+
+def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -> Iterator[Source]:
+    """Every file behind the paths, folders in order of their names, one at a time."""
+    for given in paths:
+        if str(given) == "-":
+            yield Source("standard input", _bounded(sys.stdin.buffer.read(most_mib * 2**20 + 1), "-", most_mib), None)
+            continue
+        for path in _files(Path(given)):
+            yield Source(str(path), _read(path, most_mib), path)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(inner for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
+    if not found:
+        raise InputError(f"{path}: holds no manifests", hint=f"looked for {', '.join(SUFFIXES)} in it and below")
+    return found
+
+
+def _read(path: Path, most_mib: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            if stat.S_ISDIR(os.fstat(file.fileno()).st_mode):
+                raise IsADirectoryError
+            return _bounded(file.read(most_mib * 2**20 + 1), str(path), most_mib)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file", hint="give a file, a folder, or `-` for standard input") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _bounded(data: bytes, name: str, most_mib: int) -> bytes:
+    if len(data) > most_mib * 2**20:
+        raise InputError(
+            f"{name}: is larger than {most_mib} MiB", hint="split it into several files, or raise `--max-file-mib`"
+        )
+    return data
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all; its mode stays, and a link keeps pointing to it."""
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.muster-{os.getpid()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        beside.replace(target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,353 @@
+"""A PodGroup with its pods, as a tree of leaves and branches, and the questions everyone asks of it.
+
+Rule 1: a question is pure and linear in groups and pods, at any depth; nothing recurses. Rule 2: no pod is lost: it is
+in a leaf, or it is a stray with a reason (N4).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.core import Pod, PriorityClass
+from muster.api.objects import Objects, key
+from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from muster.api.quantity import Resources
+from muster.rules import defaults
+from muster.rules.membership import Stray, gang_of, leaf_of
+from muster.rules.podgroup import from_the_top
+from muster.rules.requests import requests
+
+
+class State(StrEnum):
+    """What a pod counts for (N5)."""
+
+    PLACED = "placed"  # on a node: counts
+    SUCCEEDED = "succeeded"  # has done its part: counts for its leaf's minimum, holds nothing
+    PENDING = "pending"  # can be placed
+    GATED = "gated"  # exists, but cannot be placed yet
+    TERMINATING = "terminating"  # holds its resources, counts for nothing
+    FAILED = "failed"  # counts for nothing, holds nothing
+
+
+class Member(Struct, frozen=True, eq=False):
+    """A pod of a gang."""
+
+    name: str
+    state: State
+    node: str = ""
+    task_priority: int = 0
+    created: float = 0.0  # seconds; a pod without an age counts as the oldest
+    requests: Resources = Resources()
+
+    @property
+    def rank(self) -> tuple[int, float, str]:
+        """M4: who comes first in a leaf."""
+        return (-self.task_priority, self.created, self.name)
+
+
+class Leaf(Struct, frozen=True, eq=False):
+    """A group of pods."""
+
+    name: str
+    need: int  # pods
+    order: int = -1  # place in spec order; -1: the PodGroup itself
+    constraint: TopologyConstraint = TopologyConstraint()
+    members: tuple[Member, ...] = ()  # in the order of M4
+
+    def those(self, *states: State) -> tuple[Member, ...]:
+        """Its pods in these states, first come first."""
+        return tuple(member for member in self.members if member.state in states)
+
+    @property
+    def placed(self) -> tuple[Member, ...]:
+        """Its pods on nodes."""
+        return self.those(State.PLACED)
+
+
+class Branch(Struct, frozen=True, eq=False):
+    """A group of groups."""
+
+    name: str
+    need: int  # children
+    order: int = -1
+    constraint: TopologyConstraint = TopologyConstraint()
+    children: tuple["Leaf | Branch", ...] = ()
+    need_pods: int = 0  # pods in all below it, in addition (M5)
+
+
+Group = Leaf | Branch
+
+
+class Standing(Struct, frozen=True):
+    """How one group stands: counts at and below it."""
+
+    satisfied: bool
+    counted: int  # pods that count
+    placed: int  # pods on nodes
+    succeeded: int
+    pending: int  # pods that could be placed
+    gated: int
+    missing: int  # the fewest pods that would still satisfy it
+
+
+class Want(Struct, frozen=True):
+    """Pods that a leaf still lacks, and those that could fill the gap, first come first."""
+
+    leaf: str
+    pods: int
+    candidates: tuple[Member, ...]
+
+
+class Gang(Struct, frozen=True, eq=False):
+    """A PodGroup, its tree and its pods."""
+
+    namespace: str
+    name: str
+    root: Group
+    queue: str = names.DEFAULT_QUEUE
+    priority: int = defaults.PRIORITY
+    preemptibility: str = names.PREEMPTIBLE
+    strays: tuple[Stray, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Identity everywhere (N3)."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Muster(Struct, frozen=True):
+    """Every gang of the input, and the pods that belong to none."""
+
+    gangs: tuple[Gang, ...]
+    foreign: tuple[Stray, ...]  # pods that name no PodGroup, or one that is not there
+
+
+# building -----------------------------------------------------------------------------------------------------------
+
+
+def muster(objects: Objects) -> Muster:
+    """Gather the gangs: every PodGroup with the pods that join it (N3). Specs must have passed V3."""
+    groups = {key(group.metadata): group for group in objects.pod_groups}
+    joining: dict[str, list[Pod]] = defaultdict(list)
+    foreign: list[Stray] = []
+    for pod in objects.pods:
+        gang = gang_of(pod)
+        if gang is not None and gang in groups:
+            joining[gang].append(pod)
+        else:
+            foreign.append(Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or ""))
+    gangs = (build(group, joining[name], objects.priority_classes) for name, group in sorted(groups.items()))
+    return Muster(tuple(gangs), tuple(sorted(foreign, key=lambda stray: stray.pod)))
+
+
+def build(group: PodGroup, pods: Iterable[Pod] = (), classes: Iterable[PriorityClass] = ()) -> Gang:
+    """One gang from its PodGroup and the pods that name it."""
+    parts = from_the_top(group.spec)
+    branches = {part.parent for part in parts}
+    leaves = {part.name for part in parts if part.name not in branches} or {""}
+    members: dict[str, list[Member]] = defaultdict(list)
+    strays: list[Stray] = []
+    for pod in pods:
+        leaf = leaf_of(pod, leaves, branches)
+        if isinstance(leaf, Stray):
+            strays.append(leaf)
+        else:
+            members[leaf].append(member(pod))
+    classes = tuple(classes)
+    return Gang(
+        namespace=group.metadata.namespace or names.DEFAULT_NAMESPACE,
+        name=group.metadata.name,
+        root=_tree(group, parts, members),
+        queue=defaults.queue(group),
+        priority=defaults.priority(group, classes),
+        preemptibility=defaults.preemptibility(group, classes),
+        strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
+    )
+
+
+def member(pod: Pod) -> Member:
+    """A pod as its gang sees it."""
+    created = pod.metadata.creation_timestamp
+    return Member(
+        name=pod.metadata.name,
+        state=state(pod),
+        node=pod.spec.node_name,
+        task_priority=_whole(pod.metadata.labels.get(names.TASK_PRIORITY, "")),
+        created=created.timestamp() if created else 0.0,
+        requests=requests(pod.spec),
+    )
+
+
+def state(pod: Pod) -> State:
+    """N5, the strongest fact first."""
+    if pod.status.phase == "Failed":
+        return State.FAILED
+    if pod.metadata.deletion_timestamp is not None:
+        return State.TERMINATING
+    if pod.status.phase == "Succeeded":
+        return State.SUCCEEDED
+    if pod.spec.node_name:
+        return State.PLACED
+    return State.GATED if pod.spec.scheduling_gates else State.PENDING
+
+
+def _whole(text: str) -> int:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 9 else 0
+
+
+def _tree(group: PodGroup, parts: tuple[SubGroup, ...], members: Mapping[str, list[Member]]) -> Group:
+    """From the bottom up, so that depth costs no stack."""
+    order = {part.name: i for i, part in reversed(list(enumerate(group.spec.sub_groups)))}
+    constraints = defaults.constraints(group)
+    below: dict[str, list[Group]] = defaultdict(list)
+    all_parts: tuple[SubGroup | PodGroupSpec, ...] = (*reversed(parts), group.spec)
+    for part in all_parts:
+        name, parent = (part.name, part.parent) if isinstance(part, SubGroup) else ("", "")
+        children = tuple(reversed(below.pop(name, ())))
+        shared = {"name": name, "order": order.get(name, -1), "constraint": constraints[name]}
+        made: Group
+        if children:
+            made = Branch(
+                need=_stated(part.min_sub_group) or len(children),
+                need_pods=_stated(part.min_member),
+                children=children,
+                **shared,  # type: ignore[arg-type]
+            )
+        else:
+            made = Leaf(
+                need=_stated(part.min_member) or 1,
+                members=tuple(sorted(members.get(name, ()), key=lambda one: one.rank)),
+                **shared,  # type: ignore[arg-type]
+            )
+        if not isinstance(part, SubGroup):
+            return made
+        below[parent].append(made)
+    raise AssertionError("the PodGroup itself comes last")
+
+
+def _stated(minimum: int | None) -> int:
+    """A stored zero or less states nothing (V1)."""
+    return max(minimum or 0, 0)
+
+
+# asking -------------------------------------------------------------------------------------------------------------
+
+Count = Callable[[Leaf], int]
+
+
+def having(*states: State) -> Count:
+    """Counts a leaf's pods in these states."""
+    return lambda leaf: sum(member.state in states for member in leaf.members)
+
+
+RUNNING = having(State.PLACED, State.SUCCEEDED)
+EXISTING = having(State.PLACED, State.SUCCEEDED, State.PENDING)
+
+
+def walk(root: Group) -> Iterator[Group]:
+    """Every group, parents before children, siblings in spec order."""
+    ahead: list[Group] = [root]
+    while ahead:
+        group = ahead.pop()
+        yield group
+        if isinstance(group, Branch):
+            ahead += reversed(group.children)
+
+
+def standings(root: Group, count: Count = RUNNING) -> dict[str, Standing]:
+    """How every group stands, by name, if `count` of a leaf's pods count (M1, M2, M5)."""
+    found: dict[str, Standing] = {}
+    for group in reversed(list(walk(root))):
+        match group:
+            case Leaf():
+                found[group.name] = _leaf_standing(group, count)
+            case Branch():
+                found[group.name] = _branch_standing(group, [found[child.name] for child in group.children])
+    return found
+
+
+def _leaf_standing(leaf: Leaf, count: Count) -> Standing:
+    states = Counter(member.state for member in leaf.members)
+    counted = count(leaf)
+    return Standing(
+        satisfied=counted >= leaf.need,
+        counted=counted,
+        placed=states[State.PLACED],
+        succeeded=states[State.SUCCEEDED],
+        pending=states[State.PENDING],
+        gated=states[State.GATED],
+        missing=max(leaf.need - counted, 0),
+    )
+
+
+def _branch_standing(branch: Branch, children: list[Standing]) -> Standing:
+    counted = sum(child.counted for child in children)
+    lacking = sum(sorted(child.missing for child in children)[: branch.need]) + max(branch.need - len(children), 0)
+    short = max(lacking, branch.need_pods - counted)
+    return Standing(
+        satisfied=sum(child.satisfied for child in children) >= branch.need and short <= 0,
+        counted=counted,
+        placed=sum(child.placed for child in children),
+        succeeded=sum(child.succeeded for child in children),
+        pending=sum(child.pending for child in children),
+        gated=sum(child.gated for child in children),
+        missing=max(short, 0),
+    )
+
+
+def satisfied(root: Group) -> bool:
+    """Every minimum is met, from the root down (M2)."""
+    return standings(root)[root.name].satisfied
+
+
+def missing(root: Group) -> int:
+    """The fewest pods that would still have to be placed."""
+    return standings(root)[root.name].missing
+
+
+def ready_to_try(root: Group) -> bool:
+    """Enough pods exist that can be placed, or are, to satisfy the root (N5)."""
+    return standings(root, EXISTING)[root.name].satisfied
+
+
+def wants(root: Group) -> tuple[Want, ...]:
+    """The smallest set of pods that still has to be placed, in spec order; empty where nothing is missing (M3).
+
+    Children that have all the pods they need come first, then those with the fewest missing, then spec order.
+    """
+    now, later = standings(root), standings(root, EXISTING)
+    lacking: Counter[str] = Counter()
+    leaves: dict[str, Leaf] = {}
+    ahead: list[Group] = [root]
+    while ahead:
+        match ahead.pop():
+            case Leaf() as leaf:
+                leaves[leaf.name] = leaf
+                lacking[leaf.name] += now[leaf.name].missing
+            case Branch() as branch:
+                open_ = [child for child in branch.children if not now[child.name].satisfied]
+                open_.sort(key=lambda c: (not later[c.name].satisfied, now[c.name].missing, c.order))
+                ahead += open_[: max(branch.need - (len(branch.children) - len(open_)), 0)]
+    _top_up(root, now, leaves, lacking)
+    order = sorted((leaf for leaf in leaves.values() if lacking[leaf.name]), key=lambda leaf: leaf.order)
+    return tuple(Want(leaf.name, lacking[leaf.name], leaf.those(State.PENDING)[: lacking[leaf.name]]) for leaf in order)
+
+
+def _top_up(root: Group, now: Mapping[str, Standing], leaves: dict[str, Leaf], lacking: Counter[str]) -> None:
+    """M5: pods in all, from whichever leaves have some to spare."""
+    for group in walk(root):
+        if not isinstance(group, Branch) or not group.need_pods:
+            continue
+        below = [leaf for leaf in walk(group) if isinstance(leaf, Leaf)]
+        short = group.need_pods - now[group.name].counted - sum(lacking[leaf.name] for leaf in below)
+        for leaf in below:
+            spare = max(min(now[leaf.name].pending - lacking[leaf.name], short), 0)
+            short -= spare
+            lacking[leaf.name] += spare
+            leaves[leaf.name] = leaf
+        if short > 0:
+            lacking[below[0].name] += short

@@ -1,0 +1,159 @@
+"""Who is core and who is extra among the pods that are placed (P2), and in which order extras leave (P4).
+
+The core is unit 0. Every further SubGroup is a unit of its own: it came whole and leaves whole. What a leaf has above
+its minimum belongs to no unit and leaves pod by pod. Leaving is coming (G3) in reverse.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.quantity import Resources
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, Standing, State, standings, walk
+
+CORE = 0
+
+
+class Roles(Struct, frozen=True):
+    """The placed pods of a gang: those that must stay, and those that may leave, first to leave first."""
+
+    core: tuple[Member, ...]
+    surplus: tuple[tuple[Member, ...], ...]  # units: one pod of a leaf, or all pods of a SubGroup
+
+
+def roles(root: Group) -> Roles:
+    """Every placed pod is in exactly one of the two."""
+    seats = _Seats(root)
+    single = [(pod,) for pod in seats.leaving()]
+    whole = [unit for unit in reversed(seats.by_arrival()) if unit]
+    return Roles(core=tuple(seats.units[CORE]), surplus=(*single, *whole))
+
+
+def core(root: Group) -> tuple[Member, ...]:
+    """P2: the smallest set that meets every minimum on the way down, from what is placed."""
+    return roles(root).core
+
+
+def surplus(root: Group) -> tuple[tuple[Member, ...], ...]:
+    """P4: what may leave, in the order of leaving."""
+    return roles(root).surplus
+
+
+def non_preemptible(gang: Gang) -> tuple[Member, ...]:
+    """The placed pods that nobody may disturb (P3, E2)."""
+    match gang.preemptibility:
+        case names.SEMI_PREEMPTIBLE:
+            return core(gang.root)
+        case names.NON_PREEMPTIBLE:
+            return tuple(pod for leaf in walk(gang.root) if isinstance(leaf, Leaf) for pod in leaf.placed)
+        case _:
+            return ()
+
+
+def resources(pods: Iterable[Member]) -> Resources:
+    """What pods ask for together."""
+    total = Resources()
+    for pod in pods:
+        for name, amount in pod.requests.items():
+            total[name] = total.get(name, 0) + amount
+    return total
+
+
+class _Seats:
+    """Every placed pod assigned to a unit, or spare in its leaf."""
+
+    def __init__(self, root: Group) -> None:
+        self.standings: Mapping[str, Standing] = standings(root)
+        self.units: list[list[Member]] = [[]]
+        self.arrivals: list[tuple[int, int]] = [(-1, 0)]  # spec order, of the unit around it at least; then depth
+        self.spare: dict[str, list[Member]] = {}
+        self.kept: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
+        self.leaves: dict[str, Leaf] = {}
+        self.tops: dict[str, int] = {}  # SubGroup -> the unit that it is
+        totals: list[tuple[Branch, int]] = []
+        ahead: list[tuple[Group, int]] = [(root, CORE)]
+        while ahead:
+            group, unit = ahead.pop()
+            if isinstance(group, Leaf):
+                self._seat(group, unit)
+                continue
+            ahead += reversed(list(self._stay(group, unit)))
+            if group.need_pods:
+                totals.append((group, unit))
+        for branch, unit in reversed(totals):
+            self._top_up(branch, unit)
+
+    def _stay(self, branch: Branch, unit: int) -> Iterator[tuple[Group, int]]:
+        """Satisfied children with their unit: the first that the branch needs are part of its own.
+
+        A child that is not satisfied is a unit without a core: whatever it has placed leaves together.
+        """
+        taken = 0
+        for child in branch.children:
+            if self.standings[child.name].satisfied:
+                taken += 1
+                yield child, unit if taken <= branch.need else self._open(child, unit)
+            elif self.standings[child.name].placed:
+                broken = self._open(child, unit)
+                self.units[broken] += (pod for leaf in walk(child) if isinstance(leaf, Leaf) for pod in leaf.placed)
+
+    def _open(self, group: Group, around: int) -> int:
+        order, depth = self.arrivals[around]
+        self.units.append([])
+        self.arrivals.append((max(order, group.order), depth + 1))
+        self.tops[group.name] = len(self.units) - 1
+        return len(self.units) - 1
+
+    def _seat(self, leaf: Leaf, unit: int) -> None:
+        placed, done = leaf.placed, len(leaf.those(State.SUCCEEDED))
+        stay = max(leaf.need - done, 0)
+        self.units[unit] += placed[:stay]
+        self.spare[leaf.name] = list(placed[stay:])
+        self.kept[leaf.name] = (unit, done + min(stay, len(placed)))
+        self.leaves[leaf.name] = leaf
+
+    def _top_up(self, branch: Branch, unit: int) -> None:
+        """M5: the unit keeps as many pods below the branch as it asks for in all: spare pods first, then SubGroups."""
+        below = list(walk(branch))
+        leaves = [group for group in below if group.name in self.kept and self.kept[group.name][0] == unit]
+        short = branch.need_pods - sum(self.kept[leaf.name][1] for leaf in leaves)
+        emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in leaves if self.spare[leaf.name]]
+        heapify(emptiest)
+        while short > 0 and emptiest:
+            _, order, name = heappop(emptiest)
+            self.units[unit].append(self.spare[name].pop(0))
+            self.kept[name] = (unit, self.kept[name][1] + 1)
+            short -= 1
+            if self.spare[name]:
+                heappush(emptiest, (self._fill(name), order, name))
+        inner = sorted((self.arrivals[self.tops[group.name]], group.name) for group in below if group.name in self.tops)
+        for _, name in inner:
+            if short > 0:
+                pods = self.units[self.tops[name]]
+                short -= len(pods)
+                self.units[unit] += pods
+                self.units[self.tops[name]] = []
+
+    def _fill(self, name: str, more: int = 0) -> Fraction:
+        return Fraction(self.kept[name][1] + more, self.leaves[name].need)
+
+    def leaving(self) -> list[Member]:
+        """Spare pods: of the fullest leaf the last, and so on; ties as they came, reversed."""
+        order = {name: i for i, name in enumerate(sorted(self.spare, key=lambda name: self.leaves[name].order))}
+        fullest = [(-self._fill(name, len(pods)), -order[name], name) for name, pods in self.spare.items() if pods]
+        heapify(fullest)
+        found: list[Member] = []
+        while fullest:
+            _, place, name = heappop(fullest)
+            found.append(self.spare[name].pop())
+            if self.spare[name]:
+                heappush(fullest, (-self._fill(name, len(self.spare[name])), place, name))
+        return found
+
+    def by_arrival(self) -> list[tuple[Member, ...]]:
+        """Further SubGroups as they came: in spec order, each after the one that it is part of."""
+        order = sorted(range(1, len(self.units)), key=lambda unit: self.arrivals[unit])
+        return [tuple(self.units[unit]) for unit in order]

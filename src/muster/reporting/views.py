@@ -1,0 +1,268 @@
+"""A gang as people see it: a drawn tree, data for programs, a diagram. CLI and dashboard share these."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from muster.api.podgroup import TopologyConstraint
+from muster.api.quantity import written
+from muster.errors import InputError
+from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
+from muster.model.roles import Roles, non_preemptible, resources, roles
+from muster.reporting.text import Line, Role, Span, table
+
+Part = Literal["core", "extra", "needed", "optional", "broken"]
+PART_ROLES: Mapping[Part, Role] = {
+    "core": "good",
+    "extra": "plain",
+    "needed": "warn",
+    "optional": "dim",
+    "broken": "bad",
+}
+DEEPEST_DRAWN = 40  # levels
+DEEPEST_JSON = 400  # levels; programs that read JSON give up soon after
+
+
+class Seen(Struct, frozen=True, eq=False):
+    """A gang with every answer about it computed once."""
+
+    gang: Gang
+    standings: Mapping[str, Standing]
+    roles: Roles
+    parts: Mapping[str, Part]
+
+
+def look(gang: Gang) -> Seen:
+    """Ask the gang everything that the views show."""
+    return Seen(gang, standings(gang.root), roles(gang.root), parts(gang.root))
+
+
+def parts(root: Group) -> dict[str, Part]:
+    """What each group is: in the core; extra (satisfied, beyond the need); still needed; optional; or broken off.
+
+    Where children are missing, those are needed that would be tried first (M3).
+    """
+    now = standings(root)
+    found: dict[str, Part] = {}
+    ahead: list[tuple[Group, Part]] = [(root, "core" if now[root.name].satisfied else "needed")]
+    while ahead:
+        group, part = ahead.pop()
+        found[group.name] = part
+        if isinstance(group, Branch):
+            ahead += zip(group.children, _children_parts(group, part, now), strict=True)
+    return found
+
+
+def _children_parts(branch: Branch, part: Part, now: Mapping[str, Standing]) -> list[Part]:
+    first = sorted(
+        branch.children,
+        key=lambda child: (
+            not now[child.name].satisfied,
+            now[child.name].missing if not now[child.name].satisfied else 0,
+        ),
+    )
+    needed = {child.name for child in first[: branch.need]}
+    return [_part(child, child.name in needed, part, now) for child in branch.children]
+
+
+def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing]) -> Part:
+    standing = now[child.name]
+    if standing.satisfied:
+        if not needed:
+            return "extra"
+        return around if around in ("extra", "optional") else "core"
+    if around == "optional" or not needed:
+        return "broken" if standing.placed else "optional"
+    return "needed"
+
+
+# drawing ------------------------------------------------------------------------------------------------------------
+
+
+def drawn(seen: Seen) -> Iterator[Line]:
+    """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional."""
+    yield from _heading(seen)
+    guides = _guides(seen.gang.root)
+    rows = [[Span(text, "dim") for text in ("GROUP", "NEEDS", "PLACED", "TOGETHER IN", "PART")]]
+    for group in walk(seen.gang.root):
+        standing, part = seen.standings[group.name], seen.parts[group.name]
+        rows.append(
+            [
+                Span(guides[group.name] + (group.name or seen.gang.name), "name"),
+                Span(needs(group)),
+                Span(_placed(group, standing), "good" if standing.satisfied else "warn"),
+                Span(together(group.constraint) or "-", "plain" if together(group.constraint) else "dim"),
+                Span(part, PART_ROLES[part]),
+            ]
+        )
+    yield from table(rows)
+    for stray in seen.gang.strays:
+        yield [Span(f"! pod `{stray.pod}` {stray.says}: it is never scheduled (N4)", "bad")]
+
+
+def _heading(seen: Seen) -> Iterator[Line]:
+    gang, root = seen.gang, seen.standings[seen.gang.root.name]
+    state = "satisfied" if root.satisfied else _waiting(seen)
+    yield [
+        Span(gang.key, "name"),
+        Span(f"  {gang.preemptibility}, queue {gang.queue}, priority {gang.priority}  ", "dim"),
+        Span(state, "good" if root.satisfied else "warn"),
+    ]
+    core, extra = len(seen.roles.core), sum(len(unit) for unit in seen.roles.surplus)
+    if root.placed:
+        protected = resources(non_preemptible(gang))
+        amounts = ", ".join(f"{written(name, value)} {name}" for name, value in sorted(protected.items()))
+        yield [
+            Span(f"{core} core pods, {extra} extra; {f'protected: {amounts}' if protected else 'nothing protected'}")
+        ]
+
+
+def _waiting(seen: Seen) -> str:
+    lacking = missing(seen.gang.root)
+    if ready_to_try(seen.gang.root):
+        return f"{_pods(lacking)} still to place"
+    lists = ", ".join(f"{want.pods} of {want.leaf or seen.gang.name}" for want in wants(seen.gang.root))
+    return f"waits for pods: {lists}"
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod" if number == 1 else f"{number} pods"
+
+
+def _guides(root: Group) -> dict[str, str]:
+    """The lines in front of every name; below `DEEPEST_DRAWN` a number stands for the lines."""
+    found, beneath, level = {root.name: ""}, {root.name: ""}, {root.name: 0}
+    for group in walk(root):
+        if not isinstance(group, Branch):
+            continue
+        for child in group.children:
+            level[child.name] = level[group.name] + 1
+            last = child is group.children[-1]
+            if level[child.name] <= DEEPEST_DRAWN:
+                found[child.name] = beneath[group.name] + ("└─ " if last else "├─ ")
+                beneath[child.name] = beneath[group.name] + ("   " if last else "│  ")
+            else:
+                found[child.name], beneath[child.name] = f"⋯ level {level[child.name]}: ", ""
+    return found
+
+
+def needs(group: Group) -> str:
+    """A minimum in words: `3 of 4 groups`, `8 pods`."""
+    if isinstance(group, Leaf):
+        return _pods(group.need)
+    whole = len(group.children)
+    children = f"{group.need} of {whole} groups" if group.need != whole else f"all {whole} groups"
+    return f"{children} and {_pods(group.need_pods)}" if group.need_pods else children
+
+
+def _placed(group: Group, standing: Standing) -> str:
+    done = f" +{standing.succeeded} done" if standing.succeeded else ""
+    if isinstance(group, Leaf):
+        return f"{standing.placed}/{max(group.need, len(group.members))}{done}"
+    return f"{_pods(standing.placed)}{done}"
+
+
+def together(constraint: TopologyConstraint) -> str:
+    """A constraint in words."""
+    words = []
+    if constraint.required_topology_level:
+        words.append(constraint.required_topology_level)
+    if constraint.preferred_topology_level:
+        words.append(f"{constraint.preferred_topology_level} if possible")
+    named = f" ({constraint.topology})" if constraint.topology and words else ""
+    return ", ".join(words) + named
+
+
+# data ---------------------------------------------------------------------------------------------------------------
+
+
+def data(seen: Seen) -> dict[str, Any]:
+    """The gang for programs; `tree` as in a plan."""
+    gang = seen.gang
+    protected = non_preemptible(gang)
+    return {
+        "namespace": gang.namespace,
+        "name": gang.name,
+        "queue": gang.queue,
+        "priority": gang.priority,
+        "preemptibility": gang.preemptibility,
+        "satisfied": seen.standings[gang.root.name].satisfied,
+        "ready": ready_to_try(gang.root),
+        "missing": [
+            {"subGroup": want.leaf, "pods": want.pods, "candidates": [pod.name for pod in want.candidates]}
+            for want in wants(gang.root)
+        ],
+        "core": sorted(pod.name for pod in seen.roles.core),
+        "surplus": [[pod.name for pod in unit] for unit in seen.roles.surplus],
+        "nonPreemptible": {
+            "pods": sorted(pod.name for pod in protected),
+            "resources": {name: written(name, value) for name, value in sorted(resources(protected).items())},
+        },
+        "strays": [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in gang.strays],
+        "tree": _nested(seen),
+    }
+
+
+def depth(root: Group) -> int:
+    """Levels of the tree."""
+    levels = {root.name: 1}
+    for group in walk(root):
+        if isinstance(group, Branch):
+            levels |= {child.name: levels[group.name] + 1 for child in group.children}
+    return max(levels.values())
+
+
+def _nested(seen: Seen) -> dict[str, Any]:
+    if depth(seen.gang.root) > DEEPEST_JSON:
+        raise InputError(
+            f"podgroup `{seen.gang.key}` is {depth(seen.gang.root)} levels deep: too deep for nested JSON",
+            hint="`-o table` draws it",
+        )
+    made: dict[str, dict[str, Any]] = {}
+    for group in reversed(list(walk(seen.gang.root))):
+        standing = seen.standings[group.name]
+        children = [made.pop(child.name) for child in group.children] if isinstance(group, Branch) else []
+        made[group.name] = {
+            "name": group.name,
+            "need": group.need,
+            "counts": "pods" if isinstance(group, Leaf) else "groups",
+            **({"needPods": group.need_pods} if isinstance(group, Branch) and group.need_pods else {}),
+            "satisfied": standing.satisfied,
+            "placed": standing.placed,
+            "succeeded": standing.succeeded,
+            "pending": standing.pending,
+            "gated": standing.gated,
+            "missing": standing.missing,
+            "part": seen.parts[group.name],
+            "domain": "",
+            "required": group.constraint.required_topology_level,
+            "preferred": group.constraint.preferred_topology_level,
+            "topology": group.constraint.topology,
+            "children": children,
+        }
+    return made[seen.gang.root.name]
+
+
+# diagrams -----------------------------------------------------------------------------------------------------------
+
+
+def mermaid(seen: Seen) -> Iterator[str]:
+    """The gang as a Mermaid graph; what is optional is dashed."""
+    yield "graph TD"
+    ids = {group.name: f"g{i}" for i, group in enumerate(walk(seen.gang.root))}
+    dashed: list[str] = []
+    for group in walk(seen.gang.root):
+        label = [group.name or f"PodGroup: {seen.gang.key}", needs(group)]
+        label += [f"in one {together(group.constraint)}"] if together(group.constraint) else []
+        yield f'    {ids[group.name]}["{"<br/>".join(map(_escaped, label))}"]'
+        if seen.parts[group.name] in ("optional", "extra"):
+            dashed.append(ids[group.name])
+        if isinstance(group, Branch):
+            yield from (f"    {ids[group.name]} --> {ids[child.name]}" for child in group.children)
+    for name in dashed:
+        yield f"    style {name} stroke-dasharray: 5 5"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,1 @@
+"""What is valid: pure functions that yield every problem. Webhook, CLI and controllers ask `check`."""

@@ -1,0 +1,173 @@
+"""V6 and T6: what a spec alone does not tell, but its names, the Topologies and the nodes around it do."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+from muster.api.objects import Objects
+from muster.api.podgroup import PodGroup, TopologyConstraint
+from muster.api.topology import Topology
+from muster.rules.defaults import constraints, queue
+from muster.rules.podgroup import from_the_top
+from muster.rules.problem import Problem, listed
+from muster.rules.topology import find_level
+
+_NUMBER = re.compile(r"\d+")
+_ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that count
+USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
+
+
+def judge(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """Every warning, and constraints that name what does not exist."""
+    yield from mixed_roles(group)
+    yield from known_levels(group, around)
+    yield from nested_levels(group, around)
+    yield from known_queue(group, around)
+
+
+def mixed_roles(group: PodGroup) -> Iterator[Problem]:
+    """V6: "any k children" over different roles, of which one could be missing altogether."""
+    minimums = {"": ("spec", group.spec.min_sub_group)}
+    children: dict[str, list[str]] = defaultdict(list)
+    for i, part in enumerate(group.spec.sub_groups):
+        minimums.setdefault(part.name, (f"spec.subGroups[{i}]", part.min_sub_group))
+        children[part.parent].append(part.name)
+    for parent, (at, need) in minimums.items():
+        below = children.get(parent, [])
+        if need is None or not 0 < need < len(below):
+            continue
+        roles = Counter(role(name) for name in below)
+        lost = [name for name in below if len(below) - roles[role(name)] >= need]
+        if len(roles) > 1 and lost:
+            yield Problem(
+                f"{at}.minSubGroup",
+                f"{need} of {len(below)} may leave out every `{role(lost[0])}`: its children look like different roles",
+                hint=f"nest them: one SubGroup for each of {listed(roles)}, with `minSubGroup` inside each",
+                severity="warning",
+                rule="V6",
+            )
+
+
+def role(name: str) -> str:
+    """A name without what counts: `workers-0` and `workers-17` are one role."""
+    return _ORDINAL.sub("", _NUMBER.sub("", name)).strip("-_.") or "*"
+
+
+def known_levels(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """T6: where Topologies are given, every level that is asked for exists in one of them."""
+    if not around.topologies:
+        return
+    found = {topology.metadata.name: topology for topology in around.topologies}
+    for _, at, constraint in _stated(group):
+        if not (constraint.required_topology_level or constraint.preferred_topology_level):
+            continue
+        topology = _topology(constraint, found)
+        if topology is None:
+            yield _unknown_topology(at, constraint, found)
+            continue
+        for field, level in _levels(constraint):
+            if find_level(topology, level) is None:
+                yield Problem(
+                    f"{at}.{field}",
+                    f"topology `{topology.metadata.name}` has no level `{level[:80]}`",
+                    hint=f"known: {', '.join(known.node_label for known in topology.spec.levels)}",
+                    rule="T6",
+                )
+
+
+def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Problem:
+    says = (
+        f"topology `{constraint.topology[:80]}` does not exist"
+        if constraint.topology
+        else f"names no topology, and there are {len(found)}"
+    )
+    return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
+
+
+def nested_levels(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
+    found = {topology.metadata.name: topology for topology in around.topologies}
+    pinned = _pinned_by(group)
+    for name, at, constraint in _stated(group):
+        required = constraint.required_topology_level
+        preferred = constraint.preferred_topology_level
+        if required and preferred and _coarser(constraint, preferred, constraint, required, found):
+            yield Problem(
+                f"{at}.preferredTopologyLevel",
+                f"`{preferred}` is coarser than the required `{required}` and says nothing more",
+                hint=f"prefer a level finer than `{required}`, or leave it out",
+                severity="warning",
+                rule="V6",
+            )
+        above = pinned.get(name)
+        if required and above and _coarser(constraint, required, above, above.required_topology_level, found):
+            yield Problem(
+                f"{at}.requiredTopologyLevel",
+                f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
+                hint=f"a SubGroup asks for `{above.required_topology_level}` or finer; swap the two levels?",
+                severity="warning",
+                rule="V6",
+            )
+
+
+def _pinned_by(group: PodGroup) -> Mapping[str, TopologyConstraint]:
+    """For every SubGroup the constraint of the closest group above it that requires a level."""
+    resolved = constraints(group)
+    found: dict[str, TopologyConstraint] = {}
+    for part in from_the_top(group.spec):
+        above = resolved[part.parent] if resolved[part.parent].required_topology_level else found.get(part.parent)
+        if above is not None:
+            found[part.name] = above
+    return found
+
+
+def _coarser(
+    one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, found: Mapping[str, Topology]
+) -> bool:
+    """Whether `level` of one is coarser than the level `than` of the other, where that is certain."""
+    first, second = _topology(one, found), _topology(other, found)
+    if first is not None and first is second:
+        here, there = find_level(first, level), find_level(first, than)
+        return here is not None and there is not None and here < there
+    here, there = _usual(level), _usual(than)
+    same = one.topology == other.topology
+    return not found and same and here is not None and there is not None and here < there
+
+
+def _usual(level: str) -> int | None:
+    last = level.rsplit("/", 1)[-1]
+    return USUAL.index(last) if last in USUAL else None
+
+
+def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """Q2: where Queues are given, a PodGroup whose queue is not among them will wait."""
+    known = {found.metadata.name for found in around.queues}
+    if known and queue(group) not in known:
+        yield Problem(
+            "spec.queue",
+            f"queue `{queue(group)[:80]}` does not exist: the PodGroup will wait",
+            hint=f"known: {listed(known)}",
+            severity="warning",
+            rule="Q2",
+        )
+
+
+def _stated(group: PodGroup) -> Iterator[tuple[str, str, TopologyConstraint]]:
+    """Every place: its name, its path and its constraint, the PodGroup first."""
+    resolved = constraints(group)
+    yield "", "spec.topologyConstraint", resolved[""]
+    for i, part in enumerate(group.spec.sub_groups):
+        yield part.name, f"spec.subGroups[{i}].topologyConstraint", resolved.get(part.name, TopologyConstraint())
+
+
+def _topology(constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Topology | None:
+    if constraint.topology or len(found) != 1:
+        return found.get(constraint.topology)
+    return next(iter(found.values()))
+
+
+def _levels(constraint: TopologyConstraint) -> Iterator[tuple[str, str]]:
+    if constraint.required_topology_level:
+        yield "requiredTopologyLevel", constraint.required_topology_level
+    if constraint.preferred_topology_level:
+        yield "preferredTopologyLevel", constraint.preferred_topology_level

@@ -1,0 +1,135 @@
+"""The only entry: any JSON value in, every problem out. It never raises."""
+
+import re
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+
+from muster.api.codec import kind_of
+from muster.api.core import Pod
+from muster.api.meta import Wire
+from muster.api.objects import KINDS, Objects
+from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from muster.api.queue import Queue
+from muster.api.shape import Misfit, decode
+from muster.api.topology import Topology
+from muster.rules import advice, change, pod, podgroup, queue, reach, topology
+from muster.rules.problem import Problem, listed
+
+OLDER = {"subgroups": "`subGroups`", "topologyConstraints": "`topologyConstraint` on the PodGroup and on SubGroups"}
+
+
+def check(raw: Any, old: Any = None, around: Objects | None = None) -> tuple[Problem, ...]:
+    """Every problem of an object, as a new one or as an update of `old`; `around` is what else is known.
+
+    Objects without `kind` are taken for PodGroups, as they come out of a list or a typed client.
+    """
+    kind = PodGroup if _unmarked(raw) else kind_of(raw)
+    if kind is None:
+        return (_unknown(raw),)
+    value, misfits = decode(raw, kind)
+    problems = [*map(_misfit, misfits), *_judge(value, raw, old, around or Objects())]
+    wrong = frozenset(misfit.at for misfit in misfits)
+    return tuple(problem for i, problem in enumerate(problems) if i < len(misfits) or not _inside(problem.at, wrong))
+
+
+def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Only those that refuse the object."""
+    return tuple(problem for problem in problems if problem.severity == "error")
+
+
+def _judge(value: Wire, raw: Any, old: Any, around: Objects) -> Iterator[Problem]:
+    match value:
+        case PodGroup():
+            yield from _pod_group(value, raw, old, around)
+        case Queue():
+            yield from queue.judge(value, {found.metadata.name: found for found in around.queues})
+        case Topology():
+            yield from topology.judge(value, around.nodes)
+        case Pod():
+            yield from pod.judge(value, around)
+        case _:
+            pass
+
+
+def _pod_group(group: PodGroup, raw: Any, old: Any, around: Objects) -> Iterator[Problem]:
+    yield from podgroup.named(group)
+    yield from _fields(raw)
+    judged = podgroup.judge(group.spec)
+    if old is None:
+        yield from judged
+    else:
+        stored, _ = decode(old, PodGroup)
+        yield from change.ratchet(judged, podgroup.judge(stored.spec))
+        yield from change.raised_minimums(stored, group)
+    yield from advice.judge(group, around)
+    yield from reach.judge(group, around)
+
+
+def _fields(raw: Any) -> Iterator[Problem]:
+    """Fields of older dialects (D3, D4) would be ignored, and a misspelt one is: neither happens in silence."""
+    spec = raw.get("spec") if isinstance(raw, dict) else None
+    if not isinstance(spec, dict):
+        return
+    yield from _misspelt(spec, PodGroupSpec, "spec")
+    for field, now in OLDER.items():
+        if field in spec:
+            yield Problem(
+                f"spec.{field}",
+                f"is the older form of {now}, and would be ignored",
+                hint="`muster convert` rewrites it",
+                rule="D3" if field == "topologyConstraints" else "D4",
+            )
+    groups = spec.get("subGroups")
+    for i, part in enumerate(groups if isinstance(groups, list | tuple) else ()):
+        yield from _misspelt(part, SubGroup, f"spec.subGroups[{i}]")
+
+
+def _misspelt(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
+    if not isinstance(raw, dict):
+        return
+    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    for field in raw:
+        if field in known or field in OLDER or not isinstance(field, str):
+            continue
+        close = get_close_matches(field[:80], known, n=1, cutoff=0.85)
+        if close:
+            yield Problem(
+                f"{at}.{field[:80]}",
+                "is not a field here, and is ignored",
+                hint=f"did you mean `{close[0]}`?",
+                severity="warning",
+            )
+    yield from _misspelt(raw.get("topologyConstraint"), TopologyConstraint, f"{at}.topologyConstraint")
+
+
+def _misfit(misfit: Misfit) -> Problem:
+    return Problem(misfit.at, misfit.says, key="type")
+
+
+def _inside(at: str, places: frozenset[str]) -> bool:
+    """Whether a path is at or below one of the places that could not be read."""
+    return bool(places) and not places.isdisjoint(accumulate(re.findall(r"^|[.\[]?[^.\[]+", at)))
+
+
+def _unmarked(raw: Any) -> bool:
+    return not isinstance(raw, dict) or (raw.get("kind") is None and raw.get("apiVersion") is None)
+
+
+def _unknown(raw: dict[str, Any]) -> Problem:
+    """Somebody else's kind is a note; one of ours in another version, or no kind at all, is refused."""
+    version, kind = raw.get("apiVersion"), raw.get("kind")
+    if not isinstance(kind, str) or not isinstance(version, str):
+        wrong, value = ("kind", kind) if not isinstance(kind, str) else ("apiVersion", version)
+        return Problem(wrong, f"expected text, got `{str(value)[:60]}`", hint=f"known: {listed(_known())}")
+    for known, name in KINDS:
+        if name == kind and known.split("/")[0] == version.split("/")[0]:
+            return Problem("apiVersion", f"muster does not know {kind} in `{version[:80]}`", hint=f"it knows `{known}`")
+    return Problem("kind", f"muster does not know {kind[:60]} ({version[:80]})", severity="warning")
+
+
+def _known() -> Iterator[str]:
+    return (f"{kind} ({version})" for version, kind in KINDS)

@@ -1,0 +1,191 @@
+"""D3: `spec.topologyConstraints` to constraints on the groups themselves.
+
+A constraint over a set of groups is one over their pods together: it belongs on the group that holds exactly these
+pods. Where there is none, and their parent needs all its children anyway, a new branch between them holds it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from muster.errors import InputError, Refused
+
+Raw = dict[str, Any]
+FIELD = "topologyConstraints"
+HERE = f"spec.{FIELD}"
+
+
+def place_constraints(raw: Raw) -> Iterator[str]:
+    """Moves every constraint to its group; Refused where no group could carry it."""
+    spec = raw.get("spec") or {}
+    if FIELD not in spec:
+        return
+    stated = _shaped(spec[FIELD] or {}, {"global": dict, "subGroups": dict, "subGroupSets": list}, HERE)
+    tree = _Tree(spec)
+    for name, constraint in (stated.get("subGroups") or {}).items():
+        at = f"{HERE}.subGroups[{name}]"
+        yield tree.put([name], _shaped(constraint, {}, at), at)
+    for i, entry in enumerate(stated.get("subGroupSets") or ()):
+        at = f"{HERE}.subGroupSets[{i}]"
+        given = _shaped(entry, {"subGroups": list, "constraint": dict}, at)
+        yield tree.put_set(given.get("subGroups") or [], given.get("constraint") or {}, at)
+    if stated.get("global"):
+        yield tree.put_global(stated["global"])
+    del spec[FIELD]
+
+
+def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
+    """An object whose fields are the known ones, of the right type; with no fields given, any object."""
+    if not isinstance(value, dict):
+        raise InputError(f"{at}: expected an object")
+    for name, inner in value.items():
+        if fields and name not in fields:
+            raise Refused(f"{at}: field `{name}` has no place in the form of record", hint="remove it, then convert")
+        if fields and inner is not None and not isinstance(inner, fields[name]):
+            raise InputError(f"{at}.{name}: expected {'a list' if fields[name] is list else 'an object'}")
+    return value
+
+
+class _Tree:
+    """The groups of a spec as plain values; every change is made in place."""
+
+    def __init__(self, spec: Raw) -> None:
+        self.spec = spec
+        self.in_sets: set[str] = set()
+        self.covered: set[str] = {
+            group["name"] for group in spec.get("subGroups") or () if group.get("topologyConstraint")
+        }
+
+    @property
+    def groups(self) -> dict[str, Raw]:
+        return {group["name"]: group for group in self.spec.get("subGroups") or ()}
+
+    @property
+    def children(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, group in self.groups.items():
+            found[group.get("parent") or ""].append(name)
+        return found
+
+    def put(self, names: Iterable[Any], constraint: Raw, at: str) -> str:
+        """A constraint on named groups together."""
+        members = list(names)
+        for name in members:
+            if name not in self.groups:
+                raise Refused(f"{at}: `{name}` is not a subgroup here", hint=f"known: {', '.join(sorted(self.groups))}")
+        self.covered.update(members)
+        tops = self._collapse(members)
+        if len(tops) == 1:
+            return f"`{at}` is now {self._assign(tops[0], constraint)} (D3)"
+        return f"`{at}` is now {self._wrap(tops, constraint, at)} (D3)"
+
+    def put_set(self, names: list[Any], constraint: Raw, at: str) -> str:
+        if not names:
+            raise Refused(f"{at}.subGroups: names no groups", hint="name the groups that sit together, or remove it")
+        unfit = [name for name in names if not isinstance(name, str)]
+        if unfit:
+            raise InputError(f"{at}.subGroups: expected names, got `{str(unfit[0])[:40]}`")
+        twice = [name for name in names if name in self.in_sets]
+        if twice:
+            raise Refused(
+                f"{at}.subGroups: `{twice[0]}` is in another set already", hint="a group is in one set at most"
+            )
+        self.in_sets.update(names)
+        return self.put(names, constraint, at)
+
+    def put_global(self, constraint: Raw) -> str:
+        """One set of everything that has no more specific constraint."""
+        at = f"{HERE}.global"
+        if not self.groups:
+            return f"`{at}` is now {self._assign('', constraint)} (D3)"
+        children = self.children
+        specific = self._below(self.covered)
+        rest = [name for name in self.groups if name not in children and name not in specific]
+        if not rest:
+            return f"`{at}` is gone: every group has a more specific constraint (D3)"
+        return self.put(rest, constraint, at)
+
+    def _below(self, names: Iterable[str]) -> set[str]:
+        """The groups and all that is inside them."""
+        children, found, ahead = self.children, set[str](), list(names)
+        while ahead:
+            name = ahead.pop()
+            if name not in found:
+                found.add(name)
+                ahead += children.get(name, [])
+        return found
+
+    def _collapse(self, names: list[str]) -> list[str]:
+        """The fewest groups that hold exactly these: all children together are their parent."""
+        inside = self._below(names)
+        children = self.children
+        ahead = sorted({self.groups[name].get("parent") or "" for name in names})
+        while ahead:
+            parent = ahead.pop()
+            if parent not in inside and all(child in inside for child in children[parent]):
+                inside.add(parent)
+                if parent:
+                    ahead.append(self.groups[parent].get("parent") or "")
+        if "" in inside:
+            return [""]
+        return [name for name, group in self.groups.items() if name in inside and group.get("parent") not in inside]
+
+    def _assign(self, name: str, constraint: Raw) -> str:
+        """On the group itself; if that has another one already, on a new branch around it."""
+        group = self.groups[name] if name else self.spec
+        if group.get("topologyConstraint") in (None, {}, constraint):
+            group["topologyConstraint"] = constraint
+            return f"the constraint of `{name}`" if name else "the PodGroup's own constraint"
+        members = [name] if name else self.children[""]
+        return self._wrap(members, constraint, HERE)
+
+    def _wrap(self, members: list[str], constraint: Raw, at: str) -> str:
+        """A new branch over some children of one parent, which the parent must need as a whole."""
+        groups = self.groups
+        parents = {groups[name].get("parent") or "" for name in members}
+        if len(parents) > 1:
+            raise Refused(
+                f"{at}: {_listed(members)} are not children of one group",
+                hint="give them a common parent, then convert",
+            )
+        parent = parents.pop()
+        holder = groups[parent] if parent else self.spec
+        siblings, need = self.children[parent], holder.get("minSubGroup")
+        branch: Raw = {"name": self._fresh(members, parent), "topologyConstraint": constraint}
+        if len(members) == len(siblings):
+            if need is not None:
+                branch["minSubGroup"] = holder.pop("minSubGroup")
+        elif len(members) > 1:
+            if need not in (None, len(siblings)):
+                raise Refused(
+                    f"{at}: covers {_listed(members)}, but their parent needs only {need} of {len(siblings)} children",
+                    hint="nest the groups that sit together under a SubGroup of their own, then convert",
+                )
+            if need is not None:
+                holder["minSubGroup"] = need - len(members) + 1
+        if parent:
+            branch["parent"] = parent
+        for name in members:
+            groups[name]["parent"] = branch["name"]
+        parts = self.spec["subGroups"]
+        parts.insert(min(i for i, part in enumerate(parts) if part["name"] in members), branch)
+        return f"on the new branch `{branch['name']}` around {_listed(members)}"
+
+    def _fresh(self, members: list[str], parent: str) -> str:
+        """A name for a new branch: what its members' names share."""
+        shared = members[0] if len(members) == 1 else _prefix(members)
+        base = (shared.rstrip("-") or parent or "together")[:55].rstrip("-")
+        taken = self.groups
+        tries = (base, f"{base}-together", *(f"{base}-{i}" for i in range(2, len(taken) + 3)))
+        return next(name for name in tries if name not in taken)
+
+
+def _prefix(members: list[str]) -> str:
+    """The shared beginning, cut at a `-`."""
+    low, high = min(members), max(members)
+    length = next((i for i, letter in enumerate(low) if high[i : i + 1] != letter), len(low))
+    return low[:length].rpartition("-")[0]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -1,0 +1,257 @@
+"""CRDs from the types: structural OpenAPI v3 schemas, with the rules that CEL can hold as well (V1-V3).
+
+CEL has a cost budget that grows with the largest list. With up to 10,000 SubGroups only rules that look at each of
+them once fit into it; those that compare SubGroups with one another are the webhook's.
+"""
+
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import msgspec
+
+from muster.api import names
+from muster.api.meta import Wire
+from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
+from muster.api.quantity import Resources
+from muster.api.queue import Queue, QueueResource, QueueSpec
+from muster.api.topology import Topology, TopologySpec
+
+Schema = dict[str, Any]
+QUANTITY: Schema = {
+    "anyOf": [{"type": "integer"}, {"type": "string"}],
+    "x-kubernetes-int-or-string": True,
+}
+_SCALARS: Mapping[Any, Schema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer", "format": "int32"},
+    float: {"type": "number"},
+}
+
+
+def _ratchet(rule: str, message: str) -> Schema:
+    """V4: what a stored object already breaks does not refuse its update."""
+    before = rule.replace("self", "oldSelf.value()")
+    return {"rule": f"({rule}) || (oldSelf.hasValue() && !({before}))", "message": message, "optionalOldSelf": True}
+
+
+def _rule(rule: str, message: str) -> Schema:
+    return {"rule": rule, "message": message}
+
+
+# Fields of older dialects (D3, D4). Kubernetes drops fields that a schema does not know, before anyone can object, and
+# a PodGroup without its tree would start far too early: so they are known, kept for a converting webhook, and refused.
+_ANY: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+OLDER: Mapping[type[Wire], dict[str, Schema]] = {
+    PodGroupSpec: {
+        "subgroups": {
+            "type": "array",
+            "maxItems": 10000,
+            "items": _ANY,
+            "description": "Older form of subGroups (D4).",
+        },
+        "topologyConstraints": {**_ANY, "description": "Older form of topologyConstraint on groups (D3)."},
+    }
+}
+
+_TOP = "self.subGroups.filter(g, !has(g.parent) || g.parent == '')"
+CEL: Mapping[type[Wire], list[Schema]] = {
+    PodGroupSpec: [
+        _ratchet("!has(self.minMember) || !has(self.minSubGroup)", "minMember and minSubGroup exclude each other (V1)"),
+        _ratchet(
+            "!has(self.minSubGroup) || (has(self.subGroups) && size(self.subGroups) > 0)",
+            "minSubGroup counts children, but there are no subGroups (V2)",
+        ),
+        _ratchet(
+            f"!has(self.minSubGroup) || !has(self.subGroups) || self.minSubGroup <= size({_TOP})",
+            "minSubGroup is more than there are top subGroups (V2)",
+        ),
+        _ratchet(
+            "!has(self.minMember) || has(self.minSubGroup) || !has(self.subGroups) || size(self.subGroups) == 0",
+            "with subGroups the PodGroup counts them with minSubGroup, not pods with minMember (V2)",
+        ),
+        _rule(
+            f"!has(self.subGroups) || size(self.subGroups) == 0 || size({_TOP}) > 0",
+            "parents go round in a circle: no subGroup is directly under the PodGroup (V3)",
+        ),
+        _rule("!has(self.subgroups)", "subgroups is the older form of subGroups: run `muster convert` (D4)"),
+        _rule(
+            "!has(self.topologyConstraints)",
+            "topologyConstraints is the older form of topologyConstraint on groups: run `muster convert` (D3)",
+        ),
+    ],
+    SubGroup: [
+        _ratchet("!has(self.minMember) || !has(self.minSubGroup)", "minMember and minSubGroup exclude each other (V1)"),
+        _rule("!has(self.parent) || self.parent != self.name", "a subGroup cannot be its own parent (V3)"),
+    ],
+    QueueSpec: [
+        _rule(
+            "!has(self.resources) || self.resources.all(r, r in ['cpu', 'memory', 'gpu'] || r.contains('/'))",
+            "queues share cpu, memory, gpu, and extended resources by their full name (Q1)",
+        ),
+    ],
+    QueueResource: [
+        _rule(
+            "!has(self.limit) || self.limit < 0 || !has(self.quota) || (self.quota >= 0 && self.quota <= self.limit)",
+            "quota is above the limit (Q1)",
+        ),
+    ],
+    TopologySpec: [
+        _rule(
+            "self.levels.all(a, self.levels.exists_one(b, a.nodeLabel == b.nodeLabel))",
+            "each level has a label of its own (T4)",
+        ),
+        _rule(
+            f"self.levels.filter(l, l.nodeLabel == '{names.HOSTNAME}').size() == 0 || "
+            f"self.levels[self.levels.size() - 1].nodeLabel == '{names.HOSTNAME}'",
+            f"{names.HOSTNAME} is the finest level and comes last (T4)",
+        ),
+    ],
+}
+
+
+def crds() -> list[Schema]:
+    """Every CRD of muster, in the order in which they are best installed."""
+    return [
+        _crd(
+            PodGroup,
+            names.SCHEDULING,
+            "podgroups",
+            ["pg"],
+            scope="Namespaced",
+            columns=[
+                _column("Queue", ".spec.queue"),
+                _column("Min-Pods", ".spec.minMember", "integer"),
+                _column("Min-Groups", ".spec.minSubGroup", "integer"),
+                _column("Satisfied", ".status.satisfied", "boolean"),
+                _column("Phase", ".status.phase"),
+                _column("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
+                _column("Age", ".metadata.creationTimestamp", "date"),
+            ],
+        ),
+        _crd(
+            Queue,
+            names.QUEUES,
+            "queues",
+            ["q"],
+            scope="Cluster",
+            columns=[
+                _column("Parent", ".spec.parentQueue"),
+                _column("Priority", ".spec.priority", "integer"),
+                _column("GPU-Quota", ".spec.resources.gpu.quota", "number"),
+                _column("GPU-Limit", ".spec.resources.gpu.limit", "number"),
+                _column("Age", ".metadata.creationTimestamp", "date"),
+            ],
+        ),
+        _crd(
+            Topology,
+            names.TOPOLOGIES,
+            "topologies",
+            ["topo"],
+            scope="Cluster",
+            columns=[
+                _column("Levels", ".spec.levels[*].nodeLabel"),
+                _column("Age", ".metadata.creationTimestamp", "date"),
+            ],
+        ),
+    ]
+
+
+def _column(name: str, path: str, kind: str = "string") -> Schema:
+    return {"name": name, "type": kind, "jsonPath": path}
+
+
+def _crd(
+    kind: type[Wire], api_version: str, plural: str, short: list[str], scope: str, columns: list[Schema]
+) -> Schema:
+    group, version = api_version.split("/")
+    fields = {field.name for field in msgspec.structs.fields(kind)}
+    subresources: Schema = {"subresources": {"status": {}}} if "status" in fields else {}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "names": {
+                "kind": kind.__name__,
+                "listKind": f"{kind.__name__}List",
+                "plural": plural,
+                "singular": kind.__name__.lower(),
+                "shortNames": short,
+            },
+            "scope": scope,
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _object(kind)},
+                    **subresources,
+                    "additionalPrinterColumns": columns,
+                }
+            ],
+        },
+    }
+
+
+def _object(kind: type[Wire]) -> Schema:
+    """A struct; the metadata of a whole object is Kubernetes' own."""
+    whole = "metadata" in kind.__struct_fields__
+    properties: dict[str, Schema] = {}
+    required: list[str] = []
+    if whole:
+        properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+        required = ["spec"] if kind is Topology else []
+    for field in msgspec.structs.fields(kind):
+        if field.name == "metadata":
+            continue
+        properties[field.encode_name] = schema(field.type)
+        required += [field.encode_name] if _required(field.type) else []
+    properties |= OLDER.get(kind, {})
+    return {
+        "type": "object",
+        "description": " ".join((kind.__doc__ or "").split()),
+        **({"required": sorted(required)} if required else {}),
+        "properties": properties,
+        **({"x-kubernetes-validations": CEL[kind]} if kind in CEL else {}),
+    }
+
+
+def schema(kind: Any) -> Schema:
+    """The structural schema of one type: no references, and "not there" instead of null."""
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        found = schema(inner)
+        for note in notes:
+            found = _noted(found, note)
+        return found
+    if get_origin(kind) in (Union, UnionType):
+        return _union([part for part in get_args(kind) if part is not NoneType])
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": schema(get_args(kind)[0])}
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": schema(get_args(kind)[1])}
+    if kind is Resources:
+        return {"type": "object", "additionalProperties": QUANTITY}
+    if isinstance(kind, type) and issubclass(kind, Wire):
+        return _object(kind)
+    return dict(_SCALARS.get(kind, {"type": "string", "format": "date-time"}))
+
+
+def _union(parts: list[Any]) -> Schema:
+    if len(parts) == 1:
+        return schema(parts[0])
+    if str in parts:
+        return dict(QUANTITY)
+    return {"type": "number"}
+
+
+def _noted(found: Schema, note: msgspec.Meta) -> Schema:
+    about = {"description": note.description} if note.description else {}
+    return {**found, **about, **(note.extra_json_schema or {})}
+
+
+def _required(kind: Any) -> bool:
+    return any((note.extra or {}).get("required") for note in getattr(kind, "__metadata__", ()))

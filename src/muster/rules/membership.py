@@ -1,0 +1,49 @@
+"""Which gang a pod joins, and where in it (N3, N4). A pod that cannot join is a value with a reason, never dropped."""
+
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.objects import key
+
+Why = Literal["UnknownSubGroup", "SubGroupIsABranch", "NoSubGroup", "NoSuchPodGroup", "NoPodGroup"]
+SENTENCES: dict[Why, str] = {
+    "UnknownSubGroup": "names subgroup `{named}`, which does not exist",
+    "SubGroupIsABranch": "names subgroup `{named}`, which has children and no pods of its own",
+    "NoSubGroup": "names no subgroup, but the PodGroup has SubGroups",
+    "NoSuchPodGroup": "names podgroup `{named}`, which does not exist",
+    "NoPodGroup": "names no podgroup",
+}
+
+
+class Stray(Struct, frozen=True):
+    """A pod that belongs to no leaf: never scheduled, never counted, always reported (N4)."""
+
+    pod: str  # namespace/name
+    why: Why
+    named: str = ""
+
+    @property
+    def says(self) -> str:
+        """The reason in a sentence."""
+        return SENTENCES[self.why].format(named=self.named)
+
+
+def gang_of(pod: Pod) -> str | None:
+    """The PodGroup that a pod joins, in its own namespace; None: it joins none."""
+    name = pod.metadata.annotations.get(names.POD_GROUP, "")
+    namespace = pod.metadata.namespace or names.DEFAULT_NAMESPACE
+    return f"{namespace}/{name}" if name else None
+
+
+def leaf_of(pod: Pod, leaves: Collection[str], branches: Collection[str]) -> str | Stray:
+    """The leaf that a pod of a gang joins; a PodGroup without SubGroups is the one leaf `""` (N2)."""
+    named = pod.metadata.labels.get(names.SUBGROUP, "")
+    if named in leaves:
+        return named
+    if not named:
+        return Stray(key(pod.metadata), "NoSubGroup")
+    return Stray(key(pod.metadata), "SubGroupIsABranch" if named in branches else "UnknownSubGroup", named)

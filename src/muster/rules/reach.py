@@ -1,0 +1,134 @@
+"""V6: minimums that no node, or no domain, of the cluster could ever hold. Bounds only: they never warn wrongly."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from muster.api.core import Node, Pod
+from muster.api.objects import Objects, key
+from muster.api.podgroup import PodGroup
+from muster.api.quantity import Resources, written
+from muster.api.topology import Topology
+from muster.rules.defaults import constraints
+from muster.rules.membership import gang_of, leaf_of
+from muster.rules.podgroup import Place, from_the_top, outline
+from muster.rules.problem import Problem
+from muster.rules.requests import requests
+from muster.rules.topology import find_level
+
+Amounts = Mapping[str, int]
+
+
+def judge(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """Every minimum that is out of reach on an empty cluster of these nodes."""
+    if not around.nodes:
+        return
+    places = {place.name: place for place in outline(group.spec).places}
+    pods = _pods(group, around, places)
+    rooms = [_room(node) for node in around.nodes]
+    for name, asked in pods.items():
+        yield from _too_big(places[name], asked, rooms)
+    yield from _too_many(group, around, places, pods)
+
+
+def _pods(group: PodGroup, around: Objects, places: Mapping[str, Place]) -> dict[str, list[Resources]]:
+    """What the pods of every leaf ask for."""
+    leaves = {name for name, place in places.items() if not place.children}
+    found: dict[str, list[Resources]] = defaultdict(list)
+    for pod in around.pods:
+        if gang_of(pod) == key(group.metadata) and _counts(pod):
+            leaf = leaf_of(pod, leaves, places)
+            if isinstance(leaf, str):
+                found[leaf].append(requests(pod.spec))
+    return found
+
+
+def _counts(pod: Pod) -> bool:
+    return pod.status.phase not in ("Failed", "Succeeded") and pod.metadata.deletion_timestamp is None
+
+
+def _room(node: Node) -> Amounts:
+    return node.status.allocatable or node.status.capacity
+
+
+def _too_big(place: Place, asked: list[Resources], rooms: list[Amounts]) -> Iterator[Problem]:
+    """Enough pods exist, but too few of them fit any node by themselves."""
+    need = _need(place)
+    misfits = [pod for pod in asked if not any(all(room.get(r, 0) >= n for r, n in pod.items()) for room in rooms)]
+    if len(asked) >= need > len(asked) - len(misfits):
+        yield Problem(
+            f"{place.at}.minMember",
+            f"needs {need} pods, but {len(misfits)} of {len(asked)} fit no node of the cluster",
+            hint=f"one asks for {_listed(misfits[0])}; the largest node has {_listed(_largest(misfits[0], rooms))}",
+            severity="warning",
+            rule="V6",
+        )
+
+
+def _too_many(
+    group: PodGroup, around: Objects, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
+) -> Iterator[Problem]:
+    """The minimum below a required level is more than any domain of that level has in all."""
+    least = _least(group, places, pods)
+    topologies = {topology.metadata.name: topology for topology in around.topologies}
+    for name, constraint in constraints(group).items():
+        only = next(iter(topologies.values())) if len(topologies) == 1 and not constraint.topology else None
+        topology = topologies.get(constraint.topology, only)
+        level = find_level(topology, constraint.required_topology_level) if topology else None
+        if topology is None or level is None or name not in least:
+            continue
+        domains = _domains(topology, level, around.nodes)
+        for resource, amount in least[name].items():
+            best = max((domain.get(resource, 0) for domain in domains.values()), default=0)
+            if amount > best:
+                yield Problem(
+                    f"{places[name].at}.topologyConstraint.requiredTopologyLevel",
+                    f"the minimum takes {written(resource, amount)} {resource}, but no "
+                    f"`{constraint.required_topology_level}` has more than {written(resource, best)}",
+                    hint="require a coarser level, or lower the minimum",
+                    severity="warning",
+                    rule="V6",
+                )
+
+
+def _least(
+    group: PodGroup, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
+) -> dict[str, Mapping[str, int]]:
+    """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out."""
+    children: dict[str, list[str]] = defaultdict(list)
+    order = ["", *(part.name for part in from_the_top(group.spec))]
+    for part in from_the_top(group.spec):
+        children[part.parent].append(part.name)
+    found: dict[str, Mapping[str, int]] = {}
+    for name in reversed(order):
+        parts = [found.get(child, {}) for child in children[name]] if children[name] else list(pods.get(name, ()))
+        need = _need(places[name])
+        if len(parts) >= need:
+            resources = {resource for part in parts for resource in part}
+            found[name] = {r: sum(sorted(part.get(r, 0) for part in parts)[:need]) for r in resources}
+    return found
+
+
+def _need(place: Place) -> int:
+    if place.children:
+        return place.min_sub_group or place.children
+    return place.min_member or 1
+
+
+def _domains(topology: Topology, level: int, nodes: tuple[Node, ...]) -> dict[tuple[str, ...], dict[str, int]]:
+    """What each domain of a level has in all; nodes without a label of it, or above it, are in none (T5)."""
+    labels = [known.node_label for known in topology.spec.levels[: level + 1]]
+    found: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for node in nodes:
+        if all(label in node.metadata.labels for label in labels):
+            domain = found[tuple(node.metadata.labels[label] for label in labels)]
+            for resource, amount in _room(node).items():
+                domain[resource] += amount
+    return found
+
+
+def _largest(asked: Amounts, rooms: list[Amounts]) -> Amounts:
+    return {resource: max(room.get(resource, 0) for room in rooms) for resource in asked}
+
+
+def _listed(amounts: Amounts) -> str:
+    return ", ".join(f"{written(name, value)} {name}" for name, value in sorted(amounts.items()))
