@@ -7,6 +7,7 @@ Fields have defaults throughout: that one is missing is for `rules` to say.
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -73,10 +74,15 @@ def _object(raw: Any, kind: type[Wire], at: str, note: Callable[[Misfit], None])
         return {}
     found = {
         field.encode_name: _mend(raw[field.encode_name], field.type, f"{at}.{field.encode_name}".lstrip("."), note)
-        for field in msgspec.structs.fields(kind)
+        for field in _fields(kind)
         if raw.get(field.encode_name) is not None
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+@cache
+def _fields(kind: type[Wire]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)
 
 
 def _list(raw: Any, item: Any, at: str, note: Callable[[Misfit], None]) -> list[Any]:

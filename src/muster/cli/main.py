@@ -47,13 +47,18 @@ class Verbs(click.Group):
 
 @click.command(
     cls=Verbs,
+    no_args_is_help=False,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="`muster VERB --help` teaches each verb, with examples. Data goes to stdout, everything else to stderr. "
     "Exit codes: 0 done; 1 the answer is no; 2 wrong usage or unreadable input.",
 )
 @click.version_option(__version__, message="muster %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """A gang scheduler for Kubernetes: nothing starts until enough have mustered, at every level."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main() -> None:

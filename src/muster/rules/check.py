@@ -6,8 +6,6 @@ from difflib import get_close_matches
 from itertools import accumulate
 from typing import Any
 
-import msgspec
-
 from muster.api.codec import kind_of
 from muster.api.core import Pod
 from muster.api.meta import Wire
@@ -91,7 +89,7 @@ def _fields(raw: Any) -> Iterator[Problem]:
 def _misspelt(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
     if not isinstance(raw, dict):
         return
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
+    known = kind.__struct_encode_fields__
     for field in raw:
         if field in known or field in OLDER or not isinstance(field, str):
             continue
