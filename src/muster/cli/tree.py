@@ -5,6 +5,7 @@ from itertools import groupby
 
 import click
 
+from muster.api.codec import Document, title
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.cli import wire
@@ -13,6 +14,7 @@ from muster.model.gang import muster
 from muster.reporting import views
 from muster.reporting.text import Line
 from muster.rules import podgroup
+from muster.rules.check import older_fields
 from muster.rules.membership import Stray
 
 
@@ -32,7 +34,9 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    objects = wire.load(files, max_file_mib)
+    documents = wire.read(files, max_file_mib)
+    objects = wire.decode(documents)
+    _refuse_older(documents)
     _refuse_broken(objects)
     gathered = muster(objects)
     seen = [views.look(gang) for gang in gathered.gangs]
@@ -49,6 +53,13 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
             wire.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
     _note_foreign(lost)
     return 0
+
+
+def _refuse_older(documents: list[Document]) -> None:
+    """Fields of older dialects are not decoded: a tree drawn without them would be another one."""
+    for document in documents:
+        for problem in older_fields(document.raw) if document.kind is PodGroup else ():
+            raise Refused(f"{document.where}: {title(document.raw)}\n  {problem.at}: {problem.says}", hint=problem.hint)
 
 
 def _refuse_broken(objects: Objects) -> None:

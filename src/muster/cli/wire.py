@@ -39,9 +39,9 @@ def read_source(source: Source) -> list[codec.Document]:
     return codec.read(source.data, source.name)
 
 
-def load(paths: Iterable[str], most_mib: int) -> Objects:
+def decode(documents: Iterable[codec.Document]) -> Objects:
     """Decoded objects; kinds that muster does not know are told on stderr."""
-    objects = codec.objects(read(paths, most_mib))
+    objects = codec.objects(documents)
     note_unknown(objects)
     return objects
 

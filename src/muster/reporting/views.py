@@ -152,7 +152,8 @@ def needs(group: Group) -> str:
     if isinstance(group, Leaf):
         return _pods(group.need)
     whole = len(group.children)
-    children = f"{group.need} of {whole} groups" if group.need != whole else f"all {whole} groups"
+    all_of_them = "its one group" if whole == 1 else f"all {whole} groups"
+    children = f"{group.need} of {whole} groups" if group.need != whole else all_of_them
     return f"{children} and {_pods(group.need_pods)}" if group.need_pods else children
 
 

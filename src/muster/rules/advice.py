@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from muster.api.objects import Objects
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
-from muster.rules.defaults import constraints, queue
+from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
 from muster.rules.podgroup import from_the_top
 from muster.rules.problem import Problem, listed
 from muster.rules.topology import find_level
@@ -23,6 +23,7 @@ def judge(group: PodGroup, around: Objects) -> Iterator[Problem]:
     yield from known_levels(group, around)
     yield from nested_levels(group, around)
     yield from known_queue(group, around)
+    yield from known_priority(group, around)
 
 
 def mixed_roles(group: PodGroup) -> Iterator[Problem]:
@@ -149,6 +150,20 @@ def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="Q2",
+        )
+
+
+def known_priority(group: PodGroup, around: Objects) -> Iterator[Problem]:
+    """P1: where PriorityClasses are given, one that is not among them counts as the default."""
+    known = {*BUILT_IN, *(found.metadata.name for found in around.priority_classes)}
+    wanted = priority_class(group)
+    if around.priority_classes and wanted and wanted not in known:
+        yield Problem(
+            "spec.priorityClassName",
+            f"`{wanted[:80]}` does not exist: the priority is {priority(group, around.priority_classes)}",
+            hint=f"known: {listed(known)}",
+            severity="warning",
+            rule="P1",
         )
 
 

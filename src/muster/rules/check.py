@@ -55,7 +55,8 @@ def _judge(value: Wire, raw: Any, old: Any, around: Objects) -> Iterator[Problem
 
 def _pod_group(group: PodGroup, raw: Any, old: Any, around: Objects) -> Iterator[Problem]:
     yield from podgroup.named(group)
-    yield from _fields(raw)
+    yield from older_fields(raw)
+    yield from _misspelt_fields(raw)
     judged = podgroup.judge(group.spec)
     if old is None:
         yield from judged
@@ -67,12 +68,11 @@ def _pod_group(group: PodGroup, raw: Any, old: Any, around: Objects) -> Iterator
     yield from reach.judge(group, around)
 
 
-def _fields(raw: Any) -> Iterator[Problem]:
-    """Fields of older dialects (D3, D4) would be ignored, and a misspelt one is: neither happens in silence."""
+def older_fields(raw: Any) -> Iterator[Problem]:
+    """Fields of older dialects (D3, D4), which nobody reads: to ignore them would be to run another gang."""
     spec = raw.get("spec") if isinstance(raw, dict) else None
     if not isinstance(spec, dict):
         return
-    yield from _misspelt(spec, PodGroupSpec, "spec")
     for field, now in OLDER.items():
         if field in spec:
             yield Problem(
@@ -81,6 +81,14 @@ def _fields(raw: Any) -> Iterator[Problem]:
                 hint="`muster convert` rewrites it",
                 rule="D3" if field == "topologyConstraints" else "D4",
             )
+
+
+def _misspelt_fields(raw: Any) -> Iterator[Problem]:
+    """A misspelt field is ignored, too, but not in silence."""
+    spec = raw.get("spec") if isinstance(raw, dict) else None
+    if not isinstance(spec, dict):
+        return
+    yield from _misspelt(spec, PodGroupSpec, "spec")
     groups = spec.get("subGroups")
     for i, part in enumerate(groups if isinstance(groups, list | tuple) else ()):
         yield from _misspelt(part, SubGroup, f"spec.subGroups[{i}]")

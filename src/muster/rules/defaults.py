@@ -19,12 +19,16 @@ def queue(group: PodGroup) -> str:
     return group.spec.queue or group.metadata.labels.get(names.QUEUE, "") or names.DEFAULT_QUEUE
 
 
+def priority_class(group: PodGroup) -> str:
+    """The PriorityClass it names; empty: none."""
+    return group.spec.priority_class_name or group.metadata.labels.get(names.PRIORITY_CLASS, "")
+
+
 def priority(group: PodGroup, classes: Iterable[PriorityClass]) -> int:
     """P1: of the class it names, else of the global default, else 50."""
     values = BUILT_IN | {known.metadata.name: known.value for known in classes}
-    wanted = group.spec.priority_class_name or group.metadata.labels.get(names.PRIORITY_CLASS, "")
-    if wanted in values:
-        return values[wanted]
+    if priority_class(group) in values:
+        return values[priority_class(group)]
     defaults = sorted((known.value, known.metadata.name) for known in classes if known.global_default)
     return defaults[0][0] if defaults else PRIORITY
 

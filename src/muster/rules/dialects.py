@@ -136,16 +136,18 @@ def _branch(place: Place, raw: Raw, tree: "_Tree", reading: Reading) -> Iterator
     sure = tree.sure[place.name]
     if place.min_member > sure:
         raise Refused(
-            f"{place.at}.minMember: {place.min_member} pods, but {_of(place)} guarantee only {sure}",
+            f"{place.at}.minMember: {place.min_member} pods, but {_guarantee(place)} only {sure}",
             hint=f"raise the children's minimums to {place.min_member} in all, or lower it to {sure}",
         )
     del raw["minMember"]
-    yield f"`{place.at}.minMember: {place.min_member}` is gone: {_of(place)} guarantee {sure} pods (D2)"
+    yield f"`{place.at}.minMember: {place.min_member}` is gone: {_guarantee(place)} {sure} pods (D2)"
 
 
-def _of(place: Place) -> str:
+def _guarantee(place: Place) -> str:
+    if place.children == 1:
+        return "its one child guarantees"
     need = place.min_sub_group or place.children
-    return f"all {place.children} children" if need >= place.children else f"{need} of {place.children} children"
+    return f"{f'{need} of' if need < place.children else 'all'} {place.children} children guarantee"
 
 
 def _read_as(tree: "_Tree", counted: list[Place]) -> Reading:

@@ -44,7 +44,7 @@ Rule = Callable[[Outline], Iterator[Problem]]
 
 def outline(spec: PodGroupSpec) -> Outline:
     """Children belong to the name they state; an unknown or repeated name is for the rules to tell."""
-    children = Counter(group.parent for group in spec.sub_groups)
+    children = Counter(group.parent for group in spec.sub_groups if group.parent != group.name or not group.name)
     root = Place("", "spec", spec.min_member, spec.min_sub_group, children[""])
     rest = (
         Place(group.name, f"spec.subGroups[{i}]", group.min_member, group.min_sub_group, children[group.name])
@@ -78,7 +78,7 @@ def one_minimum(outline: Outline) -> Iterator[Problem]:
     for place in outline.places:
         if place.min_member is not None and place.min_sub_group is not None and place.min_member > 0:
             drop, why = (
-                ("minMember", f"it has {place.children} children and counts them")
+                ("minMember", "it has children and counts them")
                 if place.children
                 else ("minSubGroup", "it has no children to count")
             )
@@ -170,7 +170,7 @@ def branches_count_children(outline: Outline) -> Iterator[Problem]:
         if place.children and place.min_member is not None and place.min_sub_group is None and place.min_member > 0:
             yield Problem(
                 f"{place.at}.minMember",
-                f"counts pods, but {place.called} is a branch of {place.children} children",
+                f"counts pods, but {place.called} is a branch with children",
                 hint="`minSubGroup` counts children, unset: all; `muster convert` rewrites older forms",
                 rule="V2",
                 key=f"branch-pods:{place.name}",

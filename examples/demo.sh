@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# What muster does, on the Dynamo example: judge it, bring an older form of it to the form of record, draw it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; else bold='' plain=''; fi
+say() { printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
+
+say muster validate examples/cluster examples/dynamo-inference.yaml
+say muster tree examples/cluster/priorities.yaml examples/dynamo-inference.yaml examples/dynamo-pods.yaml
+printf '\nThe same gang, as it was written before the form of record:\n'
+say muster convert examples/dialects/dynamo-inference-both-fields.yaml | head -n 24
+printf '\nAnd one that cannot work:\n'
+say muster validate examples/invalid/min-sub-group-exceeds-children.yaml || true
