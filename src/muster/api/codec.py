@@ -1,6 +1,5 @@
 """Manifests to objects and back: documents with their place, `List` kinds unfolded, errors with file and path."""
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ from msgspec import Struct
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
-from muster.api.reader import documents
+from muster.api.reader import documents, needs_quotes
 from muster.api.shape import Misfit, decode
 from muster.errors import InputError
 
@@ -155,11 +154,11 @@ class _Dumper(yaml.CSafeDumper):
         return True
 
 
-_Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*\.?[0-9_]*[eE][-+]?[0-9]+$"), list("+-0123456789")
-)
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?0o[0-7_]+$"), list("+-0"))
-_Dumper.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"[yYnN]$"), list("yYnN"))
+def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if needs_quotes(text) else None)
+
+
+_Dumper.add_representer(str, _text)
 
 
 def to_yaml(values: Iterable[Any]) -> str:

@@ -3,7 +3,7 @@
 import re
 from fractions import Fraction
 
-_PART = r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)"
+_PART = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 _WHOLE = re.compile(rf"([+-]?)((?:{_PART})+)")
 _UNITS = {
     "ns": 1,
@@ -21,7 +21,7 @@ def nanoseconds(value: str | int) -> int:
     """ValueError says what is wrong with it."""
     if isinstance(value, int):
         return value * 10**9
-    if re.fullmatch(r"[+-]?\d{1,18}", value):
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", value):
         return int(value) * 10**9
     found = _WHOLE.fullmatch(value) if len(value) < 100 else None
     if not found:

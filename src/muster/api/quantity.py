@@ -13,7 +13,8 @@ LARGEST = 2**63 - 1
 FINEST = 10**9  # Kubernetes keeps nothing below a nano
 
 _SYNTAX = re.compile(
-    r"(?P<sign>[+-]?)(?P<digits>\d+(?:\.\d*)?|\.\d+)(?:[eE](?P<power>[+-]?\d+)|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)"
+    r"(?P<sign>[+-]?)(?P<digits>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(?:[eE](?P<power>[+-]?[0-9]+)|(?P<suffix>[KMGTPE]i|[numkMGTPE])?)"
 )
 _SUFFIXES: Mapping[str, Fraction] = {
     "n": Fraction(1, 10**9),
@@ -22,7 +23,8 @@ _SUFFIXES: Mapping[str, Fraction] = {
     **{letter: Fraction(10 ** (3 * step)) for step, letter in enumerate("kMGTPE", 1)},
     **{f"{letter}i": Fraction(2 ** (10 * step)) for step, letter in enumerate("KMGTPE", 1)},
 }
-_WIDEST_POWER = 40  # 10^±40 is far outside of what can be told apart; a larger exponent must not cost memory
+_LONGEST = 512  # characters
+_WIDEST_POWER = 2 * _LONGEST  # beyond it no number of that length comes back into range; more must not cost memory
 
 
 class Resources(dict[str, int]):
@@ -63,7 +65,7 @@ def written(resource: str, value: int) -> str:
 
 @lru_cache(maxsize=65536)
 def _scaled(text: str, per_unit: int) -> int:
-    found = _SYNTAX.fullmatch(text) if len(text) < 512 else None
+    found = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
     if not found:
         raise ValueError(f"`{text[:60]}` is not a quantity")
     magnitude = Fraction(found["digits"]) * _factor(found["power"], found["suffix"])

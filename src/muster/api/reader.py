@@ -5,6 +5,7 @@ suggests: nesting and the growth through anchors are limited, and duplicate keys
 """
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from muster.errors import InputError
 
 DEEPEST = 200  # levels of nesting; the deepest CRD schemas in use have about 60
 MOST_COPIES = 200_000  # values that anchors may multiply into
+CHARACTERS = 32  # of text that count as one more value
 LONGEST_NUMBER = 400  # characters; more is not a number anyone meant
 
 _TAG = "tag:yaml.org,2002:"
@@ -27,9 +29,14 @@ _BOOLS = {
     for low in words
     for word in (low, low.capitalize(), low.upper())
 }
-_INT = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+|[-+]?0o?[0-7_]+|[-+]?0b[01_]+")
+_INT = re.compile(
+    r"[-+]?(?:0_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0o_*[0-7][0-7_]*|0_*[0-7][0-7_]*|0b_*[01][01_]*)"
+)
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
-_SPECIAL = {"inf": float("inf"), "-inf": float("-inf"), "+inf": float("inf"), "nan": float("nan")}
+_CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*")  # YAML 1.1
+_SPECIAL = {
+    sign + word: float(f"{sign}inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
+} | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
 
 
 def documents(data: bytes, source: str) -> list[Any]:
@@ -83,6 +90,7 @@ def _json(text: str, source: str) -> Iterator[Any]:
     while at < len(text):
         value, end = decoder.raw_decode(text, at)
         _check_depth(value, source)
+        _check_text(value, text, source)
         if value is not None:
             yield value
         at = _skip(text, end)
@@ -97,6 +105,16 @@ def _skip(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
+
+
+def _check_text(value: Any, written: str, source: str) -> None:
+    """Half of a surrogate pair can be written in JSON, but is no text: it could never be written out again."""
+    if "\\ud" not in written and "\\uD" not in written:
+        return
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{source}: holds half of a character: {error.reason}") from None
 
 
 def _check_depth(value: Any, source: str) -> None:
@@ -123,6 +141,7 @@ class _Open(Struct):
     anchor: str | None
     line: int
     key: str | None = None  # the key whose value comes next; None in a mapping: a key comes next
+    merging: bool = False  # that key is a plain `<<`
     size: int = 1
     merges: list[Any] = []
 
@@ -156,9 +175,10 @@ class _Builder:
             self._key(event, inside)
             return
         value = _resolve(event, self._at(event))
+        size = 1 + len(event.value) // CHARACTERS
         if event.anchor:
-            self.anchors[event.anchor] = (value, 1)
-        self._put(value, 1)
+            self.anchors[event.anchor] = (value, size)
+        self._put(value, size)
 
     def _key(self, event: yaml.ScalarEvent, inside: _Open) -> None:
         key = event.value
@@ -171,6 +191,7 @@ class _Builder:
         if event.anchor:
             self.anchors[event.anchor] = (key, 1)
         inside.key = key
+        inside.merging = key == "<<" and event.implicit[0]
 
     def _start(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if event.tag not in _CONTAINERS:
@@ -224,7 +245,7 @@ class _Builder:
             inside.value.append(value)
             return
         assert inside.key is not None
-        if inside.key == "<<":
+        if inside.merging:
             inside.merges.append(value)
         else:
             inside.value[inside.key] = value
@@ -278,13 +299,22 @@ def _plain(word: str, at: str) -> Any:
         return _BOOLS[word]
     if word[0] not in "+-.0123456789":
         return word
-    if len(word) > LONGEST_NUMBER and word.strip("+-.0123456789_eE") == "":
+    number = _INT.fullmatch(word) or _FLOAT.fullmatch(word)
+    if number and len(word) > LONGEST_NUMBER:
         raise InputError(f"{at}: a number of {len(word)} characters is too long", hint="quote it if it is text")
     if _INT.fullmatch(word):
         return _integer(word)
-    if _FLOAT.fullmatch(word):
-        return float(word.replace("_", ""))
-    return _SPECIAL.get(word.lower().replace(".", "", 1), word) if "." in word else word
+    if not number:
+        return _SPECIAL.get(word, word)
+    value = float(word.replace("_", ""))
+    return word if math.isinf(value) else value  # what no float can hold stays what it was
+
+
+def needs_quotes(text: str) -> bool:
+    """Whether text, written plainly, would be read as something else, here or by another parser in the field."""
+    if not text or text in _NULLS or text in _BOOLS or text in ("y", "Y", "n", "N", "<<", "=") or text in _SPECIAL:
+        return True
+    return bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text) or _CLOCK.fullmatch(text))
 
 
 def _integer(word: str) -> int:

@@ -77,6 +77,9 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left; nothing more to say
         code = 0
+    except OSError as error:
+        code = _say(f"error: the output cannot be written: {error.strerror or error}", 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes nowhere
     except Exception as error:
         if os.environ.get("MUSTER_DEBUG"):
             raise

@@ -61,7 +61,8 @@ def note(text: str) -> None:
 def show(lines: Iterable[Line]) -> None:
     """Lines for people: in colour on a terminal, unless NO_COLOR says otherwise."""
     if not (sys.stdout.isatty() and not os.environ.get("NO_COLOR")):
-        click.echo(plain(lines))
+        if text := plain(lines):
+            click.echo(text)
         return
     from rich.console import Console
     from rich.text import Text

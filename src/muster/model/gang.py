@@ -315,13 +315,14 @@ def ready_to_try(root: Group) -> bool:
 
 
 def wants(root: Group) -> tuple[Want, ...]:
-    """The smallest set of pods that still has to be placed, in spec order; empty where nothing is missing (M3).
+    """Pods that still have to be placed for the children that come first (M3); none of them could be left out.
 
-    Children that have all the pods they need come first, then those with the fewest missing, then spec order.
+    A child that lacks pods never blocks one that has them.
     """
     now, later = standings(root), standings(root, EXISTING)
     lacking: Counter[str] = Counter()
     leaves: dict[str, Leaf] = {}
+    totals: list[Branch] = []
     ahead: list[Group] = [root]
     while ahead:
         match ahead.pop():
@@ -330,24 +331,29 @@ def wants(root: Group) -> tuple[Want, ...]:
                 lacking[leaf.name] += now[leaf.name].missing
             case Branch() as branch:
                 open_ = [child for child in branch.children if not now[child.name].satisfied]
-                open_.sort(key=lambda c: (not later[c.name].satisfied, now[c.name].missing, c.order))
+                open_.sort(key=lambda c: (not later[c.name].satisfied, preference(c, now[c.name])))
                 ahead += open_[: max(branch.need - (len(branch.children) - len(open_)), 0)]
-    _top_up(root, now, leaves, lacking)
+                totals += [branch] if not now[branch.name].satisfied and branch.need_pods else []
+    for branch in reversed(totals):
+        _top_up(branch, now, leaves, lacking)
     order = sorted((leaf for leaf in leaves.values() if lacking[leaf.name]), key=lambda leaf: leaf.order)
     return tuple(Want(leaf.name, lacking[leaf.name], leaf.those(State.PENDING)[: lacking[leaf.name]]) for leaf in order)
 
 
-def _top_up(root: Group, now: Mapping[str, Standing], leaves: dict[str, Leaf], lacking: Counter[str]) -> None:
+def preference(child: Group, standing: Standing) -> tuple[bool, int, int]:
+    """M3: children that are partly placed first, of these the one with the fewest pods missing; then spec order."""
+    partly = standing.counted > 0
+    return (not partly, standing.missing if partly else 0, child.order)
+
+
+def _top_up(branch: Branch, now: Mapping[str, Standing], leaves: dict[str, Leaf], lacking: Counter[str]) -> None:
     """M5: pods in all, from whichever leaves have some to spare."""
-    for group in walk(root):
-        if not isinstance(group, Branch) or not group.need_pods:
-            continue
-        below = [leaf for leaf in walk(group) if isinstance(leaf, Leaf)]
-        short = group.need_pods - now[group.name].counted - sum(lacking[leaf.name] for leaf in below)
-        for leaf in below:
-            spare = max(min(now[leaf.name].pending - lacking[leaf.name], short), 0)
-            short -= spare
-            lacking[leaf.name] += spare
-            leaves[leaf.name] = leaf
-        if short > 0:
-            lacking[below[0].name] += short
+    below = [leaf for leaf in walk(branch) if isinstance(leaf, Leaf)]
+    short = branch.need_pods - now[branch.name].counted - sum(lacking[leaf.name] for leaf in below)
+    for leaf in below:
+        spare = max(min(now[leaf.name].pending - lacking[leaf.name], short), 0)
+        short -= spare
+        lacking[leaf.name] += spare
+        leaves[leaf.name] = leaf
+    if short > 0:
+        lacking[below[0].name] += short

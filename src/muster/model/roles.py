@@ -73,6 +73,7 @@ class _Seats:
         self.kept: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
         self.leaves: dict[str, Leaf] = {}
         self.tops: dict[str, int] = {}  # SubGroup -> the unit that it is
+        self.taken_in: dict[str, tuple[int, int]] = {}  # broken SubGroup -> the unit that needs its pods, and how many
         totals: list[tuple[Branch, int]] = []
         ahead: list[tuple[Group, int]] = [(root, CORE)]
         while ahead:
@@ -118,9 +119,27 @@ class _Seats:
     def _top_up(self, branch: Branch, unit: int) -> None:
         """M5: the unit keeps as many pods below the branch as it asks for in all: spare pods first, then SubGroups."""
         below = list(walk(branch))
-        leaves = [group for group in below if group.name in self.kept and self.kept[group.name][0] == unit]
-        short = branch.need_pods - sum(self.kept[leaf.name][1] for leaf in leaves)
-        emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in leaves if self.spare[leaf.name]]
+        inner = sorted((self.arrivals[self.tops[g.name]], g.name) for g in below[1:] if g.name in self.tops)
+        while self._short(branch, below, unit) > 0:
+            self._take_spare(branch, below, unit)
+            if not inner or self._short(branch, below, unit) <= 0:
+                return
+            self._merge(inner.pop(0)[1], unit)
+
+    def _short(self, branch: Branch, below: list[Group], unit: int) -> int:
+        kept = (self.kept.get(group.name, (CORE, 0)) for group in below)
+        return branch.need_pods - sum(count for home, count in kept if home == unit) - self._broken_in(below, unit)
+
+    def _broken_in(self, below: list[Group], unit: int) -> int:
+        """Pods of groups that are not satisfied: they count for the total if the unit has taken them in."""
+        taken_in = (self.taken_in.get(group.name, (CORE, 0)) for group in below)
+        return sum(count for home, count in taken_in if home == unit)
+
+    def _take_spare(self, branch: Branch, below: list[Group], unit: int) -> None:
+        """Spare pods of the unit's leaves, the emptiest leaf first."""
+        short = self._short(branch, below, unit)
+        mine = [leaf for leaf in below if leaf.name in self.kept and self.kept[leaf.name][0] == unit]
+        emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in mine if self.spare[leaf.name]]
         heapify(emptiest)
         while short > 0 and emptiest:
             _, order, name = heappop(emptiest)
@@ -129,13 +148,16 @@ class _Seats:
             short -= 1
             if self.spare[name]:
                 heappush(emptiest, (self._fill(name), order, name))
-        inner = sorted((self.arrivals[self.tops[group.name]], group.name) for group in below if group.name in self.tops)
-        for _, name in inner:
-            if short > 0:
-                pods = self.units[self.tops[name]]
-                short -= len(pods)
-                self.units[unit] += pods
-                self.units[self.tops[name]] = []
+
+    def _merge(self, name: str, unit: int) -> None:
+        """A further SubGroup becomes part of the unit, with the leaves that it keeps."""
+        other = self.tops.pop(name)
+        self.units[unit] += self.units[other]
+        broken = len(self.units[other]) if not any(home == other for home, _ in self.kept.values()) else 0
+        self.units[other] = []
+        self.kept = {leaf: (unit if home == other else home, count) for leaf, (home, count) in self.kept.items()}
+        if broken:
+            self.taken_in[name] = (unit, broken)
 
     def _fill(self, name: str, more: int = 0) -> Fraction:
         return Fraction(self.kept[name][1] + more, self.leaves[name].need)

@@ -55,16 +55,17 @@ def role(name: str) -> str:
 
 
 def known_levels(group: PodGroup, around: Objects) -> Iterator[Problem]:
-    """T6: where Topologies are given, every level that is asked for exists in one of them."""
+    """T6: where Topologies are given, every Topology and level that is named exists."""
     if not around.topologies:
         return
     found = {topology.metadata.name: topology for topology in around.topologies}
-    for _, at, constraint in _stated(group):
-        if not (constraint.required_topology_level or constraint.preferred_topology_level):
-            continue
+    own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
+    for name, at, constraint in _stated(group):
         topology = _topology(constraint, found)
         if topology is None:
-            yield _unknown_topology(at, constraint, found)
+            inherited = name and not ((own[name] or TopologyConstraint()).topology)
+            if not (inherited and constraint.topology) and (constraint.topology or any(_levels(constraint))):
+                yield _unknown_topology(at, constraint, found)
             continue
         for field, level in _levels(constraint):
             if find_level(topology, level) is None:
@@ -150,6 +151,15 @@ def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="Q2",
+        )
+    elif any(found.spec.parent_queue == queue(group) for found in around.queues):
+        leaves = known - {found.spec.parent_queue for found in around.queues}
+        yield Problem(
+            "spec.queue",
+            f"queue `{queue(group)[:80]}` has queues below it, and workloads go to leaf queues",
+            hint=f"leaf queues: {listed(leaves)}",
+            severity="warning",
+            rule="Q1",
         )
 
 

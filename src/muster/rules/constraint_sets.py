@@ -4,7 +4,6 @@ A constraint over a set of groups is one over their pods together: it belongs on
 pods. Where there is none, and their parent needs all its children anyway, a new branch between them holds it.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -52,20 +51,14 @@ class _Tree:
     def __init__(self, spec: Raw) -> None:
         self.spec = spec
         self.in_sets: set[str] = set()
-        self.covered: set[str] = {
-            group["name"] for group in spec.get("subGroups") or () if group.get("topologyConstraint")
-        }
+        self._index()
+        self.covered = {name for name, group in self.groups.items() if group.get("topologyConstraint")}
 
-    @property
-    def groups(self) -> dict[str, Raw]:
-        return {group["name"]: group for group in self.spec.get("subGroups") or ()}
-
-    @property
-    def children(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = defaultdict(list)
+    def _index(self) -> None:
+        self.groups: dict[str, Raw] = {group["name"]: group for group in self.spec.get("subGroups") or ()}
+        self.children: dict[str, list[str]] = {}
         for name, group in self.groups.items():
-            found[group.get("parent") or ""].append(name)
-        return found
+            self.children.setdefault(group.get("parent") or "", []).append(name)
 
     def put(self, names: Iterable[Any], constraint: Raw, at: str) -> str:
         """A constraint on named groups together."""
@@ -98,37 +91,36 @@ class _Tree:
         at = f"{HERE}.global"
         if not self.groups:
             return f"`{at}` is now {self._assign('', constraint)} (D3)"
-        children = self.children
         specific = self._below(self.covered)
-        rest = [name for name in self.groups if name not in children and name not in specific]
+        rest = [name for name in self.groups if name not in self.children and name not in specific]
         if not rest:
             return f"`{at}` is gone: every group has a more specific constraint (D3)"
         return self.put(rest, constraint, at)
 
     def _below(self, names: Iterable[str]) -> set[str]:
         """The groups and all that is inside them."""
-        children, found, ahead = self.children, set[str](), list(names)
+        found, ahead = set[str](), list(names)
         while ahead:
             name = ahead.pop()
             if name not in found:
                 found.add(name)
-                ahead += children.get(name, [])
+                ahead += self.children.get(name, [])
         return found
 
     def _collapse(self, names: list[str]) -> list[str]:
         """The fewest groups that hold exactly these: all children together are their parent."""
         inside = self._below(names)
-        children = self.children
         ahead = sorted({self.groups[name].get("parent") or "" for name in names})
         while ahead:
             parent = ahead.pop()
-            if parent not in inside and all(child in inside for child in children[parent]):
+            if parent not in inside and all(child in inside for child in self.children[parent]):
                 inside.add(parent)
                 if parent:
                     ahead.append(self.groups[parent].get("parent") or "")
         if "" in inside:
             return [""]
-        return [name for name, group in self.groups.items() if name in inside and group.get("parent") not in inside]
+        tops = [name for name in inside if (self.groups[name].get("parent") or "") not in inside]
+        return tops if len(tops) == 1 else [name for name in self.groups if name in set(tops)]
 
     def _assign(self, name: str, constraint: Raw) -> str:
         """On the group itself; if that has another one already, on a new branch around it."""
@@ -169,6 +161,7 @@ class _Tree:
             groups[name]["parent"] = branch["name"]
         parts = self.spec["subGroups"]
         parts.insert(min(i for i, part in enumerate(parts) if part["name"] in members), branch)
+        self._index()
         return f"on the new branch `{branch['name']}` around {_listed(members)}"
 
     def _fresh(self, members: list[str], parent: str) -> str:

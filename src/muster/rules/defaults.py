@@ -26,6 +26,7 @@ def priority_class(group: PodGroup) -> str:
 
 def priority(group: PodGroup, classes: Iterable[PriorityClass]) -> int:
     """P1: of the class it names, else of the global default, else 50."""
+    classes = tuple(classes)
     values = BUILT_IN | {known.metadata.name: known.value for known in classes}
     if priority_class(group) in values:
         return values[priority_class(group)]
@@ -38,7 +39,7 @@ def preemptibility(group: PodGroup, classes: Iterable[PriorityClass]) -> str:
     stated = group.spec.preemptibility or group.metadata.labels.get(names.PREEMPTIBILITY, "")
     if stated:
         return stated
-    return names.PREEMPTIBLE if priority(group, tuple(classes)) < PREEMPTIBLE_BELOW else names.NON_PREEMPTIBLE
+    return names.PREEMPTIBLE if priority(group, classes) < PREEMPTIBLE_BELOW else names.NON_PREEMPTIBLE
 
 
 def constraint(group: PodGroup) -> TopologyConstraint:

@@ -17,8 +17,18 @@ def judge(pod: Pod, around: Objects) -> Iterator[Problem]:
     yield from _task_priority(pod)
     gang = gang_of(pod)
     group = next((group for group in around.pod_groups if key(group.metadata) == gang), None)
-    if gang is not None and group is not None:
+    if gang is None:
+        return
+    if group is not None:
         yield from _joins(pod, group)
+    elif around.pod_groups:
+        yield Problem(
+            f"metadata.annotations[{names.POD_GROUP}]",
+            f"podgroup `{gang}` does not exist: the pod will never be scheduled",
+            hint=f"known: {listed(key(group.metadata) for group in around.pod_groups)}",
+            severity="warning",
+            rule="N4",
+        )
 
 
 def _joins(pod: Pod, group: PodGroup) -> Iterator[Problem]:

@@ -136,7 +136,7 @@ def enough_children(outline: Outline) -> Iterator[Problem]:
 def children_to_count(outline: Outline) -> Iterator[Problem]:
     """`minSubGroup` stands only where there are children."""
     for place in outline.places:
-        if not place.children and place.min_sub_group is not None and place.min_member is None:
+        if not place.children and place.min_sub_group is not None and (place.min_member or 0) <= 0:
             instead = (
                 f"`parent: {place.name}` makes a SubGroup its child; a leaf states `minMember`"
                 if place.name
@@ -259,12 +259,7 @@ def known_values(outline: Outline) -> Iterator[Problem]:
     """Words and numbers that muster understands."""
     spec = outline.spec
     if spec.preemptibility and spec.preemptibility not in PREEMPTIBILITIES:
-        yield Problem(
-            "spec.preemptibility",
-            f"`{spec.preemptibility[:60]}` is not a preemptibility",
-            hint=f"known: {', '.join(PREEMPTIBILITIES)}",
-            rule="P1",
-        )
+        yield _preemptibility("spec.preemptibility", spec.preemptibility)
     if spec.scheduling_backoff not in (-1, 1):
         yield Problem(
             "spec.schedulingBackoff",
@@ -279,6 +274,12 @@ def known_values(outline: Outline) -> Iterator[Problem]:
             yield Problem(
                 "spec.stalenessGracePeriod", str(error), hint="such as `60s`, `5m`, or `-1s`: never", rule="S2"
             )
+
+
+def _preemptibility(at: str, word: str) -> Problem:
+    return Problem(
+        at, f"`{word[:60]}` is not a preemptibility", hint=f"known: {', '.join(PREEMPTIBILITIES)}", rule="P1"
+    )
 
 
 RULES: tuple[Rule, ...] = (
@@ -305,7 +306,7 @@ def judge(spec: PodGroupSpec, rules: Iterable[Rule] = RULES) -> Iterator[Problem
 
 
 def named(group: PodGroup) -> Iterator[Problem]:
-    """The object's own name and namespace are ones that Kubernetes accepts."""
+    """What the object says beside its spec: names that Kubernetes accepts, labels that muster knows."""
     name = group.metadata.name
     if not name and not group.metadata.generate_name:
         yield Problem("metadata.name", "is missing", hint="every PodGroup has a name")
@@ -315,6 +316,9 @@ def named(group: PodGroup) -> Iterator[Problem]:
             f"`{name[:80]}` is not a name that Kubernetes accepts",
             hint="lower-case letters, digits, `-` and `.`, at most 253",
         )
+    stated = group.metadata.labels.get(names.PREEMPTIBILITY, "")
+    if stated and not group.spec.preemptibility and stated not in PREEMPTIBILITIES:
+        yield _preemptibility(f"metadata.labels[{names.PREEMPTIBILITY}]", stated)
     namespace = group.metadata.namespace
     if namespace and not _LABEL.fullmatch(namespace):
         yield Problem("metadata.namespace", f"`{namespace[:80]}` is not a namespace", hint="a DNS label, at most 63")

@@ -35,10 +35,10 @@ def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
     while parent in others and parent not in path:
         path.append(parent)
         parent = others[parent].spec.parent_queue
-    if parent == name and len(path) > 1:
+    if parent in path and len(path) > 1:
         yield Problem(
             at,
-            f"goes round in a circle: {' → '.join((*path, name))}",
+            f"goes round in a circle: {' → '.join((*path, parent))}",
             hint="one of them must be a top queue",
             rule="Q1",
         )
