@@ -2,14 +2,18 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from muster.api import codec
 from muster.api.objects import Objects
 from muster.cluster.files import MOST_MIB, sources
 from muster.errors import InputError
+from muster.rules.around import Around
 from muster.rules.check import check
 from muster.rules.problem import Problem
+
+_around = lru_cache(maxsize=4)(Around)  # many objects are judged against the same surroundings
 
 __all__ = ["Objects", "Problem", "load", "objects", "validate"]
 
@@ -32,4 +36,4 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:
     """Every problem of a PodGroup, Queue or Topology; as an update where `old` is given. Never raises."""
-    return list(check(raw, old, around))
+    return list(check(raw, old, _around(around)))

@@ -21,7 +21,7 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
 CLUSTER_SCOPED = frozenset((Queue, Topology, Node, PriorityClass))
 
 
-class Objects(Struct, frozen=True):
+class Objects(Struct, frozen=True, eq=False):
     """Decoded objects; kinds that muster does not know are counted, not lost in silence."""
 
     pod_groups: tuple[PodGroup, ...] = ()

@@ -143,6 +143,7 @@ class _Open(Struct):
     key: str | None = None  # the key whose value comes next; None in a mapping: a key comes next
     merging: bool = False  # that key is a plain `<<`
     size: int = 1
+    depth: int = 1  # levels inside it, itself among them
     merges: list[Any] = []
 
 
@@ -153,7 +154,7 @@ class _Builder:
         self.source = source
         self.open: list[_Open] = []
         self.done: list[Any] = []
-        self.anchors: dict[str, tuple[Any, int]] = {}
+        self.anchors: dict[str, tuple[Any, int, int]] = {}  # value, size, depth
         self.copies = 0
 
     def take(self, event: Any) -> None:
@@ -177,8 +178,8 @@ class _Builder:
         value = _resolve(event, self._at(event))
         size = 1 + len(event.value) // CHARACTERS
         if event.anchor:
-            self.anchors[event.anchor] = (value, size)
-        self._put(value, size)
+            self.anchors[event.anchor] = (value, size, 0)
+        self._put(value, size, 0)
 
     def _key(self, event: yaml.ScalarEvent, inside: _Open) -> None:
         key = event.value
@@ -189,7 +190,7 @@ class _Builder:
                 f"{self._at(event)}: key `{key[:60]}` stands twice in one mapping", hint="keep one of them"
             )
         if event.anchor:
-            self.anchors[event.anchor] = (key, 1)
+            self.anchors[event.anchor] = (key, 1, 0)
         inside.key = key
         inside.merging = key == "<<" and event.implicit[0]
 
@@ -208,8 +209,8 @@ class _Builder:
         for merged in closed.merges:
             self._merge(merged, closed)
         if closed.anchor:
-            self.anchors[closed.anchor] = (closed.value, closed.size)
-        self._put(closed.value, closed.size)
+            self.anchors[closed.anchor] = (closed.value, closed.size, closed.depth)
+        self._put(closed.value, closed.size, closed.depth)
 
     def _merge(self, merged: Any, into: _Open) -> None:
         """`<<`: what is stated wins, then the earlier of the merged mappings."""
@@ -223,8 +224,10 @@ class _Builder:
     def _alias(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self.anchors:
             raise InputError(f"{self._at(event)}: `*{event.anchor}` refers to itself or to nothing")
-        value, size = self.anchors[event.anchor]
+        value, size, depth = self.anchors[event.anchor]
         self.copies += size
+        if len(self.open) + depth > DEEPEST:
+            raise InputError(f"{self._at(event)}: nested deeper than {DEEPEST} levels through anchors")
         if self.copies > MOST_COPIES:
             raise InputError(
                 f"{self._at(event)}: anchors multiply this file beyond {MOST_COPIES:,} values",
@@ -233,14 +236,15 @@ class _Builder:
         inside = self.open[-1] if self.open else None
         if inside is not None and inside.key is None and isinstance(inside.value, dict):
             raise InputError(f"{self._at(event)}: an alias cannot be a key", hint="write the key out")
-        self._put(_copy(value), size)
+        self._put(_copy(value), size, depth)
 
-    def _put(self, value: Any, size: int) -> None:
+    def _put(self, value: Any, size: int, depth: int) -> None:
         if not self.open:
             self.done.append(value)
             return
         inside = self.open[-1]
         inside.size += size
+        inside.depth = max(inside.depth, depth + 1)
         if isinstance(inside.value, list):
             inside.value.append(value)
             return

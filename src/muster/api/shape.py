@@ -19,6 +19,7 @@ from muster.api.quantity import Resources, resources
 
 T = TypeVar("T", bound=Wire)
 
+HUGE = 10**40
 _WORDS: dict[Any, str] = {
     int: "a whole number",
     float: "a number",
@@ -45,6 +46,23 @@ def decode(raw: Any, kind: type[T]) -> tuple[T, tuple[Misfit, ...]]:
         misfits: list[Misfit] = []
         mended = _mend(raw, kind, "", misfits.append)
         return msgspec.convert(mended, kind, dec_hook=_hook), tuple(misfits)
+
+
+def tame(raw: Any, levels: int = 60) -> Any:
+    """A JSON value that can be written out: no half characters, no numbers beyond all measure, no endless depth."""
+    match raw:
+        case str():
+            return raw.encode(errors="replace").decode()
+        case bool():
+            return raw
+        case int():
+            return max(-HUGE, min(HUGE, raw))
+        case dict():
+            return {tame(str(key)): tame(value, levels - 1) for key, value in raw.items()} if levels else {}
+        case list() | tuple():
+            return [tame(value, levels - 1) for value in raw] if levels else []
+        case _:
+            return raw
 
 
 def _hook(kind: type, value: Any) -> Any:

@@ -13,6 +13,7 @@ from muster.api.podgroup import PodGroup
 from muster.api.shape import decode
 from muster.cli import wire
 from muster.reporting.text import Line, Span
+from muster.rules.around import Around
 from muster.rules.check import check
 from muster.rules.problem import Problem
 
@@ -55,6 +56,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     documents = wire.read(files, max_file_mib)
     collected = codec.collect(documents)
     wire.note_unknown(collected.objects)
+    around = Around(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
     verdicts = []
@@ -63,7 +65,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
             problems = tuple(problem for problem in check(document.raw) if problem.severity == "error")
             verdicts += [Verdict(document, problems)] if problems else []
             continue
-        problems = check(document.raw, _old(document, stored), collected.objects)
+        problems = check(document.raw, _old(document, stored), around)
         if id(document) in twice:
             problems += (Problem("", f"is given twice; the other one is in {twice[id(document)]}", severity="warning"),)
         verdicts.append(Verdict(document, problems))

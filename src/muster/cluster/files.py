@@ -26,10 +26,19 @@ def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -
     """Every file behind the paths, folders in order of their names, one at a time."""
     for given in paths:
         if str(given) == "-":
-            yield Source("standard input", _bounded(sys.stdin.buffer.read(most_mib * 2**20 + 1), "-", most_mib), None)
+            yield Source("standard input", _standard_input(most_mib), None)
             continue
         for path in _files(Path(given)):
             yield Source(str(path), _read(path, most_mib), path)
+
+
+def _standard_input(most_mib: int) -> bytes:
+    try:
+        if sys.stdin is None:
+            raise OSError("it is closed")
+        return _bounded(sys.stdin.buffer.read(most_mib * 2**20 + 1), "standard input", most_mib)
+    except OSError as error:
+        raise InputError(f"standard input: cannot be read: {error.strerror or error}") from None
 
 
 def _files(path: Path) -> list[Path]:

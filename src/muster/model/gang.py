@@ -320,24 +320,39 @@ def wants(root: Group) -> tuple[Want, ...]:
     A child that lacks pods never blocks one that has them.
     """
     now, later = standings(root), standings(root, EXISTING)
-    lacking: Counter[str] = Counter()
-    leaves: dict[str, Leaf] = {}
-    totals: list[Branch] = []
+    chosen: list[Group] = []
     ahead: list[Group] = [root]
     while ahead:
-        match ahead.pop():
-            case Leaf() as leaf:
-                leaves[leaf.name] = leaf
-                lacking[leaf.name] += now[leaf.name].missing
-            case Branch() as branch:
-                open_ = [child for child in branch.children if not now[child.name].satisfied]
-                open_.sort(key=lambda c: (not later[c.name].satisfied, preference(c, now[c.name])))
-                ahead += open_[: max(branch.need - (len(branch.children) - len(open_)), 0)]
-                totals += [branch] if not now[branch.name].satisfied and branch.need_pods else []
-    for branch in reversed(totals):
-        _top_up(branch, now, leaves, lacking)
-    order = sorted((leaf for leaf in leaves.values() if lacking[leaf.name]), key=lambda leaf: leaf.order)
-    return tuple(Want(leaf.name, lacking[leaf.name], leaf.those(State.PENDING)[: lacking[leaf.name]]) for leaf in order)
+        group = ahead.pop()
+        chosen.append(group)
+        if isinstance(group, Branch):
+            open_ = [child for child in group.children if not now[child.name].satisfied]
+            open_.sort(key=lambda c: (not later[c.name].satisfied, preference(c, now[c.name])))
+            ahead += open_[: max(group.need - (len(group.children) - len(open_)), 0)]
+    lacking = _lacking(chosen, now)
+    leaves = sorted((leaf for leaf in walk(root) if isinstance(leaf, Leaf) and lacking[leaf.name]), key=_by_spec)
+    return tuple(
+        Want(leaf.name, lacking[leaf.name], leaf.those(State.PENDING)[: lacking[leaf.name]]) for leaf in leaves
+    )
+
+
+def _by_spec(group: Group) -> int:
+    return group.order
+
+
+def _lacking(chosen: list[Group], now: Mapping[str, Standing]) -> Counter[str]:
+    """Pods that the chosen groups lack, from the bottom up; where a branch counts pods, that many in all (M5)."""
+    lacking: Counter[str] = Counter()
+    for group in reversed(chosen):
+        if isinstance(group, Leaf):
+            lacking[group.name] = now[group.name].missing
+            continue
+        lacking[group.name] = sum(lacking[child.name] for child in group.children)
+        short = group.need_pods - now[group.name].counted - lacking[group.name]
+        if short > 0 and not now[group.name].satisfied:
+            _top_up(group, short, now, lacking)
+            lacking[group.name] += short
+    return lacking
 
 
 def preference(child: Group, standing: Standing) -> tuple[bool, int, int]:
@@ -346,14 +361,11 @@ def preference(child: Group, standing: Standing) -> tuple[bool, int, int]:
     return (not partly, standing.missing if partly else 0, child.order)
 
 
-def _top_up(branch: Branch, now: Mapping[str, Standing], leaves: dict[str, Leaf], lacking: Counter[str]) -> None:
-    """M5: pods in all, from whichever leaves have some to spare."""
-    below = [leaf for leaf in walk(branch) if isinstance(leaf, Leaf)]
-    short = branch.need_pods - now[branch.name].counted - sum(lacking[leaf.name] for leaf in below)
-    for leaf in below:
+def _top_up(branch: Branch, short: int, now: Mapping[str, Standing], lacking: Counter[str]) -> None:
+    """M5: more pods, from whichever leaves have some to spare; the rest of them does not exist yet."""
+    leaves = [leaf for leaf in walk(branch) if isinstance(leaf, Leaf)]
+    for leaf in leaves:
         spare = max(min(now[leaf.name].pending - lacking[leaf.name], short), 0)
         short -= spare
         lacking[leaf.name] += spare
-        leaves[leaf.name] = leaf
-    if short > 0:
-        lacking[below[0].name] += short
+    lacking[leaves[0].name] += short

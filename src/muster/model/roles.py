@@ -75,17 +75,32 @@ class _Seats:
         self.tops: dict[str, int] = {}  # SubGroup -> the unit that it is
         self.taken_in: dict[str, tuple[int, int]] = {}  # broken SubGroup -> the unit that needs its pods, and how many
         totals: list[tuple[Branch, int]] = []
+        home: dict[str, int] = {}
         ahead: list[tuple[Group, int]] = [(root, CORE)]
         while ahead:
             group, unit = ahead.pop()
+            home[group.name] = unit
             if isinstance(group, Leaf):
                 self._seat(group, unit)
                 continue
             ahead += reversed(list(self._stay(group, unit)))
             if group.need_pods:
                 totals.append((group, unit))
+        have = self._counts(root, home) if totals else {}
         for branch, unit in reversed(totals):
-            self._top_up(branch, unit)
+            if have[branch.name] < branch.need_pods:
+                self._top_up(branch, unit)
+
+    def _counts(self, root: Group, home: Mapping[str, int]) -> dict[str, int]:
+        """How many pods below each group count for the unit that the group is in."""
+        found: dict[str, int] = {}
+        for group in reversed(list(walk(root))):
+            if isinstance(group, Leaf):
+                found[group.name] = self.kept.get(group.name, (CORE, 0))[1]
+            else:
+                same = (child for child in group.children if home.get(child.name) == home.get(group.name))
+                found[group.name] = sum(found[child.name] for child in same)
+        return found
 
     def _stay(self, branch: Branch, unit: int) -> Iterator[tuple[Group, int]]:
         """Satisfied children with their unit: the first that the branch needs are part of its own.

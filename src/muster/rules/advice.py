@@ -4,9 +4,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from muster.api.objects import Objects
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
+from muster.rules.around import Around
 from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
 from muster.rules.podgroup import from_the_top
 from muster.rules.problem import Problem, listed
@@ -17,7 +17,7 @@ _ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that
 USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
 
 
-def judge(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
     """Every warning, and constraints that name what does not exist."""
     yield from mixed_roles(group)
     yield from known_levels(group, around)
@@ -54,11 +54,11 @@ def role(name: str) -> str:
     return _ORDINAL.sub("", _NUMBER.sub("", name)).strip("-_.") or "*"
 
 
-def known_levels(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def known_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
     """T6: where Topologies are given, every Topology and level that is named exists."""
-    if not around.topologies:
+    found = around.topologies
+    if not found:
         return
-    found = {topology.metadata.name: topology for topology in around.topologies}
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
     for name, at, constraint in _stated(group):
         topology = _topology(constraint, found)
@@ -86,9 +86,9 @@ def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[st
     return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
 
 
-def nested_levels(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def nested_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
-    found = {topology.metadata.name: topology for topology in around.topologies}
+    found = around.topologies
     pinned = _pinned_by(group)
     for name, at, constraint in _stated(group):
         required = constraint.required_topology_level
@@ -141,9 +141,9 @@ def _usual(level: str) -> int | None:
     return USUAL.index(last) if last in USUAL else None
 
 
-def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
     """Q2: where Queues are given, a PodGroup whose queue is not among them will wait."""
-    known = {found.metadata.name for found in around.queues}
+    known = set(around.queues)
     if known and queue(group) not in known:
         yield Problem(
             "spec.queue",
@@ -152,8 +152,8 @@ def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
             severity="warning",
             rule="Q2",
         )
-    elif any(found.spec.parent_queue == queue(group) for found in around.queues):
-        leaves = known - {found.spec.parent_queue for found in around.queues}
+    elif queue(group) in around.child_queues:
+        leaves = known - set(around.child_queues)
         yield Problem(
             "spec.queue",
             f"queue `{queue(group)[:80]}` has queues below it, and workloads go to leaf queues",
@@ -163,14 +163,15 @@ def known_queue(group: PodGroup, around: Objects) -> Iterator[Problem]:
         )
 
 
-def known_priority(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def known_priority(group: PodGroup, around: Around) -> Iterator[Problem]:
     """P1: where PriorityClasses are given, one that is not among them counts as the default."""
-    known = {*BUILT_IN, *(found.metadata.name for found in around.priority_classes)}
+    classes = around.objects.priority_classes
+    known = {*BUILT_IN, *(found.metadata.name for found in classes)}
     wanted = priority_class(group)
-    if around.priority_classes and wanted and wanted not in known:
+    if classes and wanted and wanted not in known:
         yield Problem(
             "spec.priorityClassName",
-            f"`{wanted[:80]}` does not exist: the priority is {priority(group, around.priority_classes)}",
+            f"`{wanted[:80]}` does not exist: the priority is {priority(group, classes)}",
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="P1",

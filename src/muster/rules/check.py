@@ -9,27 +9,35 @@ from typing import Any
 from muster.api.codec import kind_of
 from muster.api.core import Pod
 from muster.api.meta import Wire
-from muster.api.objects import KINDS, Objects
+from muster.api.objects import KINDS
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.queue import Queue
-from muster.api.shape import Misfit, decode
+from muster.api.shape import Misfit, decode, tame
 from muster.api.topology import Topology
 from muster.rules import advice, change, pod, podgroup, queue, reach, topology
+from muster.rules.around import Around
 from muster.rules.problem import Problem, listed
 
 OLDER = {"subgroups": "`subGroups`", "topologyConstraints": "`topologyConstraint` on the PodGroup and on SubGroups"}
 
 
-def check(raw: Any, old: Any = None, around: Objects | None = None) -> tuple[Problem, ...]:
+def check(raw: Any, old: Any = None, around: Around | None = None) -> tuple[Problem, ...]:
     """Every problem of an object, as a new one or as an update of `old`; `around` is what else is known.
 
     Objects without `kind` are taken for PodGroups, as they come out of a list or a typed client.
     """
+    try:
+        return _check(raw, old, around or Around())
+    except (UnicodeError, ValueError, OverflowError):  # half characters, endless numbers: JSON, but not text
+        return _check(tame(raw), tame(old), around or Around())
+
+
+def _check(raw: Any, old: Any, around: Around) -> tuple[Problem, ...]:
     kind = PodGroup if _unmarked(raw) else kind_of(raw)
     if kind is None:
         return (_unknown(raw),)
     value, misfits = decode(raw, kind)
-    problems = [*map(_misfit, misfits), *_judge(value, raw, old, around or Objects())]
+    problems = [*map(_misfit, misfits), *_judge(value, raw, old, around)]
     wrong = frozenset(misfit.at for misfit in misfits)
     return tuple(problem for i, problem in enumerate(problems) if i < len(misfits) or not _inside(problem.at, wrong))
 
@@ -39,21 +47,21 @@ def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.severity == "error")
 
 
-def _judge(value: Wire, raw: Any, old: Any, around: Objects) -> Iterator[Problem]:
+def _judge(value: Wire, raw: Any, old: Any, around: Around) -> Iterator[Problem]:
     match value:
         case PodGroup():
             yield from _pod_group(value, raw, old, around)
         case Queue():
-            yield from queue.judge(value, {found.metadata.name: found for found in around.queues})
+            yield from queue.judge(value, around)
         case Topology():
-            yield from topology.judge(value, around.nodes)
+            yield from topology.judge(value, around.objects.nodes)
         case Pod():
             yield from pod.judge(value, around)
         case _:
             pass
 
 
-def _pod_group(group: PodGroup, raw: Any, old: Any, around: Objects) -> Iterator[Problem]:
+def _pod_group(group: PodGroup, raw: Any, old: Any, around: Around) -> Iterator[Problem]:
     yield from podgroup.named(group)
     yield from older_fields(raw)
     yield from _misspelt_fields(raw)
@@ -74,7 +82,7 @@ def older_fields(raw: Any) -> Iterator[Problem]:
     if not isinstance(spec, dict):
         return
     for field, now in OLDER.items():
-        if field in spec:
+        if spec.get(field) is not None:
             yield Problem(
                 f"spec.{field}",
                 f"is the older form of {now}, and would be ignored",

@@ -7,6 +7,7 @@ pods. Where there is none, and their parent needs all its children anyway, a new
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from muster.api.names import TOPOLOGY
 from muster.errors import InputError, Refused
 
 Raw = dict[str, Any]
@@ -20,7 +21,7 @@ def place_constraints(raw: Raw) -> Iterator[str]:
     if FIELD not in spec:
         return
     stated = _shaped(spec[FIELD] or {}, {"global": dict, "subGroups": dict, "subGroupSets": list}, HERE)
-    tree = _Tree(spec)
+    tree = _Tree(spec, _annotated(raw))
     for name, constraint in (stated.get("subGroups") or {}).items():
         at = f"{HERE}.subGroups[{name}]"
         yield tree.put([name], _shaped(constraint, {}, at), at)
@@ -30,7 +31,16 @@ def place_constraints(raw: Raw) -> Iterator[str]:
         yield tree.put_set(given.get("subGroups") or [], given.get("constraint") or {}, at)
     if stated.get("global"):
         yield tree.put_global(stated["global"])
+    if not any(stated.values()):
+        yield f"`{HERE}` is gone: it said nothing (D3)"
     del spec[FIELD]
+    tree.keep_topologies()
+
+
+def _annotated(raw: Raw) -> str:
+    """The Topology that the PodGroup's annotation names."""
+    notes = (raw.get("metadata") or {}).get("annotations") or {}
+    return str(notes.get(TOPOLOGY) or "")
 
 
 def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
@@ -48,10 +58,12 @@ def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
 class _Tree:
     """The groups of a spec as plain values; every change is made in place."""
 
-    def __init__(self, spec: Raw) -> None:
+    def __init__(self, spec: Raw, topology: str) -> None:
         self.spec = spec
+        self.topology = topology
         self.in_sets: set[str] = set()
         self._index()
+        self.meant: dict[str, str] = {name: self._topology(name) for name in self.groups}
         self.covered = {name for name, group in self.groups.items() if group.get("topologyConstraint")}
 
     def _index(self) -> None:
@@ -59,6 +71,22 @@ class _Tree:
         self.children: dict[str, list[str]] = {}
         for name, group in self.groups.items():
             self.children.setdefault(group.get("parent") or "", []).append(name)
+
+    def _topology(self, name: str) -> str:
+        """The Topology that a constraint of this group is about (T4)."""
+        while True:
+            group = self.groups[name] if name else self.spec
+            stated = (group.get("topologyConstraint") or {}).get("topology")
+            if stated or not name:
+                return stated or self.topology
+            name = group.get("parent") or ""
+
+    def keep_topologies(self) -> None:
+        """T4: a constraint that moved up must not hand its Topology down to a group that meant another one."""
+        for name, meant in self.meant.items():
+            constraint = self.groups[name].get("topologyConstraint")
+            if constraint and meant and not constraint.get("topology") and self._topology(name) != meant:
+                self.groups[name]["topologyConstraint"] = {"topology": meant, **constraint}
 
     def put(self, names: Iterable[Any], constraint: Raw, at: str) -> str:
         """A constraint on named groups together."""
@@ -128,7 +156,11 @@ class _Tree:
         if group.get("topologyConstraint") in (None, {}, constraint):
             group["topologyConstraint"] = constraint
             return f"the constraint of `{name}`" if name else "the PodGroup's own constraint"
-        members = [name] if name else self.children[""]
+        members = [name] if name else self.children.get("", [])
+        if not members:
+            raise Refused(
+                f"{HERE}.global: the PodGroup has another constraint already", hint="keep the one that is meant"
+            )
         return self._wrap(members, constraint, HERE)
 
     def _wrap(self, members: list[str], constraint: Raw, at: str) -> str:
@@ -167,7 +199,7 @@ class _Tree:
     def _fresh(self, members: list[str], parent: str) -> str:
         """A name for a new branch: what its members' names share."""
         shared = members[0] if len(members) == 1 else _prefix(members)
-        base = (shared.rstrip("-") or parent or "together")[:55].rstrip("-")
+        base = (shared.rstrip("-") or parent or "together")[:50].rstrip("-")
         taken = self.groups
         tries = (base, f"{base}-together", *(f"{base}-{i}" for i in range(2, len(taken) + 3)))
         return next(name for name in tries if name not in taken)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from muster.api.codec import Document, kind_of, misfit_text, title
-from muster.api.podgroup import PodGroup
+from muster.api.podgroup import PodGroup, SubGroup
 from muster.api.shape import decode
 from muster.errors import InputError, Refused
 from muster.rules import podgroup
@@ -21,6 +21,12 @@ from muster.rules.podgroup import Place, from_the_top, outline
 
 Reading = Literal["auto", "children", "pods"]
 READINGS: tuple[Reading, ...] = ("auto", "children", "pods")
+PRECONDITIONS = (
+    podgroup.names_are_labels,
+    podgroup.names_are_unique,
+    podgroup.parents_exist,
+    podgroup.parents_lead_up,
+)
 Raw = dict[str, Any]
 
 
@@ -38,7 +44,10 @@ def convert(document: Document, reading: Reading = "auto") -> Conversion:
         return _list(document, reading)
     if kind_of(raw) is not PodGroup:
         return Conversion(raw)
-    return _pod_group(document, reading)
+    try:
+        return _pod_group(document, reading)
+    except (UnicodeError, ValueError, OverflowError):
+        raise InputError(f"{document.where}: holds text or numbers that cannot be written out") from None
 
 
 def _list(document: Document, reading: Reading) -> Conversion:
@@ -61,15 +70,31 @@ def _pod_group(document: Document, reading: Reading) -> Conversion:
     changes: list[str] = []
     where = f"{document.where}: {title(raw)}"
     try:
+        _forget_nulls(raw.get("spec"))
         changes += _spelling(raw)
         group = _decoded(Document(document.where, raw))
-        _refuse_problems(group, (podgroup.names_are_unique, podgroup.parents_exist, podgroup.parents_lead_up))
+        _refuse_problems(group, PRECONDITIONS)
         changes += _minimums(raw, group, reading)
         changes += place_constraints(raw)
         _refuse_problems(_decoded(Document(document.where, raw)), podgroup.FORM)
     except Refused as error:
         raise Refused(f"{where} cannot be converted\n  {error.message}", hint=error.hint) from None
-    return Conversion(raw, tuple(f"{where}: {change}" for change in changes))
+    return Conversion(raw if changes else document.raw, tuple(f"{where}: {change}" for change in changes))
+
+
+def _forget_nulls(spec: Any) -> None:
+    """A field that is null is not set: it must not stand beside the new name of another."""
+    if not isinstance(spec, dict):
+        return
+    groups = [part for name in ("subGroups", "subgroups") for part in _items(spec.get(name))]
+    for raw in (spec, *groups):
+        for field in (*SubGroup.__struct_encode_fields__, "subGroups", "subgroups", "topologyConstraints"):
+            if isinstance(raw, dict) and field in raw and raw[field] is None:
+                del raw[field]
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _decoded(document: Document) -> PodGroup:
@@ -199,7 +224,9 @@ class _Tree:
         self.sure: dict[str, int] = {}
         for name in reversed(self.order):
             place, below = self.places[name], sorted(self.sure[child] for child in self.children[name])
-            self.sure[name] = sum(below[: place.min_sub_group or len(below)]) if below else place.min_member or 1
+            self.sure[name] = (
+                sum(below[: place.min_sub_group or len(below)]) if below else max(place.min_member or 1, 1)
+            )
 
     def pods_below(self, name: str) -> list[int]:
         """The pods of every child, as it would need them."""

@@ -5,41 +5,36 @@ from collections.abc import Iterator
 
 from muster.api import names
 from muster.api.core import Pod
-from muster.api.objects import Objects, key
-from muster.api.podgroup import PodGroup
+from muster.rules.around import Around, Tree
 from muster.rules.membership import Stray, gang_of, leaf_of
-from muster.rules.podgroup import outline
 from muster.rules.problem import Problem, listed
 
 
-def judge(pod: Pod, around: Objects) -> Iterator[Problem]:
+def judge(pod: Pod, around: Around) -> Iterator[Problem]:
     """Every warning about a pod."""
     yield from _task_priority(pod)
     gang = gang_of(pod)
-    group = next((group for group in around.pod_groups if key(group.metadata) == gang), None)
-    if gang is None:
+    if gang is None or not around.trees:
         return
-    if group is not None:
-        yield from _joins(pod, group)
-    elif around.pod_groups:
+    if gang in around.trees:
+        yield from _joins(pod, gang, around.trees[gang])
+    else:
         yield Problem(
             f"metadata.annotations[{names.POD_GROUP}]",
             f"podgroup `{gang}` does not exist: the pod will never be scheduled",
-            hint=f"known: {listed(key(group.metadata) for group in around.pod_groups)}",
+            hint=f"known: {listed(around.trees)}",
             severity="warning",
             rule="N4",
         )
 
 
-def _joins(pod: Pod, group: PodGroup) -> Iterator[Problem]:
-    places = outline(group.spec).places
-    leaves = {place.name for place in places if not place.children}
-    joined = leaf_of(pod, leaves, {place.name for place in places if place.children})
+def _joins(pod: Pod, gang: str, tree: Tree) -> Iterator[Problem]:
+    joined = leaf_of(pod, tree.leaves, tree.branches)
     if isinstance(joined, Stray):
         yield Problem(
             f"metadata.labels[{names.SUBGROUP}]",
             f"{joined.says}: the pod will never be scheduled",
-            hint=f"leaves of `{key(group.metadata)}`: {listed(leaves - {''})}",
+            hint=f"leaves of `{gang}`: {listed(tree.leaves - {''})}",
             severity="warning",
             rule="N4",
         )

@@ -5,21 +5,22 @@ from collections.abc import Iterator, Mapping
 
 from muster.api.duration import nanoseconds
 from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.rules.around import Around
 from muster.rules.problem import Problem, listed
 
 KNOWN = ("cpu", "memory", "gpu")
 UNITS = {"cpu": "millicores", "memory": "megabytes"}
 
 
-def judge(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
-    """Every problem of a queue; `others` are all queues by name, this one among them or not."""
+def judge(queue: Queue, around: Around) -> Iterator[Problem]:
+    """Every problem of a queue among the others."""
     if not queue.metadata.name:
         yield Problem("metadata.name", "is missing", hint="every Queue has a name")
-    yield from _parents(queue, others)
+    yield from _parents(queue, around.queues)
     yield from _runtimes(queue)
     for name, resource in queue.spec.resources.items():
         yield from _resource(name, resource)
-    yield from _promises(queue, others)
+    yield from _promises(queue, around.child_queues.get(queue.metadata.name, []))
 
 
 def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
@@ -89,9 +90,8 @@ def _runtimes(queue: Queue) -> Iterator[Problem]:
             yield Problem(f"spec.{field}", str(error), hint="such as `10m` or `1h30m`", rule="P5")
 
 
-def _promises(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
+def _promises(queue: Queue, children: list[Queue]) -> Iterator[Problem]:
     """Children are not promised more than their parent has."""
-    children = [child for child in others.values() if child.spec.parent_queue == queue.metadata.name]
     for name, resource in queue.spec.resources.items():
         quotas = [child.spec.resources[name].quota for child in children if name in child.spec.resources]
         promised = sum(quota for quota in quotas if quota > 0)

@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
 from muster.api.core import Node, Pod
-from muster.api.objects import Objects, key
+from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Resources, written
 from muster.api.topology import Topology
+from muster.rules.around import Around
 from muster.rules.defaults import constraints
-from muster.rules.membership import gang_of, leaf_of
+from muster.rules.membership import leaf_of
 from muster.rules.podgroup import Place, from_the_top, outline
 from muster.rules.problem import Problem
 from muster.rules.requests import requests
@@ -18,27 +19,26 @@ from muster.rules.topology import find_level
 Amounts = Mapping[str, int]
 
 
-def judge(group: PodGroup, around: Objects) -> Iterator[Problem]:
+def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
     """Every minimum that is out of reach on an empty cluster of these nodes."""
-    if not around.nodes:
+    if not around.objects.nodes:
         return
     places = {place.name: place for place in outline(group.spec).places}
     pods = _pods(group, around, places)
-    rooms = [_room(node) for node in around.nodes]
+    rooms = [_room(node) for node in around.objects.nodes]
     for name, asked in pods.items():
         yield from _too_big(places[name], asked, rooms)
     yield from _too_many(group, around, places, pods)
 
 
-def _pods(group: PodGroup, around: Objects, places: Mapping[str, Place]) -> dict[str, list[Resources]]:
+def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> dict[str, list[Resources]]:
     """What the pods of every leaf ask for."""
     leaves = {name for name, place in places.items() if not place.children}
     found: dict[str, list[Resources]] = defaultdict(list)
-    for pod in around.pods:
-        if gang_of(pod) == key(group.metadata) and _counts(pod):
-            leaf = leaf_of(pod, leaves, places)
-            if isinstance(leaf, str):
-                found[leaf].append(requests(pod.spec))
+    for pod in around.pods.get(key(group.metadata), ()):
+        leaf = leaf_of(pod, leaves, places)
+        if isinstance(leaf, str) and _counts(pod):
+            found[leaf].append(requests(pod.spec))
     return found
 
 
@@ -65,18 +65,18 @@ def _too_big(place: Place, asked: list[Resources], rooms: list[Amounts]) -> Iter
 
 
 def _too_many(
-    group: PodGroup, around: Objects, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
+    group: PodGroup, around: Around, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
 ) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
     least = _least(group, places, pods)
-    topologies = {topology.metadata.name: topology for topology in around.topologies}
+    topologies = around.topologies
     for name, constraint in constraints(group).items():
         only = next(iter(topologies.values())) if len(topologies) == 1 and not constraint.topology else None
         topology = topologies.get(constraint.topology, only)
         level = find_level(topology, constraint.required_topology_level) if topology else None
         if topology is None or level is None or name not in least:
             continue
-        domains = _domains(topology, level, around.nodes)
+        domains = _domains(topology, level, around.objects.nodes)
         for resource, amount in least[name].items():
             best = max((domain.get(resource, 0) for domain in domains.values()), default=0)
             if amount > best:
