@@ -27,7 +27,6 @@ from muster.rules.dialects import convert
 Raw = dict[str, Any]
 Work = Callable[[], object]
 SIZES = (10, 100, 1_000, 10_000)
-FEWER = (10, 100, 1_000)
 MANY = (100, 1_000, 10_000)
 
 
@@ -226,11 +225,11 @@ SUBJECTS = (
     Subject("roles of a chain", _asking(chain, roles)),
     Subject("wants of a gang", _asking(flat, wants)),
     Subject("wants of a chain", _asking(chain, wants)),
-    Subject("roles of a chain with totals (M5)", _asking(totals, roles, all_placed=True), FEWER),
-    Subject("wants of a chain with totals (M5)", _asking(totals, wants), FEWER),
+    Subject("roles of a chain with totals (M5)", _asking(totals, roles, all_placed=True)),
+    Subject("wants of a chain with totals (M5)", _asking(totals, wants)),
     Subject("convert, nothing to do", _converting(flat)),
-    Subject("convert constraint sets (D3)", _converting(with_constraint_sets), FEWER),
-    Subject("validate every pod of a gang", _judging_pods, FEWER, 2),
+    Subject("convert constraint sets (D3)", _converting(with_constraint_sets)),
+    Subject("validate every pod of a gang", _judging_pods, parts=2),
 )
 
 
