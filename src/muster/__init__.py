@@ -1,6 +1,7 @@
 """muster: a gang scheduler for Kubernetes. Nothing starts until enough have mustered, at every level.
 
     objects = muster.load("cluster/", "workloads/dynamo.yaml")
+    plan = muster.plan(objects)
     problems = muster.validate(podgroup_dict)
 
 Names are imported when they are first used, so that `import muster` costs nothing.
@@ -9,10 +10,10 @@ Names are imported when they are first used, so that `import muster` costs nothi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.facade import Objects, Problem, load, objects, validate
+    from muster.facade import Objects, Plan, Policy, Problem, explain, load, objects, plan, validate
 
 __version__ = "0.1.0"
-__all__ = ["Objects", "Problem", "load", "objects", "validate"]
+__all__ = ["Objects", "Plan", "Policy", "Problem", "explain", "load", "objects", "plan", "validate"]
 
 
 def __getattr__(name: str) -> Any:

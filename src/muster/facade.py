@@ -2,20 +2,57 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from muster.api import codec
 from muster.api.objects import Objects
 from muster.cluster.files import MOST_MIB, sources
 from muster.errors import InputError
+from muster.model.snapshot import Snapshot, take
+from muster.planning import cycle, decision
+from muster.planning.policy import Policy
+from muster.reporting import plans, text
 from muster.rules.around import Around
 from muster.rules.check import check
 from muster.rules.problem import Problem
 
 _around = lru_cache(maxsize=4)(Around)  # many objects are judged against the same surroundings
 
-__all__ = ["Objects", "Problem", "load", "objects", "validate"]
+__all__ = ["Objects", "Plan", "Policy", "Problem", "explain", "load", "objects", "plan", "validate"]
+
+
+class Plan(Struct, frozen=True, eq=False):
+    """What one cycle would do, and why."""
+
+    decided: decision.Plan
+    snapshot: Snapshot
+
+    @property
+    def bindings(self) -> tuple[decision.Binding, ...]:
+        """Pods and the nodes they go to."""
+        return self.decided.bindings
+
+    @property
+    def nominations(self) -> tuple[decision.Binding, ...]:
+        """Places on resources that are still being freed."""
+        return self.decided.nominations
+
+    @property
+    def evictions(self) -> tuple[decision.Binding, ...]:
+        """Pods that have to leave."""
+        return self.decided.evictions
+
+    def verdict(self, key: str) -> str:
+        """Of one gang, by `namespace/name`."""
+        return self.decided.verdict(key)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `plan -o json` prints."""
+        return plans.data(self.decided)
 
 
 def load(*paths: str | os.PathLike[str], max_file_mib: int = MOST_MIB) -> Objects:
@@ -32,6 +69,18 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
             raise InputError(f"object {i}: expected a dict, got {type(raw).__name__}")
         found += codec.unfold(dict(raw), f"object {i}")
     return codec.objects(found)
+
+
+def plan(given: Objects, policy: Policy | None = None, now: datetime | None = None) -> Plan:
+    """One scheduling cycle on these objects; nothing is changed anywhere."""
+    snapshot = take(given, now)
+    return Plan(cycle.plan(snapshot, policy), snapshot)
+
+
+def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:
+    """Why a gang waits, or where it sits, and what would help. KeyError: there is no such gang."""
+    decided = plan(given, policy, now)
+    return text.plain(plans.gang_lines(decided.decided.gang(key)))
 
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:

@@ -107,7 +107,7 @@ def collect(read_documents: Iterable[Document]) -> Collected:
             name = f"{document.raw['kind']} ({document.raw['apiVersion']})"
             unknown[name] = unknown.get(name, 0) + 1
             continue
-        value, wrong = decode(document.raw, kind)
+        value, wrong = _decoded(document, kind)
         identity = (kind.__name__, _identity(kind, value.metadata))  # type: ignore[attr-defined]
         if wrong:
             misfits.append((document, wrong))
@@ -118,6 +118,13 @@ def collect(read_documents: Iterable[Document]) -> Collected:
             found[FIELDS[kind]].append(value)
     objects = Objects(**{name: tuple(values) for name, values in found.items()}, unknown=dict(sorted(unknown.items())))
     return Collected(objects, tuple(misfits), tuple(repeated))
+
+
+def _decoded(document: Document, kind: type[Wire]) -> tuple[Wire, tuple[Misfit, ...]]:
+    try:
+        return decode(document.raw, kind)
+    except (UnicodeError, ValueError, OverflowError):
+        raise InputError(f"{document.where}: holds text or numbers that cannot be written out") from None
 
 
 def objects(read_documents: Iterable[Document]) -> Objects:

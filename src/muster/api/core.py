@@ -1,5 +1,7 @@
 """Kubernetes' own objects, as much of them as muster reads."""
 
+import msgspec
+
 from muster.api.meta import LabelSelector, ObjectMeta, Wire
 from muster.api.quantity import Resources
 
@@ -11,10 +13,20 @@ class ResourceRequirements(Wire, frozen=True):
     limits: Resources = Resources()
 
 
+class ContainerPort(Wire, frozen=True):
+    """A port; with a `host_port` no two pods of a node may share it."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
 class Container(Wire, frozen=True):
     """A container; `restart_policy: Always` makes an init container a sidecar."""
 
     name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
     resources: ResourceRequirements = ResourceRequirements()
     restart_policy: str = ""
 
@@ -23,6 +35,101 @@ class SchedulingGate(Wire, frozen=True):
     """As long as a pod has one, it must not be placed (N5)."""
 
     name: str = ""
+
+
+class NodeSelectorRequirement(Wire, frozen=True):
+    """One expression over the labels, or the name, of a node."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Wire, frozen=True):
+    """Expressions that must all hold; an empty term matches no node."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire, frozen=True):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Wire, frozen=True):
+    """A term that is worth something."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire, frozen=True):
+    """Which nodes a pod must, or should, be on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(Wire, frozen=True):
+    """Other pods, and the label whose value makes nodes one place."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None  # None: selects no pod
+    namespaces: tuple[str, ...] = ()  # empty, with no selector: the pod's own
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class PodAffinity(Wire, frozen=True):
+    """Pods to be near to, or away from."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+
+
+class Affinity(Wire, frozen=True):
+    """Where a pod wants to be."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(Wire, frozen=True):
+    """A taint that a pod can live with."""
+
+    key: str = ""
+    operator: str = ""  # empty: Equal
+    value: str = ""
+    effect: str = ""  # empty: every effect
+
+
+class TopologySpreadConstraint(Wire, frozen=True):
+    """How evenly pods are spread over the values of a label."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str = ""
+    node_taints_policy: str = ""
+
+
+class ClaimSource(Wire, frozen=True):
+    """The claim behind a volume."""
+
+    claim_name: str = ""
+
+
+class Volume(Wire, frozen=True):
+    """A volume of a pod, as far as it can pin it to a place."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
 
 
 class PodSpec(Wire, frozen=True):
@@ -37,6 +144,12 @@ class PodSpec(Wire, frozen=True):
     overhead: Resources = Resources()
     resources: ResourceRequirements = ResourceRequirements()  # pod-level: cpu, memory and huge pages only
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    host_network: bool = False
 
 
 class PodStatus(Wire, frozen=True):
@@ -123,3 +236,36 @@ class PodDisruptionBudget(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class VolumeNodeAffinity(Wire, frozen=True):
+    """The nodes from which a volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Wire, frozen=True):
+    """Where a volume is."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Wire, frozen=True):
+    """A volume; it may be bound to a zone or a node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class PersistentVolumeClaimSpec(Wire, frozen=True):
+    """What is claimed, and what was given."""
+
+    volume_name: str = ""  # empty: not bound yet
+    storage_class_name: str = ""
+
+
+class PersistentVolumeClaim(Wire, frozen=True):
+    """A claim on a volume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()

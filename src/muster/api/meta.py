@@ -6,8 +6,11 @@ from typing import Annotated, Any
 import msgspec
 
 
-class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Frozen inside, camelCase outside; what muster does not read is not decoded."""
+class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """Frozen inside, camelCase outside; what muster does not read is not decoded.
+
+    Without cycles there is nothing for the garbage collector to find, and 140,000 pods less for it to look at.
+    """
 
 
 def doc(description: str, *, required: bool = False, **schema: Any) -> msgspec.Meta:

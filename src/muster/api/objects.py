@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from muster.api import names
-from muster.api.core import Node, Pod, PodDisruptionBudget, PriorityClass
+from muster.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -15,10 +15,12 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     (names.TOPOLOGIES, "Topology"): Topology,
     (names.CORE, "Pod"): Pod,
     (names.CORE, "Node"): Node,
+    (names.CORE, "PersistentVolume"): PersistentVolume,
+    (names.CORE, "PersistentVolumeClaim"): PersistentVolumeClaim,
     (names.PRIORITIES, "PriorityClass"): PriorityClass,
     (names.POLICY, "PodDisruptionBudget"): PodDisruptionBudget,
 }
-CLUSTER_SCOPED = frozenset((Queue, Topology, Node, PriorityClass))
+CLUSTER_SCOPED = frozenset((Queue, Topology, Node, PriorityClass, PersistentVolume))
 
 
 class Objects(Struct, frozen=True, eq=False):
@@ -31,6 +33,8 @@ class Objects(Struct, frozen=True, eq=False):
     nodes: tuple[Node, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     budgets: tuple[PodDisruptionBudget, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...] = ()
     unknown: dict[str, int] = {}  # `Kind (apiVersion)` -> how many
 
 
@@ -42,6 +46,8 @@ FIELDS: dict[type[Wire], str] = {
     Node: "nodes",
     PriorityClass: "priority_classes",
     PodDisruptionBudget: "budgets",
+    PersistentVolume: "volumes",
+    PersistentVolumeClaim: "claims",
 }
 
 

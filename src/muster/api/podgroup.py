@@ -1,6 +1,6 @@
 """PodGroup: the root of a tree of SubGroups (N, M), as KAI's with muster's additions."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from muster.api.meta import Condition, ObjectMeta, Wire, doc
 from muster.api.quantity import Resources
@@ -93,6 +93,10 @@ class PodGroupSpec(Wire, frozen=True):
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
         ),
     ] = ()
+    subgroups: Annotated[Any, doc("Older form of subGroups (D4); read only to be refused.")] = None
+    topology_constraints: Annotated[
+        Any, doc("Older form of topologyConstraint on groups (D3); read only to be refused.")
+    ] = None
 
 
 class ResourcesStatus(Wire, frozen=True):

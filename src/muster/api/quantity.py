@@ -54,13 +54,19 @@ def resources(raw: object) -> Resources:
 
 
 def written(resource: str, value: int) -> str:
-    """The shortest way to write an amount that reads back exactly."""
+    """The usual way to write an amount; it reads back exactly."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+    if not _in_bytes(resource):
+        return str(value)
     for step, letter in reversed(list(enumerate("KMGTPE", 1))):
         if value and value % 2 ** (10 * step) == 0:
             return f"{value >> (10 * step)}{letter}i"
     return str(value)
+
+
+def _in_bytes(resource: str) -> bool:
+    return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 
 @lru_cache(maxsize=65536)

@@ -33,6 +33,7 @@ _INT = re.compile(
     r"[-+]?(?:0_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0o_*[0-7][0-7_]*|0_*[0-7][0-7_]*|0b_*[01][01_]*)"
 )
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?")
+_NUMBERLIKE = re.compile(r"[-+.0-9][-+.0-9a-fA-FxXoObB_]*")  # more than is a number: quotes do no harm
 _CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}.*")  # YAML 1.1
 _SPECIAL = {
     sign + word: float(f"{sign}inf") for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")
@@ -318,7 +319,7 @@ def needs_quotes(text: str) -> bool:
     """Whether text, written plainly, would be read as something else, here or by another parser in the field."""
     if not text or text in _NULLS or text in _BOOLS or text in ("y", "Y", "n", "N", "<<", "=") or text in _SPECIAL:
         return True
-    return bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text) or _CLOCK.fullmatch(text))
+    return bool(_NUMBERLIKE.fullmatch(text) or _CLOCK.fullmatch(text))
 
 
 def _integer(word: str) -> int:

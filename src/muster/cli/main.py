@@ -12,7 +12,11 @@ from muster.errors import MusterError
 VERBS = {
     "validate": "Judge manifests: every problem with its path and a way out.",
     "convert": "Rewrite older dialects to the form of record.",
+    "plan": "One scheduling cycle on files: who goes where, who waits and why.",
+    "explain": "Why a gang waits or sits where it sits, and what would help.",
+    "topology": "The cluster by domain, with free room.",
     "tree": "Draw gangs: minimums, what is placed, what is core or optional.",
+    "conformance": "Run the cases that any gang scheduler should pass.",
     "crds": "Print the CRDs to install.",
 }
 

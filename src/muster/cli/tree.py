@@ -5,7 +5,6 @@ from itertools import groupby
 
 import click
 
-from muster.api.codec import Document, title
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.cli import wire
@@ -14,7 +13,6 @@ from muster.model.gang import muster
 from muster.reporting import views
 from muster.reporting.text import Line
 from muster.rules import podgroup
-from muster.rules.check import older_fields
 from muster.rules.membership import Stray
 
 
@@ -34,9 +32,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    documents = wire.read(files, max_file_mib)
-    objects = wire.decode(documents)
-    _refuse_older(documents)
+    objects = wire.load(files, max_file_mib)
     _refuse_broken(objects)
     gathered = muster(objects)
     seen = [views.look(gang) for gang in gathered.gangs]
@@ -55,21 +51,14 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     return 0
 
 
-def _refuse_older(documents: list[Document]) -> None:
-    """Fields of older dialects are not decoded: a tree drawn without them would be another one."""
-    for document in documents:
-        for problem in older_fields(document.raw) if document.kind is PodGroup else ():
-            raise Refused(f"{document.where}: {title(document.raw)}\n  {problem.at}: {problem.says}", hint=problem.hint)
-
-
 def _refuse_broken(objects: Objects) -> None:
     """A tree that does not hold together cannot be drawn; one in an older form can, and is told."""
     for group in objects.pod_groups:
         problems = list(podgroup.judge(group.spec, podgroup.FORM))
-        broken = [problem for problem in problems if problem.rule == "V3"]
+        broken = list(podgroup.judge(group.spec, podgroup.TREE))
         if broken:
             lines = "\n".join(f"  {problem.at}: {problem.says}" for problem in broken)
-            raise Refused(f"podgroup `{key(group.metadata)}` is not a tree\n{lines}", hint=broken[0].hint)
+            raise Refused(f"podgroup `{key(group.metadata)}` cannot be drawn\n{lines}", hint=broken[0].hint)
         if problems:
             _note_older(group, problems[0].at)
 

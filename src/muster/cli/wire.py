@@ -39,9 +39,9 @@ def read_source(source: Source) -> list[codec.Document]:
     return codec.read(source.data, source.name)
 
 
-def decode(documents: Iterable[codec.Document]) -> Objects:
+def load(paths: Iterable[str], most_mib: int) -> Objects:
     """Decoded objects; kinds that muster does not know are told on stderr."""
-    objects = codec.objects(documents)
+    objects = codec.objects(read(paths, most_mib))
     note_unknown(objects)
     return objects
 
@@ -74,5 +74,9 @@ def show(lines: Iterable[Line]) -> None:
 
 def emit(form: str, kind: str, fields: dict[str, Any]) -> None:
     """Data for programs, under muster's own kind."""
-    value = {"apiVersion": OURS, "kind": kind, **fields}
+    emit_whole(form, {"apiVersion": OURS, "kind": kind, **fields})
+
+
+def emit_whole(form: str, value: dict[str, Any]) -> None:
+    """Data that says itself what it is."""
     click.echo(codec.to_yaml([value]) if form == "yaml" else codec.to_json(value), nl=form != "yaml")

@@ -6,9 +6,11 @@ in a leaf, or it is a stray with a reason (N4).
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.core import Pod, PriorityClass
@@ -17,7 +19,8 @@ from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstr
 from muster.api.quantity import Resources
 from muster.rules import defaults
 from muster.rules.membership import Stray, gang_of, leaf_of
-from muster.rules.podgroup import from_the_top
+from muster.rules.podgroup import TREE, from_the_top, judge
+from muster.rules.problem import Problem
 from muster.rules.requests import requests
 
 
@@ -32,7 +35,7 @@ class State(StrEnum):
     FAILED = "failed"  # counts for nothing, holds nothing
 
 
-class Member(Struct, frozen=True, eq=False):
+class Member(Struct, frozen=True, eq=False, gc=False):
     """A pod of a gang."""
 
     name: str
@@ -110,7 +113,9 @@ class Gang(Struct, frozen=True, eq=False):
     queue: str = names.DEFAULT_QUEUE
     priority: int = defaults.PRIORITY
     preemptibility: str = names.PREEMPTIBLE
+    created: float = 0.0  # seconds; a PodGroup without an age counts as the oldest
     strays: tuple[Stray, ...] = ()
+    broken: tuple[Problem, ...] = ()  # the spec is not a tree: nothing else about it can be relied on
 
     @property
     def key(self) -> str:
@@ -129,7 +134,7 @@ class Muster(Struct, frozen=True):
 
 
 def muster(objects: Objects) -> Muster:
-    """Gather the gangs: every PodGroup with the pods that join it (N3). Specs must have passed V3."""
+    """Gather the gangs: every PodGroup with the pods that join it (N3)."""
     groups = {key(group.metadata): group for group in objects.pod_groups}
     joining: dict[str, list[Pod]] = defaultdict(list)
     foreign: list[Stray] = []
@@ -164,19 +169,20 @@ def build(group: PodGroup, pods: Iterable[Pod] = (), classes: Iterable[PriorityC
         queue=defaults.queue(group),
         priority=defaults.priority(group, classes),
         preemptibility=defaults.preemptibility(group, classes),
+        created=_seconds(group.metadata.creation_timestamp),
         strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
+        broken=tuple(judge(group.spec, TREE)),
     )
 
 
 def member(pod: Pod) -> Member:
     """A pod as its gang sees it."""
-    created = pod.metadata.creation_timestamp
     return Member(
         name=pod.metadata.name,
         state=state(pod),
         node=pod.spec.node_name,
         task_priority=_whole(pod.metadata.labels.get(names.TASK_PRIORITY, "")),
-        created=created.timestamp() if created else 0.0,
+        created=_seconds(pod.metadata.creation_timestamp),
         requests=requests(pod.spec),
     )
 
@@ -192,6 +198,10 @@ def state(pod: Pod) -> State:
     if pod.spec.node_name:
         return State.PLACED
     return State.GATED if pod.spec.scheduling_gates else State.PENDING
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
 
 
 def _whole(text: str) -> int:
@@ -369,3 +379,21 @@ def _top_up(branch: Branch, short: int, now: Mapping[str, Standing], lacking: Co
         short -= spare
         lacking[leaf.name] += spare
     lacking[leaves[0].name] += short
+
+
+def seated(root: Group, nodes: Mapping[tuple[str, str], str]) -> Group:
+    """The tree with some pending pods placed, by (leaf, pod)."""
+    made: dict[str, Group] = {}
+    for group in reversed(list(walk(root))):
+        match group:
+            case Leaf():
+                members = tuple(
+                    replace(one, state=State.PLACED, node=nodes[group.name, one.name])
+                    if (group.name, one.name) in nodes
+                    else one
+                    for one in group.members
+                )
+                made[group.name] = replace(group, members=members)
+            case Branch():
+                made[group.name] = replace(group, children=tuple(made.pop(child.name) for child in group.children))
+    return made[root.name]

@@ -80,8 +80,11 @@ def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing])
 # drawing ------------------------------------------------------------------------------------------------------------
 
 
-def drawn(seen: Seen) -> Iterator[Line]:
-    """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional."""
+def drawn(seen: Seen, domains: Mapping[str, str] | None = None) -> Iterator[Line]:
+    """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional.
+
+    With `domains`, the domain that a group sits in stands behind the level that it asked for.
+    """
     yield from _heading(seen)
     guides = _guides(seen.gang.root)
     rows = [[Span(text, "dim") for text in ("GROUP", "NEEDS", "PLACED", "TOGETHER IN", "PART")]]
@@ -92,13 +95,20 @@ def drawn(seen: Seen) -> Iterator[Line]:
                 Span(guides[group.name] + (group.name or seen.gang.name), "name"),
                 Span(needs(group)),
                 Span(_placed(group, standing), "good" if standing.satisfied else "warn"),
-                Span(together(group.constraint) or "-", "plain" if together(group.constraint) else "dim"),
+                _where(group, (domains or {}).get(group.name, "")),
                 Span(part, PART_ROLES[part]),
             ]
         )
     yield from table(rows)
     for stray in seen.gang.strays:
         yield [Span(f"! pod `{stray.pod}` {stray.says}: it is never scheduled (N4)", "bad")]
+
+
+def _where(group: Group, domain: str) -> Span:
+    words = together(group.constraint)
+    if not words:
+        return Span("-", "dim")
+    return Span(f"{words}: {domain}" if domain else words)
 
 
 def _heading(seen: Seen) -> Iterator[Line]:

@@ -18,8 +18,6 @@ from muster.rules import advice, change, pod, podgroup, queue, reach, topology
 from muster.rules.around import Around
 from muster.rules.problem import Problem, listed
 
-OLDER = {"subgroups": "`subGroups`", "topologyConstraints": "`topologyConstraint` on the PodGroup and on SubGroups"}
-
 
 def check(raw: Any, old: Any = None, around: Around | None = None) -> tuple[Problem, ...]:
     """Every problem of an object, as a new one or as an update of `old`; `around` is what else is known.
@@ -63,7 +61,6 @@ def _judge(value: Wire, raw: Any, old: Any, around: Around) -> Iterator[Problem]
 
 def _pod_group(group: PodGroup, raw: Any, old: Any, around: Around) -> Iterator[Problem]:
     yield from podgroup.named(group)
-    yield from older_fields(raw)
     yield from _misspelt_fields(raw)
     judged = podgroup.judge(group.spec)
     if old is None:
@@ -74,21 +71,6 @@ def _pod_group(group: PodGroup, raw: Any, old: Any, around: Around) -> Iterator[
         yield from change.raised_minimums(stored, group)
     yield from advice.judge(group, around)
     yield from reach.judge(group, around)
-
-
-def older_fields(raw: Any) -> Iterator[Problem]:
-    """Fields of older dialects (D3, D4), which nobody reads: to ignore them would be to run another gang."""
-    spec = raw.get("spec") if isinstance(raw, dict) else None
-    if not isinstance(spec, dict):
-        return
-    for field, now in OLDER.items():
-        if spec.get(field) is not None:
-            yield Problem(
-                f"spec.{field}",
-                f"is the older form of {now}, and would be ignored",
-                hint="`muster convert` rewrites it",
-                rule="D3" if field == "topologyConstraints" else "D4",
-            )
 
 
 def _misspelt_fields(raw: Any) -> Iterator[Problem]:
@@ -107,7 +89,7 @@ def _misspelt(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
         return
     known = kind.__struct_encode_fields__
     for field in raw:
-        if field in known or field in OLDER or not isinstance(field, str):
+        if field in known or not isinstance(field, str):
             continue
         close = get_close_matches(field[:80], known, n=1, cutoff=0.85)
         if close:

@@ -51,7 +51,7 @@ OLDER: Mapping[type[Wire], dict[str, Schema]] = {
             "items": _ANY,
             "description": "Older form of subGroups (D4).",
         },
-        "topologyConstraints": {**_ANY, "description": "Older form of topologyConstraint on groups (D3)."},
+        "topologyConstraints": _ANY,
     }
 }
 
@@ -207,9 +207,9 @@ def _object(kind: type[Wire]) -> Schema:
     for field in msgspec.structs.fields(kind):
         if field.name == "metadata":
             continue
-        properties[field.encode_name] = schema(field.type)
+        older = OLDER.get(kind, {}).get(field.encode_name)
+        properties[field.encode_name] = _noted_all(older, field.type) if older else schema(field.type)
         required += [field.encode_name] if _required(field.type) else []
-    properties |= OLDER.get(kind, {})
     return {
         "type": "object",
         "description": " ".join((kind.__doc__ or "").split()),
@@ -222,11 +222,7 @@ def _object(kind: type[Wire]) -> Schema:
 def schema(kind: Any) -> Schema:
     """The structural schema of one type: no references, and "not there" instead of null."""
     if get_origin(kind) is Annotated:
-        inner, *notes = get_args(kind)
-        found = schema(inner)
-        for note in notes:
-            found = _noted(found, note)
-        return found
+        return _noted_all(schema(get_args(kind)[0]), kind)
     if get_origin(kind) in (Union, UnionType):
         return _union([part for part in get_args(kind) if part is not NoneType])
     if get_origin(kind) is tuple:
@@ -246,6 +242,12 @@ def _union(parts: list[Any]) -> Schema:
     if str in parts:
         return dict(QUANTITY)
     return {"type": "number"}
+
+
+def _noted_all(found: Schema, kind: Any) -> Schema:
+    for note in kind.__metadata__:
+        found = _noted(found, note)
+    return found
 
 
 def _noted(found: Schema, note: msgspec.Meta) -> Schema:

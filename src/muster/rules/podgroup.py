@@ -252,6 +252,24 @@ def _ring(ring: list[str]) -> str:
     return " → ".join((*shown, ring[0]))
 
 
+# D3, D4 -------------------------------------------------------------------------------------------------------------
+
+
+def nothing_ignored(outline: Outline) -> Iterator[Problem]:
+    """Fields of older dialects have no meaning any more: to ignore them would be to run another gang."""
+    for field, value, now, rule in (
+        ("subgroups", outline.spec.subgroups, "`subGroups`", "D4"),
+        ("topologyConstraints", outline.spec.topology_constraints, "`topologyConstraint` on groups", "D3"),
+    ):
+        if value is not None:
+            yield Problem(
+                f"spec.{field}",
+                f"is the older form of {now}, and would be ignored",
+                hint="`muster convert` rewrites it",
+                rule=rule,
+            )
+
+
 # values -------------------------------------------------------------------------------------------------------------
 
 
@@ -293,9 +311,17 @@ RULES: tuple[Rule, ...] = (
     names_are_unique,
     parents_exist,
     parents_lead_up,
+    nothing_ignored,
     known_values,
 )
-FORM: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not known_values)  # V1-V3: the form of record
+FORM: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not known_values)  # the form of record
+TREE: tuple[Rule, ...] = (  # without these there is no tree to speak of; others leave one with a known meaning (M5)
+    names_are_labels,
+    names_are_unique,
+    parents_exist,
+    parents_lead_up,
+    nothing_ignored,
+)
 
 
 def judge(spec: PodGroupSpec, rules: Iterable[Rule] = RULES) -> Iterator[Problem]:

@@ -32,9 +32,9 @@ def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
         yield Problem(at, f"`{name}` cannot be its own parent", hint="leave it out for a top queue", rule="Q1")
     elif others and parent not in others:
         yield Problem(at, f"queue `{parent}` does not exist", hint=f"known: {listed(others)}", rule="Q1")
-    path = [name]
+    path = {name: None}
     while parent in others and parent not in path:
-        path.append(parent)
+        path[parent] = None
         parent = others[parent].spec.parent_queue
     if parent in path and len(path) > 1:
         yield Problem(

@@ -14,6 +14,8 @@ def requests(spec: PodSpec) -> Resources:
     Sidecars start in order among the init containers and stay: each ordinary init container runs beside those before
     it, and the containers run beside all of them. A pod-level request replaces what the containers add up to.
     """
+    if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or _stated(spec.resources)):
+        return _asked(spec.containers[0])  # most pods, and nothing to add up
     running = _sum(_asked(container) for container in spec.containers)
     sidecars: Amounts = {}
     starting: Amounts = {}
@@ -28,10 +30,16 @@ def requests(spec: PodSpec) -> Resources:
     return Resources(_sum((_pod_level(spec.resources, needed), spec.overhead)))
 
 
-def _asked(container: Container) -> Amounts:
+def _asked(container: Container) -> Resources:
     """A limit without a request is a request too."""
     resources = container.resources
-    return {**resources.limits, **resources.requests} if resources.limits else resources.requests
+    if not resources.limits or resources.limits.keys() <= resources.requests.keys():
+        return resources.requests
+    return Resources({**resources.limits, **resources.requests})
+
+
+def _stated(resources: ResourceRequirements) -> bool:
+    return bool(resources.requests or resources.limits)
 
 
 def _pod_level(stated: ResourceRequirements, containers: Amounts) -> Amounts:

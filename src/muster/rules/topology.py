@@ -39,11 +39,12 @@ def _count(labels: list[str]) -> Iterator[Problem]:
 
 
 def _unique(labels: list[str]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
     for i, label in enumerate(labels):
-        if label in labels[:i]:
+        if first.setdefault(label, i) < i:
             yield Problem(
                 f"spec.levels[{i}].nodeLabel",
-                f"`{label[:80]}` is already level {labels.index(label)}",
+                f"`{label[:80]}` is already level {first[label]}",
                 hint="each level has a label of its own",
                 rule="T4",
             )

@@ -1,0 +1,34 @@
+"""`muster explain`: why a gang waits."""
+
+import click
+
+from muster import facade
+from muster.cli import wire
+from muster.errors import InputError
+from muster.reporting import plans
+
+
+@click.command("explain")
+@click.argument("key", metavar="NAMESPACE/NAME")
+@wire.files
+@wire.output("table", "json", "yaml")
+@wire.max_file_mib
+def command(key: str, files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+    """Why a gang waits, or why it sits where it sits, and what would help.
+
+    \b
+    Examples:
+      muster explain inference/dynamo cluster/ workloads/
+    """
+    decided = facade.plan(wire.load(files, max_file_mib))
+    try:
+        found = decided.decided.gang(key)
+    except KeyError as error:
+        raise InputError(str(error.args[0])) from None
+    if form == "table":
+        wire.show(plans.gang_lines(found))
+    else:
+        whole = decided.to_dict()["podGroups"]
+        (mine,) = [one for one in whole if f"{one['namespace']}/{one['name']}" == key]
+        wire.emit(form, "Explanation", mine)
+    return 0

@@ -1,0 +1,70 @@
+"""`muster topology`: the cluster by domain."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import numpy as np
+
+from muster.api.quantity import written
+from muster.cli import wire
+from muster.model.snapshot import Snapshot, take
+from muster.model.topology import TopologyTree
+from muster.reporting.text import Line, Span, table
+
+
+@click.command("topology")
+@wire.files
+@wire.output("table", "json", "yaml")
+@wire.max_file_mib
+def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+    """The cluster by domain: nodes, and what is free of what there is.
+
+    \b
+    Examples:
+      muster topology cluster/
+    """
+    snapshot = take(wire.load(files, max_file_mib))
+    if not snapshot.topologies:
+        wire.note("there are no Topologies in these files")
+    if form == "table":
+        wire.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
+    else:
+        topologies = [
+            {"name": name, "domains": list(_data(tree, snapshot))} for name, tree in snapshot.topologies.items()
+        ]
+        wire.emit(form, "Domains", {"topologies": topologies})
+    return 0
+
+
+def _lines(tree: TopologyTree, snapshot: Snapshot) -> Iterator[Line]:
+    levels = " > ".join(level.label for level in tree.levels)
+    yield [Span(tree.topology.metadata.name, "name"), Span(f"  {levels}", "dim")]
+    rows = [[Span(text, "dim") for text in ("DOMAIN", "NODES", "FREE")]]
+    for domain in _data(tree, snapshot):
+        depth = domain["path"].count("/")
+        free = ", ".join(f"{free} of {room} {name}" for name, (free, room) in domain["resources"].items())
+        rows.append(
+            [Span("  " * depth + domain["path"].rsplit("/", 1)[-1], "name"), Span(str(domain["nodes"])), Span(free)]
+        )
+    yield from table(rows)
+
+
+def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    """Every domain, parents before children; the finest level only where it holds several nodes."""
+    shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith("hostPort/")]
+    free = np.maximum(snapshot.free, 0)
+    found = []
+    for i, level in enumerate(tree.levels):
+        for domain, path in enumerate(level.paths):
+            nodes = level.nodes(domain)
+            amounts = {
+                snapshot.columns[c]: (
+                    written(snapshot.columns[c], int(free[nodes, c].sum())),
+                    written(snapshot.columns[c], int(snapshot.room[nodes, c].sum())),
+                )
+                for c in shown
+                if snapshot.room[nodes, c].any()
+            }
+            found.append({"path": path, "level": tree.levels[i].label, "nodes": len(nodes), "resources": amounts})
+    yield from sorted(found, key=lambda domain: str(domain["path"]).split("/"))

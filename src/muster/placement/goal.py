@@ -1,0 +1,268 @@
+"""What a gang still needs, as a tree of goals: the part of it that is not satisfied yet, with pods by class.
+
+Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, standings, walk
+from muster.model.snapshot import Snapshot, unsupported
+from muster.model.topology import NOWHERE
+
+
+class Spot(Struct, frozen=True):
+    """One level of one Topology, and what the pods that are placed already say about it (T3)."""
+
+    topology: str
+    level: int
+    pinned: int | None = None  # the one domain that is left; NOWHERE: none, the placed pods are apart
+    path: tuple[int, ...] = ()  # the domains that the placed pods share, from the top level down
+    placed: tuple[int, ...] = ()  # the domains of this level that the placed pods are in
+
+
+class Goal(Struct, frozen=True, eq=False):
+    """A group that must be satisfied: a leaf with pods to place, or a branch with children to satisfy."""
+
+    name: str
+    need: int  # pods of a leaf, children of a branch
+    required: Spot | None = None
+    preferred: Spot | None = None
+    pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
+    children: tuple["Goal", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
+    tight: Spot | None = None  # a level that it is held to in addition, as it prefers (T2)
+    within: tuple[int, ...] = ()  # domains of its preferred level that it may use; empty: all
+    kind: int = 0  # goals of one kind are interchangeable
+
+    @property
+    def is_leaf(self) -> bool:
+        """It has pods of its own."""
+        return not self.children
+
+
+class Kinds:
+    """Numbers for goals that are alike in all that placement can see."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def made(self, goal: Goal, **changes: Any) -> Goal:
+        """A goal, changed, with its kind."""
+        found = replace(goal, **changes) if changes else goal
+        children = tuple(sorted(child.kind for child in found.children))
+        signature = (found.need, found.required, found.preferred, found.pods, children, found.tight, found.within)
+        return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
+
+
+class Impossible(Struct, frozen=True):
+    """A goal that no cluster could meet as things are: the group, and why."""
+
+    group: str
+    reason: str
+    detail: str = ""
+
+
+class Goals:
+    """Goals of one gang on one snapshot; kinds are numbered across it."""
+
+    def __init__(self, gang: Gang, snapshot: Snapshot) -> None:
+        self.gang = gang
+        self.snapshot = snapshot
+        self.standings = standings(gang.root)
+        self.kinds = Kinds()
+        self._placed_on: dict[str, tuple[int, ...]] = {}
+        self._above: dict[str, tuple[Branch, ...]] = {gang.root.name: ()}  # nearest first
+        for group in walk(gang.root):
+            if isinstance(group, Branch):
+                above = (group, *self._above[group.name])
+                self._above |= {child.name: above for child in group.children}
+        for group in reversed(list(walk(gang.root))):
+            if isinstance(group, Leaf):
+                known = (snapshot.node_index.get(member.node) for member in group.placed)
+                self._placed_on[group.name] = tuple(node for node in known if node is not None)
+            else:
+                self._placed_on[group.name] = tuple(n for child in group.children for n in self._placed_on[child.name])
+
+    def invalid(self) -> Impossible | None:
+        """A spec that is not a tree, or a constraint that names what does not exist (T6)."""
+        for problem in self.gang.broken:
+            return Impossible("", "InvalidSpec", f"{problem.at}: {problem.says}")
+        for group in walk(self.gang.root):
+            if isinstance(group, Branch) and group.need > len(group.children):
+                says = f"`{group.name or self.gang.name}` needs {group.need} children and has {len(group.children)}"
+                return Impossible(group.name, "InvalidSpec", says)
+            for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
+                spot = self._spot(group, level) if level else None
+                if isinstance(spot, Impossible):
+                    return spot
+        return None
+
+    def domains(self) -> dict[str, str]:
+        """For every group with a level: the tightest domain up to that level which all its placed pods share."""
+        found: dict[str, str] = {}
+        for group in walk(self.gang.root):
+            level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
+            spot = self._spot(group, level) if level else None
+            if isinstance(spot, Spot) and spot.path:
+                levels = self.snapshot.topologies[spot.topology].levels
+                found[group.name] = levels[len(spot.path) - 1].paths[spot.path[-1]]
+        return found
+
+    def cores(self) -> "Iterator[Goal | Impossible]":
+        """What the root still needs; several ways of it where pods are asked for in all, from any leaf (M5).
+
+        Exact where such a branch needs every group below it, as those from before `minSubGroup` do.
+        """
+        totals = [one for one in walk(self.gang.root) if isinstance(one, Branch) and one.need_pods]
+        for more in self._shares(list(reversed(totals)), {}):
+            goal = self._whole(self.gang.root, more)
+            if goal is not None:
+                yield goal
+
+    def _shares(self, totals: list[Branch], more: dict[str, int]) -> Iterator[dict[str, int]]:
+        """Every way to share out the pods that branches ask for in all, innermost branch first."""
+        if not totals:
+            yield more
+            return
+        branch, *rest = totals
+        leaves = [leaf for leaf in walk(branch) if isinstance(leaf, Leaf)]
+        given = sum(self.standings[leaf.name].missing + more.get(leaf.name, 0) for leaf in leaves)
+        short = max(branch.need_pods - self.standings[branch.name].counted - given, 0)
+        spare = [
+            (i, max(self.standings[leaf.name].pending - self.standings[leaf.name].missing - more.get(leaf.name, 0), 0))
+            for i, leaf in enumerate(leaves)
+        ]
+        if sum(count for _, count in spare) < short:
+            lacking = leaves[0].name
+            yield from self._shares(rest, more | {lacking: more.get(lacking, 0) + short})
+            return
+        for counts in choose(spare, short):
+            added = {leaf.name: more.get(leaf.name, 0) + n for leaf, n in zip(leaves, counts, strict=True) if n}
+            yield from self._shares(rest, more | added)
+
+    def done(self) -> dict[str, int]:
+        """What every group has already of what it needs: pods of a leaf, satisfied children of a branch."""
+        return {
+            group.name: self.standings[group.name].counted
+            if isinstance(group, Leaf)
+            else sum(self.standings[child.name].satisfied for child in group.children)
+            for group in walk(self.gang.root)
+        }
+
+    def further(self, group: Group, pods: int = 0) -> "Goal | Impossible | None":
+        """What one more part needs (G3): a SubGroup as a gang of its own, or so many more pods of a leaf.
+
+        It stays inside the domains of the groups around it (T1).
+        """
+        goal = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
+        for around in self._above[group.name]:
+            constraint = around.constraint
+            held = constraint.required_topology_level or constraint.preferred_topology_level
+            if isinstance(goal, Goal) and held:
+                goal = self._made(around, 1, children=(goal,))
+        return goal
+
+    def _whole(self, group: Group, more: Mapping[str, int] | None = None) -> "Goal | Impossible | None":
+        more = more or {}
+        made: dict[str, Goal | Impossible | None] = {}
+        for part in reversed(list(walk(group))):
+            if isinstance(part, Leaf):
+                made[part.name] = self._leaf(part, more.get(part.name, 0))
+            elif self.standings[part.name].satisfied:
+                made[part.name] = None
+            else:
+                made[part.name] = self._branch(part, made)
+        return made[group.name]
+
+    def _leaf(self, leaf: Leaf, more: int = 0) -> Goal | Impossible | None:
+        waiting = leaf.those(State.PENDING)
+        need = self.standings[leaf.name].missing + more
+        if need == 0:
+            return None
+        if len(waiting) < need:
+            return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
+        for shape, _ in (runs := tuple(self._runs(waiting))):
+            if rule := unsupported(self.snapshot.classes[shape].pod):
+                return Impossible(leaf.name, "Unsupported", rule)
+        return self._made(leaf, need, pods=runs)
+
+    def _branch(self, branch: Branch, made: Mapping[str, Goal | Impossible | None]) -> Goal | Impossible:
+        done = sum(made[child.name] is None for child in branch.children)
+        wanted = sorted(branch.children, key=lambda child: preference(child, self.standings[child.name]))
+        goals = tuple(goal for child in wanted if isinstance(goal := made[child.name], Goal))
+        need = max(branch.need - done, 0)
+        if len(goals) < need:
+            broken = [found for child in wanted if isinstance(found := made[child.name], Impossible)]
+            return broken[0] if broken else Impossible(branch.name, "NotEnoughPods")
+        return self._made(branch, need, children=goals)
+
+    def _made(
+        self, group: Group, need: int, pods: tuple[tuple[int, int], ...] = (), children: tuple[Goal, ...] = ()
+    ) -> Goal | Impossible:
+        spots = []
+        for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
+            spot = self._spot(group, level) if level else None
+            if isinstance(spot, Impossible):
+                return spot
+            spots.append(spot)
+        return self.kinds.made(Goal(group.name, need, spots[0], spots[1], pods, children))
+
+    def _spot(self, group: Group, level: str) -> Spot | Impossible:
+        trees = self.snapshot.topologies
+        named = group.constraint.topology
+        tree = trees.get(named) if named or len(trees) != 1 else next(iter(trees.values()))
+        if tree is None:
+            return Impossible(group.name, "InvalidSpec", f"topology `{named}` does not exist")
+        found = tree.find(level)
+        if found is None:
+            return Impossible(
+                group.name, "InvalidSpec", f"topology `{tree.topology.metadata.name}` has no level `{level}`"
+            )
+        nodes = list(self._placed_on[group.name])
+        if not nodes:
+            return Spot(tree.topology.metadata.name, found)
+        by_level = [sorted({int(domain) for domain in known.domain[nodes]}) for known in tree.levels[: found + 1]]
+        shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
+        pinned = shared[found] if len(shared) > found else NOWHERE
+        return Spot(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
+
+    def _runs(self, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
+        """Pods in order, neighbours of one class together."""
+        shape, length = -1, 0
+        for member in members:
+            found = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
+            if found != shape and length:
+                yield shape, length
+                length = 0
+            shape, length = found, length + 1
+        if length:
+            yield shape, length
+
+
+def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:
+    """Every way to take `need` things from runs of equal things, as a number from each run, first choice first.
+
+    Equal things are interchangeable: a run is only touched if all earlier runs of its kind are used up.
+    """
+    behind = [0] * (len(runs) + 1)
+    for i in range(len(runs) - 1, -1, -1):
+        behind[i] = behind[i + 1] + runs[i][1]
+
+    def take(at: int, left: int, closed: frozenset[int]) -> Iterator[tuple[int, ...]]:
+        if left == 0:
+            yield (0,) * (len(runs) - at)
+            return
+        if behind[at] < left:
+            return
+        kind, length = runs[at]
+        most = 0 if kind in closed else min(length, left)
+        for count in range(most, -1, -1):
+            shut = closed | {kind} if count < length else closed
+            for rest in take(at + 1, left - count, shut):
+                yield (count, *rest)
+
+    return take(0, need, frozenset())

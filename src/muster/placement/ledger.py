@@ -1,0 +1,81 @@
+"""What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.snapshot import Snapshot
+from muster.placement.filters import Labels, Mask, Scene, allowed
+
+Ints = NDArray[np.int64]
+
+
+class Shapes:
+    """The pod classes of a snapshot for placement: what each asks for, and the nodes it may be on."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.scene = Scene(snapshot, Labels(snapshot.nodes))
+        self.asks = [one.asks for one in snapshot.classes]
+        self.columns = [np.flatnonzero(asks) for asks in self.asks]
+        self._allowed: dict[int, Mask] = {}
+
+    def allowed(self, shape: int) -> Mask:
+        """Nodes that pass every filter for this class."""
+        if shape not in self._allowed:
+            self._allowed[shape] = allowed(self.scene.snapshot.classes[shape], self.scene)
+        return self._allowed[shape]
+
+
+class Ledger:
+    """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
+
+    def __init__(self, shapes: Shapes, free: Ints) -> None:
+        self.shapes = shapes
+        self.free = free
+        self._fits: dict[int, Ints] = {}
+
+    def fits(self, shape: int) -> Ints:
+        """For every node: how many more pods of this class it could take by themselves."""
+        if shape not in self._fits:
+            columns = self.shapes.columns[shape]
+            whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
+            self._fits[shape] = np.where(self.shapes.allowed(shape), np.maximum(whole, 0), 0)
+        return self._fits[shape]
+
+    def put(self, node: int, shape: int, count: int) -> None:
+        """Take room for pods of a class on a node."""
+        self.free[node] -= self.shapes.asks[shape] * count
+        self._refresh(np.array([node]))
+
+    def _refresh(self, nodes: Ints) -> None:
+        for shape, fits in self._fits.items():
+            columns = self.shapes.columns[shape]
+            whole = (self.free[np.ix_(nodes, columns)] // self.shapes.asks[shape][columns]).min(axis=1)
+            fits[nodes] = np.where(self.shapes.allowed(shape)[nodes], np.maximum(whole, 0), 0)
+
+
+class Supposed:
+    """A ledger with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
+
+    def __init__(self, base: Ledger, rows: dict[int, Ints] | None = None) -> None:
+        self.base = base
+        self.rows = rows or {}
+
+    def copy(self) -> "Supposed":
+        """The same, to suppose other things of."""
+        return Supposed(self.base, dict(self.rows))
+
+    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+        """For some nodes, in ascending order: how many more pods of this class each could take."""
+        found = self.base.fits(shape)[nodes]
+        shapes = self.base.shapes
+        for node, row in self.rows.items():
+            at = int(np.searchsorted(nodes, node))
+            if at < len(nodes) and nodes[at] == node and shapes.allowed(shape)[node]:
+                columns = shapes.columns[shape]
+                found[at] = max(int((row[columns] // shapes.asks[shape][columns]).min()), 0)
+        return found
+
+    def put(self, node: int, shape: int, count: int) -> None:
+        """Take room for pods of a class on a node."""
+        row = self.rows.get(node)
+        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.shapes.asks[shape] * count

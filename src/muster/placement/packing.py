@@ -1,0 +1,242 @@
+"""Pods onto nodes, once it is known which pods and in which region each of them must be.
+
+`tightly` fills greedily and is right for one shape; `exactly` decides any mix: it finds a packing or proves that there
+is none. Moving a pod to an earlier node that could also take it never does harm, so only full nodes are looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.placement.ledger import Ledger, Supposed
+
+Ints = NDArray[np.int64]
+
+
+class OutOfSteps(Exception):
+    """The budget is used up."""
+
+
+class Budget:
+    """Steps that a search may take (X1): steps, never seconds."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> None:
+        """OutOfSteps when there are none left."""
+        self.left -= steps
+        if self.left < 0:
+            raise OutOfSteps
+
+
+class Region(Struct, frozen=True, eq=False):
+    """Nodes that a group may use, by identity: a domain, or what several of them share."""
+
+    key: tuple[int, ...]
+    nodes: Ints
+
+
+class Demand(Struct, frozen=True, eq=False):
+    """Pods of one class that must be in one region."""
+
+    leaf: int
+    shape: int
+    count: int
+    region: Region
+
+
+Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
+
+
+def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
+    """Fill the tightest nodes first, so that big free nodes stay whole (X4); None where the region is too small."""
+    fits = ledger.fits_in(demand.shape, demand.region.nodes)
+    order = np.argsort(fits, kind="stable")
+    ascending = fits[order]
+    first = int(np.searchsorted(ascending, 1))
+    enough = int(np.searchsorted(ascending, demand.count))
+    if enough < len(order):
+        return [(int(demand.region.nodes[order[enough]]), demand.count)]
+    sums = np.cumsum(ascending[first:])
+    if not len(sums) or sums[-1] < demand.count:
+        return None
+    last = int(np.searchsorted(sums, demand.count))
+    counts = ascending[first : first + last + 1].copy()
+    counts[-1] -= sums[last] - demand.count
+    nodes = demand.region.nodes[order[first : first + last + 1]]
+    return list(zip(nodes.tolist(), counts.tolist(), strict=True))
+
+
+def greedily(ledger: Ledger, demands: Sequence[Demand]) -> Seats | None:
+    """Every demand tightly, the largest pods and the smallest regions first."""
+    found: Seats = {}
+    supposed = Supposed(ledger)
+    for i in sorted(range(len(demands)), key=lambda i: (*_hardness(ledger, demands[i]), i)):
+        seats = tightly(supposed, demands[i])
+        if seats is None:
+            return None
+        found[i] = seats
+        for node, count in seats:
+            supposed.put(node, demands[i].shape, count)
+    return found
+
+
+def _hardness(ledger: Ledger, demand: Demand) -> tuple[int, int]:
+    return int(ledger.fits(demand.shape)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
+
+
+def possible(ledger: Ledger, demands: Sequence[Demand]) -> bool:
+    """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
+    by_region: dict[tuple[int, ...], list[Demand]] = {}
+    for demand in demands:
+        by_region.setdefault(demand.region.key, []).append(demand)
+    for inside in by_region.values():
+        region = inside[0].region
+        for shape in {demand.shape for demand in inside}:
+            asks, mask = ledger.shapes.asks[shape], ledger.shapes.allowed(shape)
+            alike = sum(
+                demand.count
+                for demand in inside
+                if demand.shape == shape
+                or (
+                    (ledger.shapes.asks[demand.shape] >= asks).all()
+                    and not (ledger.shapes.allowed(demand.shape)[region.nodes] & ~mask[region.nodes]).any()
+                )
+            )
+            if alike > ledger.fits(shape)[region.nodes].sum():
+                return False
+    return True
+
+
+def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+    """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
+    if not possible(ledger, demands):
+        return None
+    seats = greedily(ledger, demands)
+    if seats is not None:
+        return seats
+    return exactly(ledger, demands, budget)
+
+
+def exactly(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+    """Node by node, full nodes only, failed states remembered."""
+    kinds = _kinds(demands)
+    if len(kinds) == 1:
+        return None  # greedy is right for one kind
+    items = [demands[members[0]] for members in kinds]
+    table = _Table(ledger, items, [sum(demands[i].count for i in members) for members in kinds])
+    patterns = table.solve(budget)
+    return None if patterns is None else _share(patterns, table.nodes, kinds, demands)
+
+
+def _kinds(demands: Sequence[Demand]) -> list[list[int]]:
+    """Demands of one class in one region are one kind."""
+    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for i, demand in enumerate(demands):
+        found.setdefault((demand.shape, demand.region.key), []).append(i)
+    return list(found.values())
+
+
+def _share(
+    patterns: list[tuple[int, ...]], nodes: list[int], kinds: list[list[int]], demands: Sequence[Demand]
+) -> Seats:
+    """Pods of a kind back to the demands that they belong to."""
+    found: Seats = {i: [] for i in range(len(demands))}
+    open_ = [[i, demands[i].count] for members in kinds for i in members]
+    waiting = {kind: [entry for entry in open_ if entry[0] in members] for kind, members in enumerate(kinds)}
+    for node, pattern in zip(nodes, patterns, strict=False):
+        for kind, pods in enumerate(pattern):
+            while pods:
+                entry = waiting[kind][0]
+                given = min(pods, entry[1])
+                found[entry[0]].append((node, given))
+                pods -= given
+                entry[1] -= given
+                if not entry[1]:
+                    waiting[kind].pop(0)
+    return found
+
+
+class _Table:
+    """The packing problem in plain integers: nodes by how little choice they leave, kinds by size."""
+
+    def __init__(self, ledger: Ledger, items: Sequence[Demand], counts: list[int]) -> None:
+        self.counts = tuple(counts)
+        asks = np.array([ledger.shapes.asks[item.shape] for item in items])
+        columns = np.flatnonzero(asks.any(axis=0))
+        self.asks = [tuple(row) for row in asks[:, columns].tolist()]
+        fits = np.zeros((len(items), len(ledger.free)), dtype=np.int64)
+        for i, item in enumerate(items):
+            fits[i, item.region.nodes] = ledger.fits(item.shape)[item.region.nodes]
+        useful = np.flatnonzero(fits.any(axis=0))
+        order = useful[np.lexsort((useful, fits[:, useful].sum(axis=0), (fits[:, useful] > 0).sum(axis=0)))]
+        self.nodes: list[int] = order.tolist()
+        self.free = [tuple(row) for row in ledger.free[np.ix_(order, columns)].tolist()]
+        self.open = [tuple(row) for row in (fits[:, order].T > 0).tolist()]
+        solo = fits[:, order]
+        self.solo_left = [tuple(row) for row in _suffix_sums(solo.T).tolist()]
+        free_left = _suffix_sums(np.maximum(ledger.free[np.ix_(order, columns)], 0))
+        self.free_left = [tuple(row) for row in free_left.tolist()]
+
+    def solve(self, budget: Budget) -> list[tuple[int, ...]] | None:
+        """A pattern for every node, or None."""
+        failed: set[tuple[int, tuple[int, ...]]] = set()
+        path: list[tuple[int, ...]] = []
+        ahead = [self._patterns(0, self.counts)] if self._hopeful(0, self.counts) else []
+        left = [self.counts]
+        while ahead:
+            pattern = next(ahead[-1], None)
+            if pattern is None:
+                ahead.pop()
+                failed.add((len(ahead), left.pop()))
+                if path:
+                    path.pop()
+                continue
+            budget.spend()
+            rest = tuple(have - used for have, used in zip(left[-1], pattern, strict=True))
+            at = len(ahead)
+            if not any(rest):
+                return [*path, pattern]
+            if at < len(self.nodes) and (at, rest) not in failed and self._hopeful(at, rest):
+                path.append(pattern)
+                left.append(rest)
+                ahead.append(self._patterns(at, rest))
+        return None
+
+    def _hopeful(self, at: int, left: tuple[int, ...]) -> bool:
+        """What is left fits the nodes that are left, kind by kind and column by column."""
+        if at >= len(self.nodes):
+            return False
+        if any(want > room for want, room in zip(left, self.solo_left[at], strict=True)):
+            return False
+        return all(
+            sum(want * asks[column] for want, asks in zip(left, self.asks, strict=True)) <= room
+            for column, room in enumerate(self.free_left[at])
+        )
+
+    def _patterns(self, at: int, left: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Every way to fill one node until nothing that is left fits any more."""
+        open_, kinds = self.open[at], len(left)
+
+        def fill(kind: int, free: tuple[int, ...], taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+            if kind == kinds:
+                if not any(open_[k] and taken[k] < left[k] and self._fit(k, free) for k in range(kinds)):
+                    yield taken
+                return
+            most = min(left[kind], self._fit(kind, free)) if open_[kind] else 0
+            for count in range(most, -1, -1):
+                rest = tuple(have - count * ask for have, ask in zip(free, self.asks[kind], strict=True))
+                yield from fill(kind + 1, rest, (*taken, count))
+
+        return fill(0, self.free[at], ())
+
+    def _fit(self, kind: int, free: tuple[int, ...]) -> int:
+        most: int = min(have // ask for have, ask in zip(free, self.asks[kind], strict=True) if ask)
+        return max(most, 0)
+
+
+def _suffix_sums(rows: Ints) -> Ints:
+    return np.cumsum(rows[::-1], axis=0)[::-1]

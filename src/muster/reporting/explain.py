@@ -1,0 +1,99 @@
+"""Words for decisions, made once (E1): what is needed, the best there is, what is missing, and what would help."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.api.quantity import written
+from muster.planning.decision import GangPlan, Refusal
+
+FILTER_WORDS = {
+    "nodeSelector": "do not match the node selector",
+    "nodeAffinity": "do not match the node affinity",
+    "taints": "have taints that are not tolerated",
+    "ready": "are not ready",
+    "volumes": "cannot reach the volumes",
+    "podAntiAffinity": "hold pods that keep such pods away",
+    "resources": "lack the room for even one pod",
+}
+
+
+def sentence(refusal: Refusal) -> str:
+    """A refusal in one sentence."""
+    part = f"`{refusal.sub_group}`" if refusal.sub_group else "the gang"
+    facts = refusal.details
+    match refusal.reason:
+        case "NotEnoughPods":
+            return f"not enough pods: {part} waits for pods that do not exist or cannot be placed yet"
+        case "InvalidSpec":
+            return f"invalid: {facts.get('detail', part)}"
+        case "Unsupported":
+            return f"not supported yet: pods of {part} use {facts.get('detail')}, which muster does not decide"
+        case "SearchCutShort":
+            return "unknown: the search used up its budget of steps before it found a placement or a proof"
+        case "NoNodeMatches":
+            return f"no node matches {part}: {_refused(facts)}"
+        case "NoDomain":
+            return _no_domain(part, facts)
+        case _:
+            return _no_room(part, facts)
+
+
+def _no_domain(part: str, facts: dict[str, Any]) -> str:
+    level = str(facts["level"]).rsplit("/", 1)[-1]
+    if not facts["domain"]:
+        return f"no node is in any {level}: {part} needs {_pods(facts['need'])} in one"
+    held = " (where its other pods are)" if facts.get("pinned") else ""
+    if facts["room"] >= facts["need"]:
+        return f"no {level} holds {part}: its parts fit one by one, but not together in any {level}{held}"
+    best = f"best is `{facts['domain']}`{held} with room for {facts['room']}"
+    return f"no {level} holds {part}: needs {_pods(facts['need'])} together, {best}{_short(facts)}"
+
+
+def _no_room(part: str, facts: dict[str, Any]) -> str:
+    if facts.get("room", 0) >= facts.get("need", 0):
+        return f"no room for {part}: its parts fit one by one, but not all together"
+    return f"no room for {part}: needs {_pods(facts['need'])}, the cluster has room for {facts['room']}{_short(facts)}"
+
+
+def _short(facts: dict[str, Any]) -> str:
+    if "missing" not in facts:
+        return ""
+    return f", {written(facts['resource'], facts['missing'])} {facts['resource']} short"
+
+
+def _refused(facts: dict[str, Any]) -> str:
+    return (
+        "; ".join(
+            f"{count} of {facts['nodes']} nodes {FILTER_WORDS.get(name, name)}"
+            for name, count in facts["refused"].items()
+        )
+        or f"there are {facts['nodes']} nodes"
+    )
+
+
+def _pods(number: int) -> str:
+    return f"{number} pod" if number == 1 else f"{number} pods"
+
+
+def helps(refusal: Refusal) -> Iterator[str]:
+    """Changes that would let the gang in now, smallest first."""
+    for change in refusal.details.get("changes", ()):
+        group = f" on `{change['subGroup']}`" if change["subGroup"] else ""
+        if change["field"] == "requiredTopologyLevel":
+            instead = f"`requiredTopologyLevel: {change['to']}`" if change["to"] else "no required level"
+            yield f"{instead}{group} instead of `{change['from']}` fits now"
+        else:
+            yield f"`{change['field']}: {change['to']}`{group} instead of {change['from']} fits now"
+
+
+def reasons(found: GangPlan) -> list[dict[str, Any]]:
+    """A gang's refusals for programs."""
+    return [
+        {
+            "reason": refusal.reason,
+            "message": "; ".join([sentence(refusal), *helps(refusal)]),
+            "subGroup": refusal.sub_group,
+            "details": refusal.details,
+        }
+        for refusal in found.refusals
+    ]

@@ -1,0 +1,158 @@
+"""A plan as data (the contract of `plan -o json`) and as pictures: gangs as trees, the cluster as a map of domains."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from muster.api.names import OURS
+from muster.model.gang import Branch, Leaf, standings, walk
+from muster.model.snapshot import Snapshot
+from muster.planning.decision import Binding, GangPlan, Plan
+from muster.reporting.explain import helps, reasons, sentence
+from muster.reporting.text import Line, Role, Span, table
+from muster.reporting.views import drawn, look
+
+VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
+
+
+def data(plan: Plan) -> dict[str, Any]:
+    """The contract; lists are sorted."""
+    return {
+        "apiVersion": OURS,
+        "kind": "Plan",
+        "bindings": [_binding(binding) for binding in plan.bindings],
+        "nominations": [_binding(binding) for binding in plan.nominations],
+        "evictions": [],
+        "podGroups": [
+            {
+                "namespace": found.gang.namespace,
+                "name": found.gang.name,
+                "verdict": found.verdict,
+                "reasons": reasons(found),
+                "tree": _tree(found),
+                "strays": [
+                    {"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in found.gang.strays
+                ],
+            }
+            for found in plan.gangs
+        ],
+    }
+
+
+def _binding(binding: Binding) -> dict[str, str]:
+    return {
+        "namespace": binding.namespace,
+        "pod": binding.pod,
+        "node": binding.node,
+        "podGroup": binding.pod_group,
+        "subGroup": binding.sub_group,
+        "role": binding.role,
+    }
+
+
+def _tree(found: GangPlan) -> dict[str, Any]:
+    now = standings(found.gang.root)
+    made: dict[str, dict[str, Any]] = {}
+    for group in reversed(list(walk(found.gang.root))):
+        made[group.name] = {
+            "name": group.name,
+            "need": group.need,
+            "satisfied": now[group.name].satisfied,
+            "placed": now[group.name].placed,
+            "pending": now[group.name].pending,
+            "domain": found.domains.get(group.name, ""),
+            "children": [made.pop(child.name) for child in group.children] if isinstance(group, Branch) else [],
+        }
+    return made[found.gang.root.name]
+
+
+# pictures -----------------------------------------------------------------------------------------------------------
+
+
+def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+    """Every gang with its verdict and its tree, then the cluster with who sits where."""
+    for found in plan.gangs:
+        yield from gang_lines(found)
+        yield []
+    counts = Counter(found.verdict for found in plan.gangs)
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    yield [Span(f"{_many(len(plan.gangs), 'gang')}: {said}; {_many(len(plan.bindings), 'pod')} to bind", "name")]
+    yield []
+    yield from cluster_map(plan, snapshot)
+
+
+def _many(number: int, word: str) -> str:
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def gang_lines(found: GangPlan) -> Iterator[Line]:
+    """One gang: verdict, reasons, tree with domains."""
+    yield [Span(f"{found.verdict}  ", VERDICT_ROLES.get(found.verdict, "bad")), Span(found.gang.key, "name")]
+    for refusal in found.refusals:
+        yield [Span(f"  {sentence(refusal)}", "bad")]
+        for help_ in helps(refusal):
+            yield [Span(f"  hint: {help_}")]
+    yield from drawn(look(found.gang), found.domains)
+
+
+def cluster_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+    """Nodes by their finest shared domain: what is used, and the gangs that sit there."""
+    seats: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for found in plan.gangs:
+        for leaf in walk(found.gang.root):
+            for member in leaf.placed if isinstance(leaf, Leaf) else ():
+                seats[member.node][found.gang.key] += 1
+    column = _headline(snapshot)
+    rows = [[Span(text, "dim") for text in ("DOMAIN", "NODE", column.upper(), "GANGS")]]
+    used = _used(plan, snapshot)
+    last = ""
+    for i in _by_domain(snapshot):
+        node, domain = snapshot.nodes[i].metadata.name, _domain(snapshot, i)
+        room, taken = (
+            int(snapshot.room[i, snapshot.columns.index(column)]),
+            int(used[i, snapshot.columns.index(column)]),
+        )
+        who = ", ".join(f"{key} ×{pods}" for key, pods in sorted(seats[node].items()))
+        rows.append(
+            [
+                Span(domain if domain != last else ""),
+                Span(node, "name"),
+                Span(f"{_bar(taken, room)} {taken}/{room}"),
+                Span(who),
+            ]
+        )
+        last = domain
+    yield from table(rows)
+
+
+def _used(plan: Plan, snapshot: Snapshot) -> Any:
+    used = snapshot.used.copy()
+    for binding in plan.bindings:
+        shape = snapshot.class_of[f"{binding.namespace}/{binding.pod}"]
+        used[snapshot.node_index[binding.node]] += snapshot.classes[shape].asks
+    return used
+
+
+def _headline(snapshot: Snapshot) -> str:
+    """The resource that a map shows: an accelerator if there is one, else cpu, else pods."""
+    offered = snapshot.room.sum(axis=0)
+    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith("hostPort/")]
+    return extended[0] if extended else "cpu" if "cpu" in snapshot.columns else "pods"
+
+
+def _by_domain(snapshot: Snapshot) -> list[int]:
+    return sorted(range(len(snapshot.nodes)), key=lambda i: (_domain(snapshot, i), snapshot.nodes[i].metadata.name))
+
+
+def _domain(snapshot: Snapshot, node: int) -> str:
+    for tree in snapshot.topologies.values():
+        for level in reversed(tree.levels):
+            domain = int(level.domain[node])
+            if domain >= 0 and len(level.nodes(domain)) > 1:
+                return level.paths[domain]
+    return ""
+
+
+def _bar(taken: int, room: int, width: int = 8) -> str:
+    filled = min(width, -(-taken * width // room)) if room else 0
+    return "█" * filled + "░" * (width - filled)
