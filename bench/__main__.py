@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 from bench.model import COMMANDS, SUBJECTS, Point, Subject, growth, measure, wall
+from bench.placement import SHAPES, Figure, Shape, figure
 
 
 def main() -> None:
@@ -16,6 +17,11 @@ def main() -> None:
         print(f"measuring: {subject.name}", file=sys.stderr)
         for line in rows(subject, measure(subject)):
             print(line, flush=True)
+    print("\n| placement | nodes | pods bound | plan | pods/s | ÷ one pass over the nodes | `take` | to reach |")
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
+    for shape in SHAPES:
+        print(f"measuring: {shape.name}", file=sys.stderr)
+        print(placed(shape, figure(shape)), flush=True)
     print("\n| command | median of 10 | ÷ `python -c pass` |")
     print("|---|---:|---:|")
     times = {name: wall(command) for name, command in COMMANDS.items()}
@@ -31,6 +37,16 @@ def rows(subject: Subject, points: list[Point]) -> Iterator[str]:
     for i, (point, note) in enumerate(zip(points, notes, strict=True)):
         name = "" if i else subject.name
         yield f"| {name} | {point.size:,} | {shown(point.seconds)} | {point.ratio:.1f} | {note} |"
+
+
+def placed(shape: Shape, found: Figure) -> str:
+    """One shape as a row."""
+    rate = f"{found.pods / found.taken:,.0f}" if found.pods else ""
+    ratio = f"{found.taken / found.reference:,.0f}"
+    return (
+        f"| {shape.name} | {found.nodes:,} | {found.pods:,} | {shown(found.taken)} | {rate} | {ratio} "
+        f"| {shown(found.snapshot)} | {shape.goal} |"
+    )
 
 
 def shown(seconds: float) -> str:

@@ -76,7 +76,12 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
         yield []
     counts = Counter(found.verdict for found in plan.gangs)
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    yield [Span(f"{_many(len(plan.gangs), 'gang')}: {said}; {_many(len(plan.bindings), 'pod')} to bind", "name")]
+    yield [
+        Span(
+            f"{_many(len(plan.gangs), 'gang')}{f': {said}' if said else ''}; {_many(len(plan.bindings), 'pod')} to bind",
+            "name",
+        )
+    ]
     yield []
     yield from cluster_map(plan, snapshot)
 

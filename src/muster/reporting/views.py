@@ -119,13 +119,15 @@ def _heading(seen: Seen) -> Iterator[Line]:
         Span(f"  {gang.preemptibility}, queue {gang.queue}, priority {gang.priority}  ", "dim"),
         Span(state, "good" if root.satisfied else "warn"),
     ]
-    core, extra = len(seen.roles.core), sum(len(unit) for unit in seen.roles.surplus)
     if root.placed:
-        protected = resources(non_preemptible(gang))
-        amounts = ", ".join(f"{written(name, value)} {name}" for name, value in sorted(protected.items()))
-        yield [
-            Span(f"{core} core pods, {extra} extra; {f'protected: {amounts}' if protected else 'nothing protected'}")
-        ]
+        core, extra = len(seen.roles.core), sum(len(unit) for unit in seen.roles.surplus)
+        yield [Span(f"{core} core pods, {extra} extra; {_protected(gang)}")]
+
+
+def _protected(gang: Gang) -> str:
+    pods = non_preemptible(gang)
+    amounts = [f"{written(name, value)} {name}" for name, value in sorted(resources(pods).items())]
+    return f"protected: {', '.join(amounts) or _pods(len(pods))}" if pods else "nothing protected"
 
 
 def _waiting(seen: Seen) -> str:

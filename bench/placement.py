@@ -1,0 +1,123 @@
+"""Placement at size: what a plan costs on a snapshot, beside one pass over the same nodes measured in the same run."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+import muster
+from bench.model import Raw, seconds
+from muster.model.snapshot import Snapshot, take
+from muster.planning.cycle import plan
+
+ROOM = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
+LEVELS = ("zone", "block", "rack")
+
+
+class Shape(Struct, frozen=True):
+    """A cluster with gangs that wait, and what to reach on it."""
+
+    name: str
+    objects: Callable[[], Iterator[Raw]]
+    goal: str
+
+
+class Figure(Struct, frozen=True):
+    """What one shape took."""
+
+    nodes: int
+    pods: int
+    taken: float  # seconds, of a plan
+    snapshot: float  # seconds, of `take`
+    reference: float  # seconds, of one pass
+
+
+def nodes(zones: int, blocks: int, racks: int, each: int, gpus: int = 8) -> Iterator[Raw]:
+    levels = [{"nodeLabel": label} for label in LEVELS]
+    yield {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "t"},
+        "spec": {"levels": levels},
+    }
+    room = ROOM | {"nvidia.com/gpu": str(gpus)}
+    for i in range(zones * blocks * racks * each):
+        rack, block = i // each, i // each // racks
+        labels = dict(zip(LEVELS, (f"z{block // blocks}", f"b{block % blocks}", f"r{rack % racks}"), strict=True))
+        meta = {"name": f"node-{i:06}", "labels": labels}
+        yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": room}}
+
+
+def gang(name: str, pods: int, gpus: int = 1, leaves: int = 1, **spec: Any) -> Iterator[Raw]:
+    """A PodGroup of one or more leaves with all their pods."""
+    if leaves == 1:
+        spec["minMember"] = pods
+    else:
+        level = {"requiredTopologyLevel": "rack"}
+        parts = [{"name": f"part-{i}", "minMember": pods, "topologyConstraint": level} for i in range(leaves)]
+        spec["subGroups"] = parts
+    yield {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    requests = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": str(gpus)}
+    for leaf in range(leaves):
+        labels = {"kai.scheduler/subgroup-name": f"part-{leaf}"} if leaves > 1 else {}
+        for i in range(pods):
+            meta = {"name": f"{name}-{leaf}-{i}", "labels": labels, "annotations": {"pod-group-name": name}}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": meta,
+                "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
+            }
+
+
+def many(count: int, pods: int, level: str) -> Iterator[Raw]:
+    yield from nodes(1, 1, 50, 100)
+    for i in range(count):
+        yield from gang(f"gang-{i:05}", pods, topologyConstraint={"requiredTopologyLevel": level})
+
+
+def preferring() -> Iterator[Raw]:
+    yield from nodes(4, 8, 8, 2)
+    yield from gang("gang", 512, topologyConstraint={"preferredTopologyLevel": "rack"})
+
+
+def hopeless() -> Iterator[Raw]:
+    yield from nodes(1, 1, 10, 50, gpus=7)
+    yield from gang("gang", 10, gpus=8)
+
+
+def nested(thousands: int) -> Iterator[Raw]:
+    yield from nodes(thousands, 10, 10, 10)
+    yield from gang("gang", 16, leaves=4, topologyConstraint={"requiredTopologyLevel": "zone"})
+
+
+SHAPES = (
+    Shape("2,250 gangs × 4 pods, required rack, 50 racks", lambda: many(2250, 4, "rack"), "≥ 10,000 pods/s"),
+    Shape("9 gangs × 1,000 pods", lambda: many(9, 1000, "zone"), "≥ 50,000 pods/s"),
+    Shape("512 pods, preferred rack, 4 × 8 × 8 racks", preferring, "≤ 20 ms"),
+    Shape("proof that 10 pods × 8 GPUs do not fit", hopeless, "≤ 20 ms"),
+    Shape("64 pods, 3 levels, on 1,000 nodes", lambda: nested(1), "near linear"),
+    Shape("64 pods, 3 levels, on 10,000 nodes", lambda: nested(10), "near linear"),
+    Shape("64 pods, 3 levels, on 100,000 nodes", lambda: nested(100), "≤ 20 ms"),
+)
+
+
+def figure(shape: Shape) -> Figure:
+    """One shape measured: the best of a few runs."""
+    objects = muster.objects(shape.objects())
+    snapshot = take(objects)
+    pods = len(plan(snapshot).bindings)
+    return Figure(
+        nodes=len(snapshot.nodes),
+        pods=pods,
+        taken=seconds(lambda: plan(snapshot)),
+        snapshot=seconds(lambda: take(objects), runs=2),
+        reference=seconds(lambda: one_pass(snapshot)),
+    )
+
+
+def one_pass(snapshot: Snapshot) -> Any:
+    """Copying the free room and looking at every node once."""
+    free = snapshot.free.copy()
+    return np.min(free, axis=1).sum()
