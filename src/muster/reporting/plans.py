@@ -75,13 +75,9 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
         yield from gang_lines(found)
         yield []
     counts = Counter(found.verdict for found in plan.gangs)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    yield [
-        Span(
-            f"{_many(len(plan.gangs), 'gang')}{f': {said}' if said else ''}; {_many(len(plan.bindings), 'pod')} to bind",
-            "name",
-        )
-    ]
+    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
+    gangs, pods = _many(len(plan.gangs), "gang"), _many(len(plan.bindings), "pod")
+    yield [Span(f"{gangs}: {said}; {pods} to bind", "name")]
     yield []
     yield from cluster_map(plan, snapshot)
 
