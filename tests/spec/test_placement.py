@@ -98,10 +98,47 @@ def test_filters_are_counted_where_no_node_matches() -> None:
     assert (reason["reason"], reason["details"]["refused"]) == ("NoNodeMatches", {"nodeSelector": 2})
 
 
-def test_a_rule_that_is_not_decided_yet_is_said_so() -> None:
+def away(key: str = "kubernetes.io/hostname", **labels: str) -> Raw:
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": labels}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def labelled(raw: Raw, **labels: str) -> Raw:
+    raw["metadata"]["labels"] |= labels
+    return raw
+
+
+def test_pods_that_keep_their_kind_off_a_node_get_one_each() -> None:
+    """X5: anti-affinity inside a leaf is common: two nodes take two of them, however much room there is."""
+    pods = [labelled(pod(f"p{i}", affinity=away(app="x")), app="x") for i in range(3)]
+    two = planned(node("a", 8), node("b", 8), podgroup(minMember=2), *pods)
+    assert sorted(binding["node"] for binding in two["bindings"]) == ["a", "b"]
+    three = planned(node("a", 8), node("b", 8), podgroup(minMember=3), *pods)
+    assert three["podGroups"][0]["verdict"] == "Infeasible"
+
+
+def test_pods_keep_away_from_running_ones_and_running_ones_keep_them_away() -> None:
+    """X5: both directions, whoever asked for the distance."""
+    asks = labelled(pod("runs", gpus=0, nodeName="a"), app="x")
+    asks["metadata"]["annotations"] = {}
+    wants = labelled(pod("p", affinity=away(app="x")), app="x")
+    assert [one["node"] for one in planned(node("a", 8), node("b", 1), podgroup(), asks, wants)["bindings"]] == ["b"]
+    asks["spec"]["affinity"] = away(app="x")
+    plain = labelled(pod("p"), app="x")
+    nodes = [node("a", 8), node("b", 8)]
+    for raw in nodes:
+        raw["metadata"]["labels"]["kubernetes.io/hostname"] = raw["metadata"]["name"]
+    assert [one["node"] for one in planned(*nodes, podgroup(), asks, plain)["bindings"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [away("topology/rack", app="x"), away(app="y"), {"podAffinity": away(app="x")["podAntiAffinity"]}],
+    ids=["another place than a node", "another kind", "affinity"],
+)
+def test_a_rule_that_is_not_decided_yet_is_said_so(affinity: Raw) -> None:
     """X5: a pod is not placed by guesswork."""
-    away = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "kubernetes.io/hostname"}]}
-    plan = planned(node("a", 8), podgroup(), pod("p", affinity={"podAntiAffinity": away}))
+    plan = planned(node("a", 8), podgroup(), labelled(pod("p", affinity=affinity), app="x"))
     assert plan["bindings"] == []
     assert (plan["podGroups"][0]["verdict"], plan["podGroups"][0]["reasons"][0]["reason"]) == ("Waiting", "Unsupported")
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.api.quantity import written
 from muster.cli import wire
-from muster.model.snapshot import Snapshot, take
+from muster.model.snapshot import ONE_EACH, Snapshot, take
 from muster.model.topology import TopologyTree
 from muster.reporting.text import Line, Span, table
 
@@ -52,7 +52,7 @@ def _lines(tree: TopologyTree, snapshot: Snapshot) -> Iterator[Line]:
 
 def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Every domain, parents before children; the finest level only where it holds several nodes."""
-    shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith("hostPort/")]
+    shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith(ONE_EACH)]
     free = np.maximum(snapshot.free, 0)
     found = []
     for i, level in enumerate(tree.levels):

@@ -16,12 +16,14 @@ from muster.api import names
 from muster.api.core import Node, Pod, PodAffinityTerm, PodSpec, Taint
 from muster.api.objects import Objects, key
 from muster.model.gang import Gang, State, muster, state
+from muster.model.selectors import selects
 from muster.model.topology import TopologyTree, arrange
 from muster.rules.membership import Stray, gang_of
 from muster.rules.requests import requests
 
 Ints = NDArray[np.int64]
 UNSTATED_PODS = 2**31  # a node that does not say how many pods it takes
+ONE_EACH = ("hostPort/", "alone/")  # columns of which every node has one
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -45,6 +47,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     foreign: tuple[Stray, ...]
     classes: tuple[PodClass, ...]
     class_of: dict[str, int]  # pending pods of gangs, by namespace/name
+    unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide yet, or nothing
     node_index: dict[str, int]
     ready: NDArray[np.bool_]  # nodes that are ready, or do not say
     taints: tuple[tuple[Taint, ...], ...]  # sets of taints that occur
@@ -72,6 +75,8 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     )
     ports = _Ports([*bound, *pending])
     asked = {id(pod): _asks(pod.spec, ports) for pod in (*bound, *pending)}
+    for pod, columns_of in _alone(pending):
+        asked[id(pod)].update(dict.fromkeys(columns_of, 1))
     columns = _columns(nodes, asked.values(), ports)
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(nodes), len(columns)), dtype=np.int64)
@@ -91,6 +96,7 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         foreign=gathered.foreign,
         classes=classes,
         class_of=class_of,
+        unsupported=tuple(unsupported(one.pod, [other.pod for other in classes]) for one in classes),
         node_index=index,
         ready=np.array([_ready(node) for node in nodes], dtype=bool),
         taints=tuple(taints),
@@ -136,7 +142,7 @@ def _room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
     for i, node in enumerate(nodes):
         stated = node.status.allocatable or node.status.capacity
         for j, column in enumerate(columns):
-            room[i, j] = 1 if column.startswith(_Ports.PREFIX) else stated.get(column, 0)
+            room[i, j] = 1 if column.startswith(ONE_EACH) else stated.get(column, 0)
         if "pods" not in stated:
             room[i, columns.index("pods")] = UNSTATED_PODS
     return room
@@ -228,15 +234,48 @@ def between_pods(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
     return side.required_during_scheduling_ignored_during_execution if side else ()
 
 
-def unsupported(pod: Pod) -> str:
+def _alone(pending: Sequence[Pod]) -> Iterable[tuple[Pod, list[str]]]:
+    """Pods that keep their own kind off their node, as columns of which every node has one."""
+    for pod in pending:
+        columns = [_alone_column(pod, term) for term in between_pods(pod, away=True) if keeps_its_kind_off(pod, term)]
+        if columns:
+            yield pod, columns
+
+
+def _alone_column(pod: Pod, term: PodAffinityTerm) -> str:
+    scope = sorted(term.namespaces) or [pod.metadata.namespace or names.DEFAULT_NAMESPACE]
+    return "alone/" + msgspec.json.encode((scope, term.label_selector)).decode()
+
+
+def keeps_its_kind_off(pod: Pod, term: PodAffinityTerm) -> bool:
+    """A term about single nodes that selects the pod itself: the usual "one of these on a node"."""
+    plain = not (term.match_label_keys or term.mismatch_label_keys or term.namespace_selector)
+    own = not term.namespaces or (pod.metadata.namespace or names.DEFAULT_NAMESPACE) in term.namespaces
+    return plain and own and term.topology_key == names.HOSTNAME and selects(term.label_selector, pod.metadata.labels)
+
+
+def unsupported(pod: Pod, pending: Iterable[Pod]) -> str:
     """The first rule of a pod that placement does not decide yet; such a pod is not placed by guesswork (X5)."""
     if between_pods(pod, away=False):
         return "required pod affinity"
-    if between_pods(pod, away=True):
-        return "required pod anti-affinity"
+    for term in between_pods(pod, away=True):
+        if not keeps_its_kind_off(pod, term) or not all(_keeps_off_too(other, pod, term) for other in pending):
+            return "required pod anti-affinity other than one of a kind on a node"
     if any(rule.when_unsatisfiable == "DoNotSchedule" for rule in pod.spec.topology_spread_constraints):
         return "topology spread with DoNotSchedule"
     return ""
+
+
+def _keeps_off_too(other: Pod, pod: Pod, term: PodAffinityTerm) -> bool:
+    """Whether another waiting pod is none of that kind, or says the same of itself."""
+    scope = term.namespaces or (pod.metadata.namespace or names.DEFAULT_NAMESPACE,)
+    if (other.metadata.namespace or names.DEFAULT_NAMESPACE) not in scope:
+        return True
+    if not selects(term.label_selector, other.metadata.labels):
+        return True
+    column = _alone_column(pod, term)
+    mine = (one for one in between_pods(other, away=True) if keeps_its_kind_off(other, one))
+    return any(_alone_column(other, one) == column for one in mine)
 
 
 def _keep_away(bound: Sequence[Pod], index: dict[str, int]) -> Iterable[tuple[int, str, PodAffinityTerm]]:

@@ -10,7 +10,7 @@ from muster.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSel
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import key
 from muster.model.selectors import selects
-from muster.model.snapshot import PodClass, Snapshot
+from muster.model.snapshot import PodClass, Snapshot, between_pods
 
 Mask = NDArray[np.bool_]
 KEEPING_OFF = ("NoSchedule", "NoExecute")
@@ -179,6 +179,23 @@ def undisturbed(pods: PodClass, scene: Scene) -> Mask:
     return mask
 
 
+def apart(pods: PodClass, scene: Scene) -> Mask:
+    """Nodes where no running pod is one that the pod wants to be away from."""
+    mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
+    for term in between_pods(pods.pod, away=True):
+        scope = term.namespaces or (pods.pod.metadata.namespace or DEFAULT_NAMESPACE,)
+        column, _ = scene.labels.column(term.topology_key)
+        for other in scene.snapshot.objects.pods:
+            node = scene.snapshot.node_index.get(other.spec.node_name)
+            if node is None or other.status.phase in ("Succeeded", "Failed"):
+                continue
+            near = other.metadata.namespace or DEFAULT_NAMESPACE
+            if (near in scope or term.namespace_selector) and selects(term.label_selector, other.metadata.labels):
+                mask[node] = False
+                mask &= (column != column[node]) | (column < 0)
+    return mask
+
+
 FILTERS: Mapping[str, Filter] = {
     "nodeSelector": selected,
     "nodeAffinity": affine,
@@ -186,6 +203,7 @@ FILTERS: Mapping[str, Filter] = {
     "ready": ready,
     "volumes": reachable,
     "podAntiAffinity": undisturbed,
+    "awayFromPods": apart,
 }
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, standings, walk
-from muster.model.snapshot import Snapshot, unsupported
+from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE
 
 
@@ -186,7 +186,7 @@ class Goals:
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
         for shape, _ in (runs := tuple(self._runs(waiting))):
-            if rule := unsupported(self.snapshot.classes[shape].pod):
+            if rule := self.snapshot.unsupported[shape]:
                 return Impossible(leaf.name, "Unsupported", rule)
         return self._made(leaf, need, pods=runs)
 

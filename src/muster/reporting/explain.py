@@ -13,6 +13,7 @@ FILTER_WORDS = {
     "ready": "are not ready",
     "volumes": "cannot reach the volumes",
     "podAntiAffinity": "hold pods that keep such pods away",
+    "awayFromPods": "hold pods that it keeps away from",
     "resources": "lack the room for even one pod",
 }
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.api.names import OURS
 from muster.model.gang import Branch, Leaf, standings, walk
-from muster.model.snapshot import Snapshot
+from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.text import Line, Role, Span, table
@@ -137,7 +137,7 @@ def _used(plan: Plan, snapshot: Snapshot) -> Any:
 def _headline(snapshot: Snapshot) -> str:
     """The resource that a map shows: an accelerator if there is one, else cpu, else pods."""
     offered = snapshot.room.sum(axis=0)
-    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith("hostPort/")]
+    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith(ONE_EACH)]
     return extended[0] if extended else "cpu" if "cpu" in snapshot.columns else "pods"
 
 
