@@ -67,12 +67,16 @@ class Supposed:
     def fits_in(self, shape: int, nodes: Ints) -> Ints:
         """For some nodes, in ascending order: how many more pods of this class each could take."""
         found = self.base.fits(shape)[nodes]
+        if not self.rows:
+            return found
         shapes = self.base.shapes
-        for node, row in self.rows.items():
-            at = int(np.searchsorted(nodes, node))
-            if at < len(nodes) and nodes[at] == node and shapes.allowed(shape)[node]:
-                columns = shapes.columns[shape]
-                found[at] = max(int((row[columns] // shapes.asks[shape][columns]).min()), 0)
+        changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
+        at = np.minimum(np.searchsorted(nodes, changed), len(nodes) - 1)
+        here = (nodes[at] == changed) & shapes.allowed(shape)[changed] if len(nodes) else np.zeros(0, dtype=bool)
+        if here.any():
+            columns = shapes.columns[shape]
+            free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
+            found[at[here]] = np.maximum((free // shapes.asks[shape][columns]).min(axis=1), 0)
         return found
 
     def put(self, node: int, shape: int, count: int) -> None:

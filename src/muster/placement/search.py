@@ -65,12 +65,16 @@ class Search:
 
         Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
         """
-        self.shapes = sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
         state = self._first(goal)
         return None if state is None else self._seats(self._prefer(goal, state))
 
+    def fits(self, goal: Goal) -> bool:
+        """Whether there is a placement, whatever is preferred. OutOfSteps: nobody knows."""
+        return self._first(goal) is not None
+
     def _first(self, goal: Goal) -> State | None:
         """The first children that fit (M3)."""
+        self.shapes = self.shapes or sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
         for chosen in self._choices(goal):
             self.budget.spend()
             state = self._where(chosen)
@@ -414,7 +418,7 @@ class Search:
             if room[[*held, *others[:number]]].sum() < size(group):
                 continue
             for domains in combinations(others, number):
-                self.budget.spend()
+                self.budget.spend(len(level.domain))  # each is a search of its own over all nodes
                 fewer = self._replaced(goal, name, within=tuple(sorted((*held, *domains))))
                 better = self._first(fewer)
                 if better is not None:

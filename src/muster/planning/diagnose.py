@@ -60,7 +60,7 @@ class Diagnosis:
         """Whether a goal fits by itself; None: nobody knows."""
         try:
             search = Search(self.ledger, self.snapshot.topologies, self.kinds, Budget(self.steps))
-            return search.find(goal) is not None
+            return search.fits(goal)
         except OutOfSteps:
             return None
 
