@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What muster does, on the Dynamo example: judge it, bring an older form of it to the form of record, draw it.
+# What muster does, on the Dynamo example: judge it, draw it, plan it, and bring an older form of it to the form of record.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,6 +8,8 @@ say() { printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"; "$@"; }
 
 say muster validate examples/cluster examples/dynamo-inference.yaml
 say muster tree examples/cluster/priorities.yaml examples/dynamo-inference.yaml examples/dynamo-pods.yaml
+printf '\nprefill-2 waits: one cycle on a small data centre finds it a rack in the zone of its siblings.\n'
+say muster plan examples/cluster examples/dynamo-inference.yaml examples/dynamo-pods.yaml
 printf '\nThe same gang, as it was written before the form of record:\n'
 say muster convert examples/dialects/dynamo-inference-both-fields.yaml | head -n 24
 printf '\nAnd one that cannot work:\n'
