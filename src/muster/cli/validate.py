@@ -12,7 +12,7 @@ from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.shape import decode
 from muster.cli import wire
-from muster.reporting.text import Line, Span
+from muster.reporting.text import Line, Span, many
 from muster.rules.around import Around
 from muster.rules.check import check
 from muster.rules.problem import Problem
@@ -102,11 +102,7 @@ def _print(verdicts: list[Verdict], form: str) -> None:
         wire.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
     errors = sum(problem.severity == "error" for verdict in verdicts for problem in verdict.problems)
     warnings = sum(len(verdict.problems) for verdict in verdicts) - errors
-    click.echo(f"{_many(len(verdicts), 'object')}, {_many(errors, 'error')}, {_many(warnings, 'warning')}", err=True)
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+    click.echo(f"{many(len(verdicts), 'object')}, {many(errors, 'error')}, {many(warnings, 'warning')}", err=True)
 
 
 def _lines(verdict: Verdict) -> Iterator[Line]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.api.quantity import written
 from muster.planning.decision import GangPlan, Refusal
+from muster.reporting.text import many
 
 FILTER_WORDS = {
     "nodeSelector": "do not match the node selector",
@@ -42,18 +43,19 @@ def sentence(refusal: Refusal) -> str:
 def _no_domain(part: str, facts: dict[str, Any]) -> str:
     level = str(facts["level"]).rsplit("/", 1)[-1]
     if not facts["domain"]:
-        return f"no node is in any {level}: {part} needs {_pods(facts['need'])} in one"
+        return f"no node is in any {level}: {part} needs {many(facts['need'], 'pod')} in one"
     held = " (where its other pods are)" if facts.get("pinned") else ""
     if facts["room"] >= facts["need"]:
         return f"no {level} holds {part}: its parts fit one by one, but not together in any {level}{held}"
     best = f"best is `{facts['domain']}`{held} with room for {facts['room']}"
-    return f"no {level} holds {part}: needs {_pods(facts['need'])} together, {best}{_short(facts)}"
+    return f"no {level} holds {part}: needs {many(facts['need'], 'pod')} together, {best}{_short(facts)}"
 
 
 def _no_room(part: str, facts: dict[str, Any]) -> str:
     if facts.get("room", 0) >= facts.get("need", 0):
         return f"no room for {part}: its parts fit one by one, but not all together"
-    return f"no room for {part}: needs {_pods(facts['need'])}, the cluster has room for {facts['room']}{_short(facts)}"
+    needs = many(facts["need"], "pod")
+    return f"no room for {part}: needs {needs}, the cluster has room for {facts['room']}{_short(facts)}"
 
 
 def _short(facts: dict[str, Any]) -> str:
@@ -70,10 +72,6 @@ def _refused(facts: dict[str, Any]) -> str:
         )
         or f"there are {facts['nodes']} nodes"
     )
-
-
-def _pods(number: int) -> str:
-    return f"{number} pod" if number == 1 else f"{number} pods"
 
 
 def helps(refusal: Refusal) -> Iterator[str]:

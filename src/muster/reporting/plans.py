@@ -9,7 +9,7 @@ from muster.model.gang import Branch, Leaf, standings, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
-from muster.reporting.text import Line, Role, Span, table
+from muster.reporting.text import Line, Role, Span, many, table
 from muster.reporting.views import drawn, look
 
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
@@ -76,14 +76,10 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
         yield []
     counts = Counter(found.verdict for found in plan.gangs)
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
-    gangs, pods = _many(len(plan.gangs), "gang"), _many(len(plan.bindings), "pod")
+    gangs, pods = many(len(plan.gangs), "gang"), many(len(plan.bindings), "pod")
     yield [Span(f"{gangs}: {said}; {pods} to bind", "name")]
     yield []
     yield from cluster_map(plan, snapshot)
-
-
-def _many(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def gang_lines(found: GangPlan) -> Iterator[Line]:

@@ -23,6 +23,11 @@ def plain(lines: Iterable[Line]) -> str:
     return "\n".join("".join(span.text for span in line).rstrip() for line in lines)
 
 
+def many(number: int, word: str) -> str:
+    """A number with its noun: `1 pod`, `2 pods`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
 def table(rows: Sequence[Sequence[Span]], gap: int = 2) -> list[list[Span]]:
     """Columns as wide as their widest cell; the last one is not padded."""
     if not rows:

@@ -10,7 +10,7 @@ from muster.api.quantity import written
 from muster.errors import InputError
 from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
 from muster.model.roles import Roles, non_preemptible, resources, roles
-from muster.reporting.text import Line, Role, Span, table
+from muster.reporting.text import Line, Role, Span, many, table
 
 Part = Literal["core", "extra", "needed", "optional", "broken"]
 PART_ROLES: Mapping[Part, Role] = {
@@ -127,19 +127,15 @@ def _heading(seen: Seen) -> Iterator[Line]:
 def _protected(gang: Gang) -> str:
     pods = non_preemptible(gang)
     amounts = [f"{written(name, value)} {name}" for name, value in sorted(resources(pods).items())]
-    return f"protected: {', '.join(amounts) or _pods(len(pods))}" if pods else "nothing protected"
+    return f"protected: {', '.join(amounts) or many(len(pods), 'pod')}" if pods else "nothing protected"
 
 
 def _waiting(seen: Seen) -> str:
     lacking = missing(seen.gang.root)
     if ready_to_try(seen.gang.root):
-        return f"{_pods(lacking)} still to place"
+        return f"{many(lacking, 'pod')} still to place"
     lists = ", ".join(f"{want.pods} of {want.leaf or seen.gang.name}" for want in wants(seen.gang.root))
     return f"waits for pods: {lists}"
-
-
-def _pods(number: int) -> str:
-    return f"{number} pod" if number == 1 else f"{number} pods"
 
 
 def _guides(root: Group) -> dict[str, str]:
@@ -162,18 +158,18 @@ def _guides(root: Group) -> dict[str, str]:
 def needs(group: Group) -> str:
     """A minimum in words: `3 of 4 groups`, `8 pods`."""
     if isinstance(group, Leaf):
-        return _pods(group.need)
+        return many(group.need, "pod")
     whole = len(group.children)
     all_of_them = "its one group" if whole == 1 else f"all {whole} groups"
     children = f"{group.need} of {whole} groups" if group.need != whole else all_of_them
-    return f"{children} and {_pods(group.need_pods)}" if group.need_pods else children
+    return f"{children} and {many(group.need_pods, 'pod')}" if group.need_pods else children
 
 
 def _placed(group: Group, standing: Standing) -> str:
     done = f" +{standing.succeeded} done" if standing.succeeded else ""
     if isinstance(group, Leaf):
         return f"{standing.placed}/{max(group.need, len(group.members))}{done}"
-    return f"{_pods(standing.placed)}{done}"
+    return f"{many(standing.placed, 'pod')}{done}"
 
 
 def together(constraint: TopologyConstraint) -> str:
