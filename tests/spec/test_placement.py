@@ -132,13 +132,13 @@ def test_pods_keep_away_from_running_ones_and_running_ones_keep_them_away() -> N
 
 
 @pytest.mark.parametrize(
-    "affinity",
-    [away("topology/rack", app="x"), away(app="y"), {"podAffinity": away(app="x")["podAntiAffinity"]}],
-    ids=["another place than a node", "another kind", "affinity"],
+    "spec",
+    [{"resourceClaims": [{"name": "gpu"}]}, {"volumes": [{"name": "scratch", "ephemeral": {}}]}],
+    ids=["devices by claim", "volumes by claim"],
 )
-def test_a_rule_that_is_not_decided_yet_is_said_so(affinity: Raw) -> None:
+def test_a_rule_that_is_not_decided_is_said_so(spec: Raw) -> None:
     """X5: a pod is not placed by guesswork."""
-    plan = planned(node("a", 8), podgroup(), labelled(pod("p", affinity=affinity), app="x"))
+    plan = planned(node("a", 8), podgroup(), pod("p", **spec))
     assert plan["bindings"] == []
     assert (plan["podGroups"][0]["verdict"], plan["podGroups"][0]["reasons"][0]["reason"]) == ("Waiting", "Unsupported")
 

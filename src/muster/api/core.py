@@ -125,11 +125,22 @@ class ClaimSource(Wire, frozen=True):
     claim_name: str = ""
 
 
+class EphemeralSource(Wire, frozen=True):
+    """A claim that is made for the pod."""
+
+
 class Volume(Wire, frozen=True):
     """A volume of a pod, as far as it can pin it to a place."""
 
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralSource | None = None
+
+
+class PodResourceClaim(Wire, frozen=True):
+    """A device claimed through dynamic resource allocation."""
+
+    name: str = ""
 
 
 class PodSpec(Wire, frozen=True):
@@ -150,6 +161,7 @@ class PodSpec(Wire, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     volumes: tuple[Volume, ...] = ()
     host_network: bool = False
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class PodStatus(Wire, frozen=True):
@@ -203,6 +215,12 @@ class Node(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+class Namespace(Wire, frozen=True):
+    """A namespace; rules between pods may select it by its labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
 
 
 class PriorityClass(Wire, frozen=True):

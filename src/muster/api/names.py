@@ -24,6 +24,9 @@ TOPOLOGY: Final = "kai.scheduler/topology"  # annotation
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"  # annotation
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"  # annotation
 
+# on every namespace: its name
+NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+
 # well-known node labels whose place in a Topology is certain
 HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"

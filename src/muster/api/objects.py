@@ -3,7 +3,15 @@
 from msgspec import Struct
 
 from muster.api import names
-from muster.api.core import Node, PersistentVolume, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass
+from muster.api.core import (
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -15,12 +23,13 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     (names.TOPOLOGIES, "Topology"): Topology,
     (names.CORE, "Pod"): Pod,
     (names.CORE, "Node"): Node,
+    (names.CORE, "Namespace"): Namespace,
     (names.CORE, "PersistentVolume"): PersistentVolume,
     (names.CORE, "PersistentVolumeClaim"): PersistentVolumeClaim,
     (names.PRIORITIES, "PriorityClass"): PriorityClass,
     (names.POLICY, "PodDisruptionBudget"): PodDisruptionBudget,
 }
-CLUSTER_SCOPED = frozenset((Queue, Topology, Node, PriorityClass, PersistentVolume))
+CLUSTER_SCOPED = frozenset((Queue, Topology, Node, Namespace, PriorityClass, PersistentVolume))
 
 
 class Objects(Struct, frozen=True, eq=False):
@@ -31,6 +40,7 @@ class Objects(Struct, frozen=True, eq=False):
     topologies: tuple[Topology, ...] = ()
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
     budgets: tuple[PodDisruptionBudget, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
@@ -44,6 +54,7 @@ FIELDS: dict[type[Wire], str] = {
     Topology: "topologies",
     Pod: "pods",
     Node: "nodes",
+    Namespace: "namespaces",
     PriorityClass: "priority_classes",
     PodDisruptionBudget: "budgets",
     PersistentVolume: "volumes",

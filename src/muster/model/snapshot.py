@@ -13,17 +13,17 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.api import names
-from muster.api.core import Node, Pod, PodAffinityTerm, PodSpec, Taint
+from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
 from muster.model.gang import Gang, State, muster, state
-from muster.model.selectors import selects
+from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, looked_at
 from muster.model.topology import TopologyTree, arrange
 from muster.rules.membership import Stray, gang_of
 from muster.rules.requests import requests
 
 Ints = NDArray[np.int64]
 UNSTATED_PODS = 2**31  # a node that does not say how many pods it takes
-ONE_EACH = ("hostPort/", "alone/")  # columns of which every node has one
+ONE_EACH = ("hostPort/", ALONE)  # columns of which every node has one
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -47,12 +47,12 @@ class Snapshot(Struct, frozen=True, eq=False):
     foreign: tuple[Stray, ...]
     classes: tuple[PodClass, ...]
     class_of: dict[str, int]  # pending pods of gangs, by namespace/name
-    unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide yet, or nothing
+    unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide, or nothing
     node_index: dict[str, int]
     ready: NDArray[np.bool_]  # nodes that are ready, or do not say
     taints: tuple[tuple[Taint, ...], ...]  # sets of taints that occur
     taints_of: Ints  # for every node, which of these sets it has
-    keep_away: tuple[tuple[int, str, PodAffinityTerm], ...]  # node, namespace and term of pods that want distance
+    neighbours: Neighbours  # rules between pods
     objects: Objects
     now: datetime | None = None
 
@@ -75,8 +75,8 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     )
     ports = _Ports([*bound, *pending])
     asked = {id(pod): _asks(pod.spec, ports) for pod in (*bound, *pending)}
-    for pod, columns_of in _alone(pending):
-        asked[id(pod)].update(dict.fromkeys(columns_of, 1))
+    for pod in pending:
+        asked[id(pod)].update(dict.fromkeys(alone_columns(pod), 1))
     columns = _columns(nodes, asked.values(), ports)
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(nodes), len(columns)), dtype=np.int64)
@@ -85,7 +85,7 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         for name, amount in asked[id(pod)].items():
             row[place[name]] += amount
     taints = {known: i for i, known in enumerate(dict.fromkeys(map(_taints, nodes)))}
-    classes, class_of = _classes(pending, asked, place, _selected_labels([*bound, *pending]))
+    classes, class_of = _classes(pending, asked, place, looked_at([*bound, *pending]))
     return Snapshot(
         nodes=nodes,
         columns=columns,
@@ -96,12 +96,12 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         foreign=gathered.foreign,
         classes=classes,
         class_of=class_of,
-        unsupported=tuple(unsupported(one.pod, [other.pod for other in classes]) for one in classes),
+        unsupported=tuple(unsupported(one.pod) for one in classes),
         node_index=index,
         ready=np.array([_ready(node) for node in nodes], dtype=bool),
         taints=tuple(taints),
         taints_of=np.array([taints[_taints(node)] for node in nodes], dtype=np.int64),
-        keep_away=tuple(_keep_away(bound, index)),
+        neighbours=gather([one.pod for one in classes], bound, index, objects.namespaces),
         objects=objects,
         now=now,
     )
@@ -208,77 +208,17 @@ def _signature(pod: Pod, asks: dict[str, int], selected: frozenset[str]) -> byte
         spec.tolerations,
         spec.topology_spread_constraints,
         claims,
+        unsupported(pod),
         pod.metadata.namespace or names.DEFAULT_NAMESPACE if selected or claims else "",
         sorted((name, value) for name, value in pod.metadata.labels.items() if name in selected),
     )
     return msgspec.json.encode(rules)
 
 
-def _selected_labels(pods: Iterable[Pod]) -> frozenset[str]:
-    """Labels that some rule between pods looks at; others do not tell pods apart."""
-    found: set[str] = set()
-    for pod in pods:
-        selectors = [term.label_selector for side in (False, True) for term in between_pods(pod, away=side)]
-        selectors += [rule.label_selector for rule in pod.spec.topology_spread_constraints]
-        for selector in selectors:
-            if selector is not None:
-                found.update(selector.match_labels)
-                found.update(one.key for one in selector.match_expressions)
-    return frozenset(found)
-
-
-def between_pods(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
-    """The required terms of a pod's affinity, or anti-affinity, to other pods."""
-    affinity = pod.spec.affinity
-    side = affinity and (affinity.pod_anti_affinity if away else affinity.pod_affinity)
-    return side.required_during_scheduling_ignored_during_execution if side else ()
-
-
-def _alone(pending: Sequence[Pod]) -> Iterable[tuple[Pod, list[str]]]:
-    """Pods that keep their own kind off their node, as columns of which every node has one."""
-    for pod in pending:
-        columns = [_alone_column(pod, term) for term in between_pods(pod, away=True) if keeps_its_kind_off(pod, term)]
-        if columns:
-            yield pod, columns
-
-
-def _alone_column(pod: Pod, term: PodAffinityTerm) -> str:
-    scope = sorted(term.namespaces) or [pod.metadata.namespace or names.DEFAULT_NAMESPACE]
-    return "alone/" + msgspec.json.encode((scope, term.label_selector)).decode()
-
-
-def keeps_its_kind_off(pod: Pod, term: PodAffinityTerm) -> bool:
-    """A term about single nodes that selects the pod itself: the usual "one of these on a node"."""
-    plain = not (term.match_label_keys or term.mismatch_label_keys or term.namespace_selector)
-    own = not term.namespaces or (pod.metadata.namespace or names.DEFAULT_NAMESPACE) in term.namespaces
-    return plain and own and term.topology_key == names.HOSTNAME and selects(term.label_selector, pod.metadata.labels)
-
-
-def unsupported(pod: Pod, pending: Iterable[Pod]) -> str:
-    """The first rule of a pod that placement does not decide yet; such a pod is not placed by guesswork (X5)."""
-    if between_pods(pod, away=False):
-        return "required pod affinity"
-    for term in between_pods(pod, away=True):
-        if not keeps_its_kind_off(pod, term) or not all(_keeps_off_too(other, pod, term) for other in pending):
-            return "required pod anti-affinity other than one of a kind on a node"
-    if any(rule.when_unsatisfiable == "DoNotSchedule" for rule in pod.spec.topology_spread_constraints):
-        return "topology spread with DoNotSchedule"
+def unsupported(pod: Pod) -> str:
+    """The first rule of a pod that placement does not decide; such a pod is not placed by guesswork (X5)."""
+    if pod.spec.resource_claims:
+        return "resource claims (dynamic resource allocation)"
+    if any(volume.ephemeral for volume in pod.spec.volumes):
+        return "ephemeral volumes with a claim of their own"
     return ""
-
-
-def _keeps_off_too(other: Pod, pod: Pod, term: PodAffinityTerm) -> bool:
-    """Whether another waiting pod is none of that kind, or says the same of itself."""
-    scope = term.namespaces or (pod.metadata.namespace or names.DEFAULT_NAMESPACE,)
-    if (other.metadata.namespace or names.DEFAULT_NAMESPACE) not in scope:
-        return True
-    if not selects(term.label_selector, other.metadata.labels):
-        return True
-    column = _alone_column(pod, term)
-    mine = (one for one in between_pods(other, away=True) if keeps_its_kind_off(other, one))
-    return any(_alone_column(other, one) == column for one in mine)
-
-
-def _keep_away(bound: Sequence[Pod], index: dict[str, int]) -> Iterable[tuple[int, str, PodAffinityTerm]]:
-    for pod in bound:
-        for term in between_pods(pod, away=True):
-            yield index[pod.spec.node_name], pod.metadata.namespace or names.DEFAULT_NAMESPACE, term

@@ -7,17 +7,16 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
-from muster.api.names import DEFAULT_NAMESPACE
+from muster.api.names import DEFAULT_NAMESPACE, HOSTNAME
 from muster.api.objects import key
-from muster.model.selectors import selects
-from muster.model.snapshot import PodClass, Snapshot, between_pods
+from muster.model.snapshot import PodClass, Snapshot
 
 Mask = NDArray[np.bool_]
 KEEPING_OFF = ("NoSchedule", "NoExecute")
 
 
 class Labels:
-    """Node labels as codes per node, made when a filter first asks for a key."""
+    """Node labels as codes per node, made when somebody first asks for a key."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -31,6 +30,13 @@ class Labels:
             column = np.array([-1 if value is None else codes[value] for value in values], dtype=np.int64)
             self._codes[name] = column, codes
         return self._codes[name]
+
+    def places(self, name: str) -> NDArray[np.int64]:
+        """For every node the place it is in, -1 where it is in none; a node without a host name is one by itself."""
+        column, codes = self.column(name)
+        if name != HOSTNAME or not (column < 0).any():
+            return column
+        return np.where(column < 0, len(codes) + np.arange(len(column)), column)
 
     def equal(self, name: str, values: Sequence[str]) -> Mask:
         """Nodes whose label has one of these values."""
@@ -120,6 +126,19 @@ def _expression(one: NodeSelectorRequirement, labels: Labels) -> Mask:
             return np.zeros(len(labels.nodes), dtype=bool)
 
 
+def wished(pods: PodClass, scene: Scene) -> NDArray[np.int64] | None:
+    """For every node the weight of the preferred node affinity; None where nothing is preferred."""
+    affinity = pods.pod.spec.affinity
+    node_affinity = affinity.node_affinity if affinity else None
+    terms = node_affinity.preferred_during_scheduling_ignored_during_execution if node_affinity else ()
+    if not terms:
+        return None
+    weights = np.zeros(len(scene.snapshot.nodes), dtype=np.int64)
+    for term in terms:
+        weights += term.weight * _term(term.preference, scene)
+    return weights
+
+
 def tolerated(pods: PodClass, scene: Scene) -> Mask:
     """Nodes whose every taint the pod tolerates."""
     tolerations = pods.pod.spec.tolerations
@@ -165,45 +184,12 @@ def reachable(pods: PodClass, scene: Scene) -> Mask:
     return mask
 
 
-def undisturbed(pods: PodClass, scene: Scene) -> Mask:
-    """Nodes where no running pod has asked to be away from such a pod."""
-    mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    labels, namespace = pods.pod.metadata.labels, pods.pod.metadata.namespace or DEFAULT_NAMESPACE
-    for node, owner, term in scene.snapshot.keep_away:
-        where = term.namespaces or (owner,)
-        everywhere = term.namespace_selector is not None
-        if (everywhere or namespace in where) and selects(term.label_selector, labels):
-            column, _ = scene.labels.column(term.topology_key)
-            if column[node] >= 0:
-                mask &= column != column[node]
-    return mask
-
-
-def apart(pods: PodClass, scene: Scene) -> Mask:
-    """Nodes where no running pod is one that the pod wants to be away from."""
-    mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    for term in between_pods(pods.pod, away=True):
-        scope = term.namespaces or (pods.pod.metadata.namespace or DEFAULT_NAMESPACE,)
-        column, _ = scene.labels.column(term.topology_key)
-        for other in scene.snapshot.objects.pods:
-            node = scene.snapshot.node_index.get(other.spec.node_name)
-            if node is None or other.status.phase in ("Succeeded", "Failed"):
-                continue
-            near = other.metadata.namespace or DEFAULT_NAMESPACE
-            if (near in scope or term.namespace_selector) and selects(term.label_selector, other.metadata.labels):
-                mask[node] = False
-                mask &= (column != column[node]) | (column < 0)
-    return mask
-
-
 FILTERS: Mapping[str, Filter] = {
     "nodeSelector": selected,
     "nodeAffinity": affine,
     "taints": tolerated,
     "ready": ready,
     "volumes": reachable,
-    "podAntiAffinity": undisturbed,
-    "awayFromPods": apart,
 }
 
 

@@ -4,7 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.snapshot import Snapshot
-from muster.placement.filters import Labels, Mask, Scene, allowed
+from muster.placement.filters import Labels, Mask, Scene, allowed, wished
+from muster.placement.neighbours import Company
 
 Ints = NDArray[np.int64]
 
@@ -17,6 +18,13 @@ class Shapes:
         self.asks = [one.asks for one in snapshot.classes]
         self.columns = [np.flatnonzero(asks) for asks in self.asks]
         self._allowed: dict[int, Mask] = {}
+        self._wished: dict[int, Ints | None] = {}
+
+    def wished(self, shape: int) -> Ints | None:
+        """For every node what this class would give to be there; None: nodes are equal to it."""
+        if shape not in self._wished:
+            self._wished[shape] = wished(self.scene.snapshot.classes[shape], self.scene)
+        return self._wished[shape]
 
     def allowed(self, shape: int) -> Mask:
         """Nodes that pass every filter for this class."""
@@ -28,29 +36,44 @@ class Shapes:
 class Ledger:
     """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
 
-    def __init__(self, shapes: Shapes, free: Ints) -> None:
+    def __init__(self, shapes: Shapes, free: Ints, company: Company | None = None) -> None:
         self.shapes = shapes
         self.free = free
+        self.company = company or Company(shapes.scene)
         self._fits: dict[int, Ints] = {}
+        self._allowed: dict[int, Mask] = {}
+
+    def allowed(self, shape: int) -> Mask:
+        """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
+        if shape not in self.company.touched:
+            return self.shapes.allowed(shape)
+        if shape not in self._allowed:
+            self._allowed[shape] = self.shapes.allowed(shape) & self.company.allowed(shape)
+        return self._allowed[shape]
 
     def fits(self, shape: int) -> Ints:
         """For every node: how many more pods of this class it could take by themselves."""
         if shape not in self._fits:
             columns = self.shapes.columns[shape]
             whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
-            self._fits[shape] = np.where(self.shapes.allowed(shape), np.maximum(whole, 0), 0)
+            self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
         return self._fits[shape]
 
     def put(self, node: int, shape: int, count: int) -> None:
         """Take room for pods of a class on a node."""
         self.free[node] -= self.shapes.asks[shape] * count
+        if shape in self.company.touched:
+            self.company.put(node, self.company.classes[shape], count)
+            for touched in self.company.touched:
+                self._allowed.pop(touched, None)
+                self._fits.pop(touched, None)
         self._refresh(np.array([node]))
 
     def _refresh(self, nodes: Ints) -> None:
         for shape, fits in self._fits.items():
             columns = self.shapes.columns[shape]
             whole = (self.free[np.ix_(nodes, columns)] // self.shapes.asks[shape][columns]).min(axis=1)
-            fits[nodes] = np.where(self.shapes.allowed(shape)[nodes], np.maximum(whole, 0), 0)
+            fits[nodes] = np.where(self.allowed(shape)[nodes], np.maximum(whole, 0), 0)
 
 
 class Supposed:
@@ -72,7 +95,7 @@ class Supposed:
         shapes = self.base.shapes
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         at = np.minimum(np.searchsorted(nodes, changed), len(nodes) - 1)
-        here = (nodes[at] == changed) & shapes.allowed(shape)[changed] if len(nodes) else np.zeros(0, dtype=bool)
+        here = (nodes[at] == changed) & self.base.allowed(shape)[changed] if len(nodes) else np.zeros(0, dtype=bool)
         if here.any():
             columns = shapes.columns[shape]
             free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]

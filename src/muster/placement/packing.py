@@ -52,22 +52,42 @@ Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
 def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
-    """Fill the tightest nodes first, so that big free nodes stay whole (X4); None where the region is too small."""
-    fits = ledger.fits_in(demand.shape, demand.region.nodes)
+    """Fill the nodes that are wished for first, of these the tightest, so that big free nodes stay whole (X4).
+
+    None where the region is too small.
+    """
+    nodes = demand.region.nodes
+    fits = ledger.fits_in(demand.shape, nodes)
+    wished = ledger.base.shapes.wished(demand.shape)
+    if wished is None:
+        return _fill(nodes, fits, demand.count)
+    found: list[tuple[int, int]] = []
+    left = demand.count
+    for weight in np.unique(wished[nodes][fits > 0])[::-1]:
+        here = wished[nodes] == weight
+        given = min(left, int(fits[here].sum()))
+        found += _fill(nodes[here], fits[here], given) or []
+        left -= given
+        if not left:
+            return found
+    return None
+
+
+def _fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
+    """The tightest node that holds all, else one after the other, the tightest first."""
     order = np.argsort(fits, kind="stable")
     ascending = fits[order]
     first = int(np.searchsorted(ascending, 1))
-    enough = int(np.searchsorted(ascending, demand.count))
+    enough = int(np.searchsorted(ascending, count))
     if enough < len(order):
-        return [(int(demand.region.nodes[order[enough]]), demand.count)]
+        return [(int(nodes[order[enough]]), count)]
     sums = np.cumsum(ascending[first:])
-    if not len(sums) or sums[-1] < demand.count:
+    if not len(sums) or sums[-1] < count:
         return None
-    last = int(np.searchsorted(sums, demand.count))
+    last = int(np.searchsorted(sums, count))
     counts = ascending[first : first + last + 1].copy()
-    counts[-1] -= sums[last] - demand.count
-    nodes = demand.region.nodes[order[first : first + last + 1]]
-    return list(zip(nodes.tolist(), counts.tolist(), strict=True))
+    counts[-1] -= sums[last] - count
+    return list(zip(nodes[order[first : first + last + 1]].tolist(), counts.tolist(), strict=True))
 
 
 def greedily(ledger: Ledger, demands: Sequence[Demand]) -> Seats | None:
@@ -96,14 +116,14 @@ def possible(ledger: Ledger, demands: Sequence[Demand]) -> bool:
     for inside in by_region.values():
         region = inside[0].region
         for shape in {demand.shape for demand in inside}:
-            asks, mask = ledger.shapes.asks[shape], ledger.shapes.allowed(shape)
+            asks, mask = ledger.shapes.asks[shape], ledger.allowed(shape)
             alike = sum(
                 demand.count
                 for demand in inside
                 if demand.shape == shape
                 or (
                     (ledger.shapes.asks[demand.shape] >= asks).all()
-                    and not (ledger.shapes.allowed(demand.shape)[region.nodes] & ~mask[region.nodes]).any()
+                    and not (ledger.allowed(demand.shape)[region.nodes] & ~mask[region.nodes]).any()
                 )
             )
             if alike > ledger.fits(shape)[region.nodes].sum():
@@ -123,16 +143,19 @@ def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | N
 
 def exactly(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
     """Node by node, full nodes only, failed states remembered."""
-    kinds = _kinds(demands)
+    kinds = grouped(demands)
     if len(kinds) == 1:
         return None  # greedy is right for one kind
     items = [demands[members[0]] for members in kinds]
     table = _Table(ledger, items, [sum(demands[i].count for i in members) for members in kinds])
     patterns = table.solve(budget)
-    return None if patterns is None else _share(patterns, table.nodes, kinds, demands)
+    if patterns is None:
+        return None
+    found = zip(table.nodes, patterns, strict=False)
+    return share([(node, kind, n) for node, row in found for kind, n in enumerate(row) if n], kinds, demands)
 
 
-def _kinds(demands: Sequence[Demand]) -> list[list[int]]:
+def grouped(demands: Sequence[Demand]) -> list[list[int]]:
     """Demands of one class in one region are one kind."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
@@ -140,23 +163,19 @@ def _kinds(demands: Sequence[Demand]) -> list[list[int]]:
     return list(found.values())
 
 
-def _share(
-    patterns: list[tuple[int, ...]], nodes: list[int], kinds: list[list[int]], demands: Sequence[Demand]
-) -> Seats:
-    """Pods of a kind back to the demands that they belong to."""
+def share(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Seats:
+    """Pods of a kind, as (node, kind, pods), back to the demands that they belong to."""
     found: Seats = {i: [] for i in range(len(demands))}
-    open_ = [[i, demands[i].count] for members in kinds for i in members]
-    waiting = {kind: [entry for entry in open_ if entry[0] in members] for kind, members in enumerate(kinds)}
-    for node, pattern in zip(nodes, patterns, strict=False):
-        for kind, pods in enumerate(pattern):
-            while pods:
-                entry = waiting[kind][0]
-                given = min(pods, entry[1])
-                found[entry[0]].append((node, given))
-                pods -= given
-                entry[1] -= given
-                if not entry[1]:
-                    waiting[kind].pop(0)
+    waiting = [[[i, demands[i].count] for i in members] for members in kinds]
+    for node, kind, pods in placed:
+        while pods:
+            entry = waiting[kind][0]
+            given = min(pods, entry[1])
+            found[entry[0]].append((node, given))
+            pods -= given
+            entry[1] -= given
+            if not entry[1]:
+                waiting[kind].pop(0)
     return found
 
 

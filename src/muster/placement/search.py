@@ -14,10 +14,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from muster.model.topology import NOWHERE, TopologyTree
+from muster.model.topology import NOWHERE, Level, TopologyTree
 from muster.placement.goal import Goal, Kinds, Spot, choose
 from muster.placement.ledger import Ledger, Supposed
-from muster.placement.packing import Budget, Demand, OutOfSteps, Region, pack, tightly
+from muster.placement.packing import Budget, Demand, OutOfSteps, Region, Seats, pack, possible, tightly
+from muster.placement.settling import Settling
 
 Ints = NDArray[np.int64]
 
@@ -43,10 +44,19 @@ class State(Struct, frozen=True, eq=False):
 class Search:
     """One gang on one ledger."""
 
-    def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree], kinds: Kinds, budget: Budget) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        topologies: dict[str, TopologyTree],
+        kinds: Kinds,
+        budget: Budget,
+        ignoring: frozenset[int] = frozenset(),  # rules between pods, to see what would be without them
+    ) -> None:
         self.base = ledger
         self.kinds = kinds
         self.shapes: list[int] = []
+        self.ignoring = ignoring
+        self.between: tuple[int, ...] = ()  # rules between its own pods
         self.trees = list(topologies.values())
         self.tree_index = {name: i for i, name in enumerate(topologies)}
         self.budget = budget
@@ -66,7 +76,7 @@ class Search:
         Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
         """
         state = self._first(goal)
-        return None if state is None else self._seats(self._prefer(goal, state))
+        return None if state is None else self._seats(self._spread(self._prefer(goal, state)))
 
     def fits(self, goal: Goal) -> bool:
         """Whether there is a placement, whatever is preferred. OutOfSteps: nobody knows."""
@@ -74,7 +84,10 @@ class Search:
 
     def _first(self, goal: Goal) -> State | None:
         """The first children that fit (M3)."""
-        self.shapes = self.shapes or sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+        if not self.shapes:
+            self.shapes = sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+            among = self.base.company.among(self.shapes)
+            self.between = tuple(rule for rule in among if rule not in self.ignoring)
         for chosen in self._choices(goal):
             self.budget.spend()
             state = self._where(chosen)
@@ -200,6 +213,8 @@ class Search:
 
     def _extend(self, state: State, added: tuple[Demand, ...]) -> State | None:
         """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
+        if rules := self._rules(state):
+            return self._settle(state, (*state.demands, *added), rules)
         ledger = state.ledger.copy()
         found = []
         for demand in added:
@@ -212,7 +227,21 @@ class Search:
         demands = (*state.demands, *added)
         if len(found) == len(added):
             return State(state.agenda, demands, ledger, (*state.seats, *found))
-        packed = pack(self.base, demands, self.budget)
+        return self._seated(state, demands, pack(self.base, demands, self.budget))
+
+    def _rules(self, state: State) -> tuple[int, ...]:
+        """Rules between the gang's pods to settle now: once nobody is missing all, before that only those for good."""
+        if not self.between or not state.agenda:
+            return self.between
+        rules = self.base.company.rules
+        return tuple(number for number in self.between if rules[number].kind == "away")
+
+    def _settle(self, state: State, demands: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
+        if not possible(self.base, demands):
+            return None
+        return self._seated(state, demands, Settling(self.base, demands, rules, self.budget).seats())
+
+    def _seated(self, state: State, demands: tuple[Demand, ...], packed: Seats | None) -> State | None:
         if packed is None:
             return None
         ledger = Supposed(self.base)
@@ -221,6 +250,21 @@ class Search:
                 ledger.put(node, demand.shape, count)
         seats_of = tuple(tuple(packed[i]) for i in range(len(demands)))
         return State(state.agenda, demands, ledger, seats_of)
+
+    def _spread(self, state: State) -> State:
+        """The same regions, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
+        wishes = self.base.company.among(self.shapes, wishes=True)
+        slack = 1
+        while len(wishes) > len(self.between) and slack <= sum(demand.count for demand in state.demands):
+            try:
+                settling = Settling(self.base, state.demands, wishes, Budget(self.budget.left // 10), slack)
+                found = self._seated(state, state.demands, settling.seats())
+            except OutOfSteps:
+                found = None
+            if found is not None:
+                return found
+            slack *= 2
+        return state
 
     # regions --------------------------------------------------------------------------------------------------------
 
@@ -241,8 +285,22 @@ class Search:
         if len(domains) <= 1:
             return domains
         room = level.sums(self._room(goal))[domains]
-        order: Ints = np.lexsort((domains, room))
+        order: Ints = np.lexsort((domains, room, -self._granted(goal, level, domains)))
         return domains[order]
+
+    def _granted(self, goal: Goal, level: Level, domains: Ints) -> Ints:
+        """For every domain: how much of what the goal's pods wish for is there for as many pods as it needs."""
+        found = np.zeros(len(domains), dtype=np.int64)
+        need = size(goal)
+        for shape in sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods}):
+            wished = self.base.shapes.wished(shape)
+            for i, domain in enumerate(domains if wished is not None and wished.any() else ()):
+                nodes = level.nodes(int(domain))
+                order = nodes[np.argsort(-wished[nodes], kind="stable")]  # type: ignore[index]
+                fits = self.base.fits(shape)[order]
+                taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
+                found[i] += int((taken * wished[order]).sum())  # type: ignore[index]
+        return found
 
     def _domains_in(self, tree: int, level: int, region: Region) -> Ints:
         """Domains of a level that have nodes in a region."""
@@ -332,8 +390,11 @@ class Search:
         )
 
     def _appearance(self, key: tuple[int, ...], loads: dict[tuple[int, ...], list[tuple[object, ...]]]) -> bytes:
-        """A domain by its looks, if it may be swapped for another that looks the same; otherwise by its identity."""
-        if len(key) != 3 or any(other != key and other for other in loads if self._overlap(key, other)):
+        """A domain by its looks, if it may be swapped for another that looks the same; otherwise by its identity.
+
+        Rules between pods see more of a node than looks: with them, nothing is swapped.
+        """
+        if self.between or len(key) != 3 or any(other != key and other for other in loads if self._overlap(key, other)):
             return repr(key).encode()
         tree, level, domain = key
         looks = self._looks.setdefault((tree, level), {})
@@ -354,7 +415,7 @@ class Search:
         nodes = self.trees[tree].levels[level].nodes(domain)
         rows = np.column_stack(
             [self.base.free[nodes]]
-            + [self.base.shapes.allowed(shape)[nodes].astype(np.int64) for shape in self.shapes]
+            + [self.base.allowed(shape)[nodes].astype(np.int64) for shape in self.shapes]
             + [
                 known.domain[nodes]
                 for i, other in enumerate(self.trees)

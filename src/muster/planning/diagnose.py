@@ -7,12 +7,14 @@ import numpy as np
 from msgspec import Struct
 
 from muster.model.topology import NOWHERE
-from muster.placement.filters import FILTERS
+from muster.placement.filters import FILTERS, Mask
 from muster.placement.goal import Goal, Goals, Kinds, Spot
 from muster.placement.ledger import Ledger
 from muster.placement.packing import Budget, OutOfSteps
 from muster.placement.search import Search, every, leaves, size
 from muster.planning.decision import Refusal
+
+NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
 
 
 class Change(Struct, frozen=True):
@@ -35,15 +37,18 @@ class Diagnosis:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
         culprit = self._culprit()
         details = {"need": size(culprit), **self._best(culprit)}
+        details |= self._between(culprit)
         refused = self._refused(culprit)
         details |= {"refused": refused, "nodes": len(self.snapshot.nodes)}
         details |= {"changes": [_plain(change) for change in self._changes(culprit)]}
         return Refusal(self._reason(culprit, details), culprit.name, details)
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
-        allowed = [self.ledger.shapes.allowed(shape).any() for leaf in leaves(culprit) for shape, _ in leaf.pods]
+        allowed = [self.ledger.allowed(shape).any() for leaf in leaves(culprit) for shape, _ in leaf.pods]
         if not any(allowed):
             return "NoNodeMatches"
+        if "rule" in details:
+            return "RulesBetweenPods"
         return "NoDomain" if details.get("level") else "NoRoom"
 
     def _culprit(self) -> Goal:
@@ -56,13 +61,23 @@ class Diagnosis:
             goal = misfits[0]
         return goal
 
-    def _fits(self, goal: Goal) -> bool | None:
+    def _fits(self, goal: Goal, ignoring: frozenset[int] = frozenset()) -> bool | None:
         """Whether a goal fits by itself; None: nobody knows."""
         try:
-            search = Search(self.ledger, self.snapshot.topologies, self.kinds, Budget(self.steps))
+            search = Search(self.ledger, self.snapshot.topologies, self.kinds, Budget(self.steps), ignoring)
             return search.fits(goal)
         except OutOfSteps:
             return None
+
+    def _between(self, goal: Goal) -> dict[str, Any]:
+        """The rule between its own pods without which the goal would fit, if that is what stands in the way."""
+        company = self.ledger.company
+        rules = company.among({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+        if not rules or not self._fits(goal, frozenset(rules)):
+            return {}
+        alone = (number for number in rules if self._fits(goal, frozenset((number,))))
+        rule = company.rules[next(alone, rules[0])]
+        return {"rule": NAMES[rule.kind], "key": rule.key, "skew": rule.skew}
 
     def _best(self, goal: Goal) -> dict[str, Any]:
         """The domain with the most room, in pods of the goal, and what it lacks."""
@@ -89,7 +104,7 @@ class Diagnosis:
     def _short(self, leaf: Goal, shape: int, nodes: Any, room: int) -> dict[str, Any]:
         """How much of which resource is missing there: the column that stops most pods."""
         columns = self.ledger.shapes.columns[shape]
-        usable = nodes[self.ledger.shapes.allowed(shape)[nodes]]
+        usable = nodes[self.ledger.allowed(shape)[nodes]]
         if leaf.need <= room or not len(usable):
             return {}
         asks = self.ledger.shapes.asks[shape][columns]
@@ -104,12 +119,16 @@ class Diagnosis:
         shapes = sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
         for shape in shapes[:1]:
             left = np.ones(len(self.snapshot.nodes), dtype=bool)
-            for name, keep in FILTERS.items():
-                mask = keep(self.snapshot.classes[shape], self.ledger.shapes.scene)
-                found[name] = int((left & ~mask).sum())
+            for name, mask in self._masks(shape):
+                found[name] = found.get(name, 0) + int((left & ~mask).sum())
                 left &= mask
             found["resources"] = int((left & (self.ledger.fits(shape) == 0)).sum())
         return {name: count for name, count in found.items() if count}
+
+    def _masks(self, shape: int) -> Iterator[tuple[str, Mask]]:
+        for name, keep in FILTERS.items():
+            yield name, keep(self.snapshot.classes[shape], self.ledger.shapes.scene)
+        yield from self.ledger.company.masks(shape)
 
     # what would help --------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,9 @@ FILTER_WORDS = {
     "taints": "have taints that are not tolerated",
     "ready": "are not ready",
     "volumes": "cannot reach the volumes",
-    "podAntiAffinity": "hold pods that keep such pods away",
-    "awayFromPods": "hold pods that it keeps away from",
+    "podAffinity": "have no pod nearby that it must be near to",
+    "podAntiAffinity": "are near pods that it keeps away from, or that keep it away",
+    "topologySpread": "lack the label that it spreads over",
     "resources": "lack the room for even one pod",
 }
 
@@ -34,6 +35,8 @@ def sentence(refusal: Refusal) -> str:
             return "unknown: the search used up its budget of steps before it found a placement or a proof"
         case "NoNodeMatches":
             return f"no node matches {part}: {_refused(facts)}"
+        case "RulesBetweenPods":
+            return _between(part, facts)
         case "NoDomain":
             return _no_domain(part, facts)
         case _:
@@ -49,6 +52,16 @@ def _no_domain(part: str, facts: dict[str, Any]) -> str:
         return f"no {level} holds {part}: its parts fit one by one, but not together in any {level}{held}"
     best = f"best is `{facts['domain']}`{held} with room for {facts['room']}"
     return f"no {level} holds {part}: needs {many(facts['need'], 'pod')} together, {best}{_short(facts)}"
+
+
+def _between(part: str, facts: dict[str, Any]) -> str:
+    """Which rule between pods stands in the way, and where."""
+    rule = f"{facts['rule']} over `{facts['key']}`"
+    skew = f" with maxSkew {facts['skew']}" if facts["skew"] else ""
+    level = f" in one {str(facts['level']).rsplit('/', 1)[-1]}" if facts.get("level") else ""
+    return (
+        f"rules between pods keep {part} out: {many(facts['need'], 'pod')} would fit{level}, but not with {rule}{skew}"
+    )
 
 
 def _no_room(part: str, facts: dict[str, Any]) -> str:
