@@ -9,6 +9,7 @@ from msgspec import Struct
 import muster
 from bench.model import Raw, seconds
 from muster.model.snapshot import Snapshot, take
+from muster.placement.ledger import Ledger, Shapes
 from muster.planning.cycle import plan
 
 ROOM = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
@@ -30,6 +31,7 @@ class Figure(Struct, frozen=True):
     pods: int
     taken: float  # seconds, of a plan
     snapshot: float  # seconds, of `take`
+    supposed: float  # seconds, of a copy of the ledger: what a hypothesis costs
     reference: float  # seconds, of one pass
 
 
@@ -71,8 +73,8 @@ def gang(name: str, pods: int, gpus: int = 1, leaves: int = 1, **spec: Any) -> I
             }
 
 
-def many(count: int, pods: int, level: str) -> Iterator[Raw]:
-    yield from nodes(1, 1, 50, 100)
+def many(count: int, pods: int, level: str, each: int = 100) -> Iterator[Raw]:
+    yield from nodes(1, 1, 50, each)
     for i in range(count):
         yield from gang(f"gang-{i:05}", pods, topologyConstraint={"requiredTopologyLevel": level})
 
@@ -92,14 +94,36 @@ def nested(thousands: int) -> Iterator[Raw]:
     yield from gang("gang", 16, leaves=4, topologyConstraint={"requiredTopologyLevel": "zone"})
 
 
+def running(hosts: int, pods: int) -> Iterator[Raw]:
+    """A busy cluster: pods of many services on every node, each with the labels that services give them."""
+    yield from nodes(1, 1, 50, hosts // 50)
+    asks = {"cpu": "100m", "memory": "200Mi"}
+    for i in range(pods):
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{i}", "namespace": f"ns-{i % 50}", "labels": {"app": f"app-{i % 500}"}},
+            "spec": {
+                "nodeName": f"node-{i % hosts:06}",
+                "containers": [{"name": "main", "resources": {"requests": asks}}],
+            },
+            "status": {"phase": "Running"},
+        }
+
+
 SHAPES = (
     Shape("2,250 gangs × 4 pods, required rack, 50 racks", lambda: many(2250, 4, "rack"), "≥ 10,000 pods/s"),
     Shape("9 gangs × 1,000 pods", lambda: many(9, 1000, "zone"), "≥ 50,000 pods/s"),
     Shape("512 pods, preferred rack, 4 × 8 × 8 racks", preferring, "≤ 20 ms"),
     Shape("proof that 10 pods × 8 GPUs do not fit", hopeless, "≤ 20 ms"),
+    Shape("900 gangs × 4 pods, required rack", lambda: many(900, 4, "rack", 40), "near linear"),
+    Shape("90 gangs × 4 pods, required rack", lambda: many(90, 4, "rack", 40), "near linear"),
+    Shape("1 gang × 10,000 pods", lambda: many(1, 10_000, "zone"), "near linear"),
+    Shape("1 gang × 1,000 pods", lambda: many(1, 1_000, "zone"), "near linear"),
     Shape("64 pods, 3 levels, on 1,000 nodes", lambda: nested(1), "near linear"),
     Shape("64 pods, 3 levels, on 10,000 nodes", lambda: nested(10), "near linear"),
     Shape("64 pods, 3 levels, on 100,000 nodes", lambda: nested(100), "≤ 20 ms"),
+    Shape("140,000 running pods, nothing waits", lambda: running(4_000, 140_000), "`take` ≤ 1.5 s"),
 )
 
 
@@ -113,6 +137,7 @@ def figure(shape: Shape) -> Figure:
         pods=pods,
         taken=seconds(lambda: plan(snapshot)),
         snapshot=seconds(lambda: take(objects), runs=2),
+        supposed=seconds(Ledger(Shapes(snapshot), snapshot.free).copy),
         reference=seconds(lambda: one_pass(snapshot)),
     )
 

@@ -3,6 +3,7 @@
 import pytest
 from bench.__main__ import rows, shown
 from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Subject, growth, measure
+from bench.placement import Shape, figure, hopeless, many, nested, running
 
 LIMIT = 30  # for ten times the size: 10 is linear, 13 is n log n, 100 is quadratic
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
@@ -18,6 +19,28 @@ def test_the_largest_podgroup_takes_no_more_than_its_share(subject: Subject) -> 
 def test_every_figure_grows_with_its_size_only(name: str) -> None:
     """Whatever is measured is linear, depth, older forms and pods among it."""
     assert growth(measure(BY_NAME[name], (100, 1_000), runs=2))[0] < LIMIT
+
+
+PLACEMENT = {
+    "nodes": (lambda: nested(1), lambda: nested(10)),
+    "gangs": (lambda: many(90, 4, "rack", 40), lambda: many(900, 4, "rack", 40)),
+    "pods": (lambda: many(1, 1_000, "zone"), lambda: many(1, 10_000, "zone")),
+    "running pods": (lambda: running(400, 1_400), lambda: running(400, 14_000)),
+}
+
+
+@pytest.mark.parametrize("what", sorted(PLACEMENT))
+def test_placement_grows_with_nodes_gangs_and_pods_only(what: str) -> None:
+    """Ten times as many take about ten times as long, from objects to the plan."""
+    small, large = (figure(Shape(what, objects, "")) for objects in PLACEMENT[what])
+    assert (large.taken + large.snapshot) / (small.taken + small.snapshot) < LIMIT
+
+
+def test_a_proof_and_a_hypothesis_cost_a_few_looks_at_the_nodes() -> None:
+    """Ratios to one pass over the same nodes, with room for chance: seen are about 30 and 1."""
+    found = figure(Shape("", hopeless, ""))
+    assert found.taken / found.reference < 300
+    assert found.supposed / found.reference < 20
 
 
 def test_figures_are_rows_of_a_table() -> None:

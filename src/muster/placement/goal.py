@@ -35,7 +35,8 @@ class Goal(Struct, frozen=True, eq=False):
     pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
     children: tuple["Goal", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
     tight: Spot | None = None  # a level that it is held to in addition, as it prefers (T2)
-    within: tuple[int, ...] = ()  # domains of its preferred level that it may use; empty: all
+    at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
+    first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
     kind: int = 0  # goals of one kind are interchangeable
 
     @property
@@ -54,7 +55,7 @@ class Kinds:
         """A goal, changed, with its kind."""
         found = replace(goal, **changes) if changes else goal
         children = tuple(sorted(child.kind for child in found.children))
-        signature = (found.need, found.required, found.preferred, found.pods, children, found.tight, found.within)
+        signature = (found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most)
         return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
 
 

@@ -43,6 +43,13 @@ class Ledger:
         self._fits: dict[int, Ints] = {}
         self._allowed: dict[int, Mask] = {}
 
+    def copy(self) -> "Ledger":
+        """The same, to suppose other things of."""
+        found = Ledger(self.shapes, self.free.copy(), self.company.copy())
+        found._fits = {shape: fits.copy() for shape, fits in self._fits.items()}
+        found._allowed = dict(self._allowed)
+        return found
+
     def allowed(self, shape: int) -> Mask:
         """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
         if shape not in self.company.touched:

@@ -7,7 +7,7 @@ remembered; domains and siblings that are alike are tried once.
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -179,9 +179,38 @@ class Search:
 
     def _regions_for(self, goal: Goal, region: Region) -> Iterator[Region]:
         """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
-        region = self._only(region, goal) if goal.within else region
         for outer in self._narrowed(goal, goal.required, region):
-            yield from self._narrowed(goal, goal.tight, outer)
+            for inner in self._narrowed(goal, goal.tight, outer):
+                yield from self._few(goal, inner)
+
+    def _few(self, goal: Goal, region: Region) -> Iterator[Region]:
+        """Parts of a region with no more domains of the preferred level than the goal may use, roomy ones first.
+
+        Nodes outside of any domain count as one more (NOWHERE).
+        """
+        if not goal.at_most:
+            yield region
+            return
+        assert goal.preferred is not None
+        domain = self.trees[self.tree_index[goal.preferred.topology]].levels[goal.preferred.level].domain[region.nodes]
+        known, at = np.unique(domain, return_inverse=True)
+        room = np.bincount(at, weights=self._room(goal)[region.nodes]).astype(np.int64) if len(known) else known
+        rooms = dict(zip(known.tolist(), room.tolist(), strict=True))
+        held = goal.preferred.placed
+        others = sorted((d for d in rooms if rooms[d] and d not in held), key=lambda d: (-rooms[d], d))
+        number = goal.at_most - len(held)
+        if len(others) <= number:
+            yield region
+            return
+        need = size(goal) - sum(rooms.get(d, 0) for d in held)
+        if sum(rooms[d] for d in others[:number]) < need:
+            return
+        seen = tuple(d for d in goal.first if d not in held)
+        for chosen in chain([seen] if seen else [], (c for c in combinations(others, number) if c != seen)):
+            self.budget.spend()
+            if sum(rooms.get(d, 0) for d in chosen) >= need:
+                self.budget.spend(len(domain))  # each is a search of its own over all nodes
+                yield self._only(region, goal.preferred, (*held, *chosen))
 
     def _narrowed(self, goal: Goal, spot: Spot | None, region: Region) -> Iterator[Region]:
         if spot is None:
@@ -313,13 +342,12 @@ class Search:
         domains: Ints = np.unique(known.domain[region.nodes])
         return domains[int(np.searchsorted(domains, 0)) :]  # NOWHERE sorts first
 
-    def _only(self, region: Region, goal: Goal) -> Region:
-        """The part of a region that is in some of the domains of the preferred level."""
-        assert goal.preferred is not None
-        tree = self.tree_index[goal.preferred.topology]
-        key = (*region.key, tree, goal.preferred.level, *goal.within, -1)
+    def _only(self, region: Region, spot: Spot, within: tuple[int, ...]) -> Region:
+        """The part of a region that is in some domains of a level."""
+        tree = self.tree_index[spot.topology]
+        key = (*region.key, tree, spot.level, *sorted(within), NOWHERE)
         if key not in self._regions:
-            inside = np.isin(self.trees[tree].levels[goal.preferred.level].domain[region.nodes], goal.within)
+            inside = np.isin(self.trees[tree].levels[spot.level].domain[region.nodes], within)
             self._regions[key] = Region(key, region.nodes[inside])
         return self._regions[key]
 
@@ -465,27 +493,23 @@ class Search:
         return self._fewest(goal, name, best)
 
     def _fewest(self, goal: Goal, name: str, best: list[State]) -> Goal:
-        """As few domains of the preferred level as possible, where one is not enough; those of placed pods count."""
+        """As few domains of the preferred level as possible, where one is not enough; those of placed pods count.
+
+        The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
+        """
         group = next(one for one in every(goal) if one.name == name)
         assert group.preferred is not None
         level = self.trees[self.tree_index[group.preferred.topology]].levels[group.preferred.level]
-        held = [domain for domain in group.preferred.placed if domain != NOWHERE]
-        used = self._used(group, best[-1], level.domain) | set(held)
-        if len(used) <= max(len(held), 1):
-            return goal
-        room = level.sums(self._room(group))
-        others = [int(d) for d in np.lexsort((np.arange(len(room)), -room)) if room[d] and int(d) not in held]
-        for number in range(len(used) - len(held)):
-            if room[[*held, *others[:number]]].sum() < size(group):
-                continue
-            for domains in combinations(others, number):
-                self.budget.spend(len(level.domain))  # each is a search of its own over all nodes
-                fewer = self._replaced(goal, name, within=tuple(sorted((*held, *domains))))
-                better = self._first(fewer)
-                if better is not None:
-                    best.append(better)
-                    return fewer
-        return goal
+        held = set(group.preferred.placed)
+        used = self._used(group, best[-1], level.domain) | held
+        for number in range(max(len(held), 1), len(used)):
+            fewer = self._replaced(goal, name, at_most=number)
+            better = self._first(fewer)
+            if better is not None:
+                best.append(better)
+                used = self._used(group, better, level.domain) | held
+                break
+        return self._replaced(goal, name, at_most=len(used), first=tuple(sorted(used)))
 
     def _used(self, group: Goal, state: State, domain: Ints) -> set[int]:
         """The domains that the pods of a group are in; nodes outside of any count as one more."""
