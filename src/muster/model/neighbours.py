@@ -257,8 +257,11 @@ def _off_its_node(rule: Rule) -> bool:
 
 
 def _with_columns(rule: Rule, classes: Sequence[Pod], scope: Scope) -> Rule:
-    """Whether the column is all there is to a rule among waiting pods: whoever it selects carries it."""
+    """Whether the column is all there is to a rule among waiting pods: whoever it selects or carries it has one."""
     if not _off_its_node(rule):
         return rule
-    column = _column(rule)
-    return replace(rule, alone=all(column in alone_columns(pod) for pod in classes if scope.selects(rule, pod)))
+    column, signature = _column(rule), rule.signature()
+    about = (
+        pod for pod in classes if scope.selects(rule, pod) or any(own.signature() == signature for own in rules_of(pod))
+    )
+    return replace(rule, alone=all(column in alone_columns(pod) for pod in about))

@@ -267,3 +267,42 @@ def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ..
                 yield (count, *rest)
 
     return take(0, need, frozenset())
+
+
+# asking -------------------------------------------------------------------------------------------------------------
+
+
+def every(goal: Goal) -> Iterator[Goal]:
+    """A goal and all below it, nearer to the root first."""
+    ahead = [goal]
+    while ahead:
+        one = ahead.pop(0)
+        yield one
+        ahead += one.children
+
+
+def leaves(goal: Goal) -> Iterator[Goal]:
+    """The goals that have pods."""
+    return (one for one in every(goal) if one.is_leaf)
+
+
+def size(goal: Goal) -> int:
+    """The fewest pods that meet it."""
+    found: dict[int, int] = {}
+    for one in reversed(list(every(goal))):
+        below = sorted(found[id(child)] for child in one.children)
+        found[id(one)] = sum(below[: one.need]) if below else one.need
+    return found[id(goal)]
+
+
+def shapes(goal: Goal) -> list[int]:
+    """The classes of the pods that it may use."""
+    return sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+
+
+def merged(runs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """How many there are of each kind in all runs."""
+    found: dict[int, int] = {}
+    for kind, length in runs:
+        found[kind] = found.get(kind, 0) + length
+    return found

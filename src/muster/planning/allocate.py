@@ -12,6 +12,7 @@ from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goal, Goals, Impossible, Kinds
 from muster.placement.ledger import Ledger, Shapes
 from muster.placement.packing import Budget, OutOfSteps
+from muster.placement.preferences import find
 from muster.placement.search import Search, Seat
 from muster.planning.decision import Binding, Refusal, Role, Verdict
 from muster.planning.diagnose import Diagnosis
@@ -105,7 +106,7 @@ class Allocation:
             return None
 
     def _find(self, goal: Goal, kinds: Kinds) -> tuple[Seat, ...] | None:
-        return Search(self.ledger, self.snapshot.topologies, kinds, Budget(self.steps)).find(goal)
+        return find(Search(self.ledger, self.snapshot.topologies, kinds, Budget(self.steps)), goal)
 
     def _bind(self, turn: Turn, seats: tuple[Seat, ...], role: Role) -> Turn:
         """Classes back to pods, first come first (M4)."""

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from muster.model.topology import NOWHERE
 from muster.placement.filters import FILTERS, Mask
-from muster.placement.goal import Goal, Goals, Kinds, Spot
+from muster.placement.goal import Goal, Goals, Kinds, Spot, every, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.packing import Budget, OutOfSteps
-from muster.placement.search import Search, every, leaves, size
+from muster.placement.search import Search
 from muster.planning.decision import Refusal
 
 NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
@@ -44,7 +44,7 @@ class Diagnosis:
         return Refusal(self._reason(culprit, details), culprit.name, details)
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
-        allowed = [self.ledger.allowed(shape).any() for leaf in leaves(culprit) for shape, _ in leaf.pods]
+        allowed = [self.ledger.allowed(shape).any() for shape in shapes(culprit)]
         if not any(allowed):
             return "NoNodeMatches"
         if "rule" in details:
@@ -72,7 +72,7 @@ class Diagnosis:
     def _between(self, goal: Goal) -> dict[str, Any]:
         """The rule between its own pods without which the goal would fit, if that is what stands in the way."""
         company = self.ledger.company
-        rules = company.among({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+        rules = company.among(shapes(goal))
         if not rules or not self._fits(goal, frozenset(rules)):
             return {}
         alone = (number for number in rules if self._fits(goal, frozenset((number,))))
@@ -81,8 +81,8 @@ class Diagnosis:
 
     def _best(self, goal: Goal) -> dict[str, Any]:
         """The domain with the most room, in pods of the goal, and what it lacks."""
-        shapes = sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
-        fits = np.min([self.ledger.fits(shape) for shape in shapes], axis=0)
+        classes = shapes(goal)
+        fits = np.min([self.ledger.fits(shape) for shape in classes], axis=0)
         if goal.required is None:
             room, where, nodes = int(fits.sum()), "", np.arange(len(fits))
         else:
@@ -97,8 +97,8 @@ class Diagnosis:
         if goal.required is not None:
             found["level"] = self.snapshot.topologies[goal.required.topology].levels[goal.required.level].label
             found["pinned"] = goal.required.pinned is not None
-        if goal.is_leaf and len(shapes) == 1:
-            found |= self._short(goal, shapes[0], nodes, room)
+        if goal.is_leaf and len(classes) == 1:
+            found |= self._short(goal, classes[0], nodes, room)
         return found
 
     def _short(self, leaf: Goal, shape: int, nodes: Any, room: int) -> dict[str, Any]:
@@ -116,8 +116,8 @@ class Diagnosis:
     def _refused(self, goal: Goal) -> dict[str, int]:
         """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
         found: dict[str, int] = {}
-        shapes = sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
-        for shape in shapes[:1]:
+        classes = shapes(goal)
+        for shape in classes[:1]:
             left = np.ones(len(self.snapshot.nodes), dtype=bool)
             for name, mask in self._masks(shape):
                 found[name] = found.get(name, 0) + int((left & ~mask).sum())

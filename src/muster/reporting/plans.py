@@ -12,6 +12,7 @@ from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.text import Line, Role, Span, many, table
 from muster.reporting.views import drawn, look
 
+MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are too many to look at
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
 
 
@@ -70,16 +71,35 @@ def _tree(found: GangPlan) -> dict[str, Any]:
 
 
 def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
-    """Every gang with its verdict and its tree, then the cluster with who sits where."""
-    for found in plan.gangs:
-        yield from gang_lines(found)
-        yield []
+    """What was decided in one line, every gang with its verdict and its tree, and the cluster with who sits where.
+
+    Where there are many gangs or nodes, each gang is a line and each domain a row.
+    """
     counts = Counter(found.verdict for found in plan.gangs)
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
     gangs, pods = many(len(plan.gangs), "gang"), many(len(plan.bindings), "pod")
     yield [Span(f"{gangs}: {said}; {pods} to bind", "name")]
     yield []
-    yield from cluster_map(plan, snapshot)
+    if len(plan.gangs) > MANY_GANGS:
+        yield from gang_table(plan)
+        yield []
+    else:
+        for found in plan.gangs:
+            yield from gang_lines(found)
+            yield []
+    yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
+
+
+def gang_table(plan: Plan) -> Iterator[Line]:
+    """One line for every gang, those that wait first, and the reason below."""
+    rows = [[Span(text, "dim") for text in ("VERDICT", "GANG", "PLACED", "PENDING", "WHY")]]
+    for found in sorted(plan.gangs, key=lambda found: (found.verdict == "Scheduled", found.verdict, found.gang.key)):
+        now = standings(found.gang.root)[found.gang.root.name]
+        why = "; ".join(sentence(refusal) for refusal in found.refusals)
+        verdict = Span(found.verdict, VERDICT_ROLES.get(found.verdict, "bad"))
+        rows.append([verdict, Span(found.gang.key, "name"), Span(str(now.placed)), Span(str(now.pending)), Span(why)])
+    yield from table(rows)
+    yield [Span("hint: `muster explain NAMESPACE/NAME FILE…` shows one of them with its tree", "dim")]
 
 
 def gang_lines(found: GangPlan) -> Iterator[Line]:
@@ -119,6 +139,37 @@ def cluster_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
             ]
         )
         last = domain
+    yield from table(rows)
+
+
+def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+    """Domains of the finest level that can be looked at: what is used, and how many gangs sit there."""
+    used, column = _used(plan, snapshot), _headline(snapshot)
+    at = snapshot.columns.index(column)
+    level = next(
+        (
+            level
+            for tree in snapshot.topologies.values()
+            for level in reversed(tree.levels)
+            if 0 < len(level.paths) <= MANY_NODES
+        ),
+        None,
+    )
+    if level is None:
+        room, taken = int(snapshot.room[:, at].sum()), int(used[:, at].sum())
+        yield [Span(f"{many(len(snapshot.nodes), 'node')}: {_bar(taken, room)} {taken}/{room} {column}")]
+        return
+    seats: dict[int, set[str]] = defaultdict(set)
+    for found in plan.gangs:
+        for leaf in walk(found.gang.root):
+            for member in leaf.placed if isinstance(leaf, Leaf) else ():
+                seats[int(level.domain[snapshot.node_index[member.node]])].add(found.gang.key)
+    rows = [[Span(text, "dim") for text in (level.label.upper(), "NODES", column.upper(), "GANGS")]]
+    for domain, path in enumerate(level.paths):
+        nodes = level.nodes(domain)
+        room, taken = int(snapshot.room[nodes, at].sum()), int(used[nodes, at].sum())
+        bar = Span(f"{_bar(taken, room)} {taken}/{room}")
+        rows.append([Span(path, "name"), Span(str(len(nodes))), bar, Span(str(len(seats[domain])))])
     yield from table(rows)
 
 
