@@ -31,7 +31,11 @@ def reached(share: Mapping[str, int], allocated: Mapping[str, int]) -> bool:
 
 def dominant(share: Mapping[str, int], allocated: Mapping[str, int]) -> Dominant:
     """The largest part of its fair share that a queue has of any resource."""
-    held = {resource: allocated.get(resource, 0) for resource in share}
-    if any(held[resource] > 0 and not amount for resource, amount in share.items()):
-        return (True, Fraction(0))
-    return (False, max((Fraction(held[name], amount) for name, amount in share.items() if amount), default=Fraction(0)))
+    part, of = 0, 1
+    for resource, amount in share.items():
+        held = allocated.get(resource, 0)
+        if held > 0 and not amount:
+            return (True, Fraction(0))
+        if held * of > part * amount:
+            part, of = held, amount
+    return (False, Fraction(part, of))

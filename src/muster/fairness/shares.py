@@ -50,7 +50,7 @@ class Cup(Struct, frozen=True):
 
     claim: Claim
     room: int
-    weight: Fraction
+    weight: int | Fraction
 
 
 def division(snapshot: Snapshot) -> Division:
@@ -131,8 +131,8 @@ def divide(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
     return {claim.name: deserved[claim.name] + more.get(claim.name, 0) for claim in claims}
 
 
-def _quota_weight(claim: Claim, whole: int) -> Fraction:
-    return Fraction(whole if claim.quota == UNLIMITED else claim.quota)
+def _quota_weight(claim: Claim, whole: int) -> int:
+    return whole if claim.quota == UNLIMITED else claim.quota
 
 
 def _by_priority(amount: int, cups: Iterable[Cup]) -> dict[str, int]:

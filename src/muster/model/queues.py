@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
-import msgspec
 from msgspec import Struct
 
 from muster.api import names
@@ -93,9 +92,9 @@ class Uses(Struct, frozen=True, eq=False):
 def arrange(queues: Iterable[Queue]) -> QueueTree:
     """The tree of these queues; without any, `default` exists by itself and is unlimited (Q2).
 
-    The order of the queues makes no difference (X3); of two that share a name the older one is meant.
+    The order of the queues makes no difference (X3). A queue without a name is nobody's.
     """
-    known = _by_name(queues)
+    known = {queue.metadata.name: queue for queue in sorted(queues, key=_name) if _name(queue)}
     if not known:
         free = QueueNode(names.DEFAULT_QUEUE, unstated=Share(quota=UNLIMITED))
         return QueueTree({free.name: free})
@@ -109,13 +108,6 @@ def arrange(queues: Iterable[Queue]) -> QueueTree:
         outside=tuple(name for name in known if name not in nodes),
         resources=(*USUAL, *sorted(named.difference(USUAL))),
     )
-
-
-def _by_name(queues: Iterable[Queue]) -> dict[str, Queue]:
-    """A queue without a name is nobody's."""
-    youngest_first = sorted(queues, key=lambda queue: (_created(queue), msgspec.json.encode(queue)), reverse=True)
-    found = {queue.metadata.name: queue for queue in youngest_first if queue.metadata.name}
-    return dict(sorted(found.items()))
 
 
 def _from_the_top(below: Mapping[str, list[str]]) -> Iterator[str]:
@@ -135,6 +127,10 @@ def _node(queue: Queue, children: list[str]) -> QueueNode:
         created=_created(queue),
         stated=_stated(queue.spec.resources),
     )
+
+
+def _name(queue: Queue) -> str:
+    return queue.metadata.name
 
 
 def _created(queue: Queue) -> float:
@@ -167,7 +163,9 @@ def _amount(value: float, unit: int, silence: int) -> int:
 
 def _weight(value: float) -> Fraction:
     """As it was written: 0.1 is a tenth."""
-    return Fraction(str(value)) if math.isfinite(value) and value >= 0 else Share().weight
+    if not math.isfinite(value) or value < 0:
+        return Share().weight
+    return Fraction(value) if isinstance(value, int) else Fraction(str(value))
 
 
 # what is used -------------------------------------------------------------------------------------------------------
