@@ -51,6 +51,21 @@ def test_a_running_gang_is_drawn(form: str) -> None:
     approve(f"tree/dynamo.{form}", printed("tree", "-o", form, *files))
 
 
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_queues_are_drawn_with_their_shares(form: str) -> None:
+    """On the cluster of the examples, with the gang of the README in it."""
+    files = [str(EXAMPLES / name) for name in ("cluster", "dynamo-inference.yaml", "dynamo-pods.yaml")]
+    approve(f"queues/dynamo.{form}", printed("queues", "-o", form, *files))
+
+
+def test_queues_that_have_too_much_are_told(tmp_path: Path) -> None:
+    """Over a quota, over a limit, protected beyond the quota, in no tree, and PodGroups that wait because of that."""
+    (tmp_path / "crowd.yaml").write_text(CROWD, encoding="utf-8")
+    words = ["queues", str(tmp_path / "crowd.yaml")]
+    result = CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
+    approve("queues/crowd.txt", result.stdout + "--- stderr\n" + result.stderr)
+
+
 def test_problems_read_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every problem of a broken manifest, as a person sees them."""
     (tmp_path / "broken.yaml").write_text(BROKEN, encoding="utf-8")
@@ -77,3 +92,48 @@ spec:
   - {name: ring-b, parent: ring-a}
   - {name: self, parent: self, minMember: 1}
 """
+
+CROWD = """\
+{apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 64, memory: 1000G, nvidia.com/gpu: 15}}}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: research}, spec: {resources: {gpu: {quota: 8}}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: vision}
+spec: {parentQueue: research, resources: {gpu: {quota: 4, overQuotaWeight: 2}, memory: {quota: 100000}}}
+---
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {name: speech}
+spec: {parentQueue: research, resources: {gpu: {quota: 2, limit: 3}}}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: prod}, spec: {resources: {gpu: {quota: 4}}}}
+---
+{apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: lost}, spec: {parentQueue: nobody}}
+"""
+CROWD += "".join(
+    f"""\
+---
+apiVersion: scheduling.run.ai/v2alpha2
+kind: PodGroup
+metadata: {{name: {name}, namespace: lab}}
+spec: {{queue: {queue}, preemptibility: {word}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: {name}, namespace: lab, annotations: {{pod-group-name: {name}}}}}
+spec:
+  nodeName: {node}
+  containers: [{{name: main, resources: {{requests: {{nvidia.com/gpu: {gpus}, memory: 7Gi}}}}}}]
+"""
+    for name, queue, word, node, gpus in (
+        ("train", "vision", "preemptible", "n", 6),
+        ("tune", "vision", "preemptible", "''", 9),
+        ("serve", "speech", "non-preemptible", "n", 4),
+        ("web", "prod", "semi-preemptible", "''", 6),
+        ("gone", "lost", "preemptible", "''", 1),
+        ("high", "research", "preemptible", "''", 1),
+        ("typo", "visoin", "preemptible", "''", 1),
+    )
+)

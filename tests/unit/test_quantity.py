@@ -92,6 +92,7 @@ def test_a_number_that_is_none_is_told(value: float) -> None:
         *(("cpu", 0, "0"), ("cpu", 1, "1m"), ("cpu", 1500, "1500m"), ("cpu", 2000, "2"), ("cpu", -250, "-250m")),
         *(("memory", 0, "0"), ("memory", 1, "1"), ("memory", 1023, "1023"), ("memory", 1024, "1Ki")),
         *(("memory", 3 * 2**29, "1536Mi"), ("memory", 2**60, "1Ei"), ("memory", -(2**30), "-1Gi")),
+        *(("memory", 5 * 10**8, "500M"), ("memory", 4 * 10**12, "4T"), ("memory", 1000 * 2**30, "1000Gi")),
         *(("memory", LARGEST, str(LARGEST)), ("nvidia.com/gpu", 8, "8"), ("pods", 110, "110")),
     ],
 )

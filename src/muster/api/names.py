@@ -32,6 +32,9 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 
+# resources: what `gpu` stands for in a Queue
+GPU: Final = "nvidia.com/gpu"
+
 DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_QUEUE: Final = "default"
 

@@ -57,15 +57,19 @@ def written(resource: str, value: int) -> str:
     """The usual way to write an amount; it reads back exactly."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
-    if not _in_bytes(resource):
+    if not in_bytes(resource) or not value:
         return str(value)
-    for step, letter in reversed(list(enumerate("KMGTPE", 1))):
-        if value and value % 2 ** (10 * step) == 0:
-            return f"{value >> (10 * step)}{letter}i"
-    return str(value)
+    return min((_counted(value, units) for units in ("Ki Mi Gi Ti Pi Ei", "k M G T P E")), key=len)
 
 
-def _in_bytes(resource: str) -> bool:
+def _counted(value: int, units: str) -> str:
+    """In the largest of these units that it is a whole number of."""
+    suffix = next((unit for unit in reversed(units.split()) if value % _SUFFIXES[unit] == 0), "")
+    return f"{value // int(_SUFFIXES[suffix])}{suffix}" if suffix else str(value)
+
+
+def in_bytes(resource: str) -> bool:
+    """Whether a resource is counted in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 

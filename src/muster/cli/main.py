@@ -15,6 +15,7 @@ VERBS = {
     "plan": "One scheduling cycle on files: who goes where, who waits and why.",
     "explain": "Why a gang waits or sits where it sits, and what would help.",
     "topology": "The cluster by domain, with free room.",
+    "queues": "The queues with their quotas, fair shares and use.",
     "tree": "Draw gangs: minimums, what is placed, what is core or optional.",
     "conformance": "Run the cases that any gang scheduler should pass.",
     "crds": "Print the CRDs to install.",

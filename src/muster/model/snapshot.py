@@ -68,7 +68,7 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     index = {node.metadata.name: i for i, node in enumerate(nodes)}
     gathered = muster(objects)
     groups = {key(group.metadata) for group in objects.pod_groups}
-    bound = [pod for pod in objects.pods if pod.spec.node_name in index and _holds(pod)]
+    bound = [pod for pod in objects.pods if pod.spec.node_name in index and holds(pod)]
     pending = sorted(
         (pod for pod in objects.pods if gang_of(pod) in groups and state(pod) is State.PENDING),
         key=lambda pod: key(pod.metadata),
@@ -116,7 +116,7 @@ def _taints(node: Node) -> tuple[Taint, ...]:
     return (*node.spec.taints, UNSCHEDULABLE) if node.spec.unschedulable else node.spec.taints
 
 
-def _holds(pod: Pod) -> bool:
+def holds(pod: Pod) -> bool:
     """Whether a bound pod still takes room: until it has finished (N5)."""
     return pod.status.phase not in ("Succeeded", "Failed")
 

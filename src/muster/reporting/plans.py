@@ -9,7 +9,7 @@ from muster.model.gang import Branch, Leaf, standings, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
-from muster.reporting.text import Line, Role, Span, many, table
+from muster.reporting.text import Line, Role, Span, bar, many, table
 from muster.reporting.views import drawn, look
 
 MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are too many to look at
@@ -134,7 +134,7 @@ def cluster_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
             [
                 Span(domain if domain != last else ""),
                 Span(node, "name"),
-                Span(f"{_bar(taken, room)} {taken}/{room}"),
+                Span(f"{bar(taken, room)} {taken}/{room}"),
                 Span(who),
             ]
         )
@@ -199,8 +199,3 @@ def _domain(snapshot: Snapshot, node: int) -> str:
             if domain >= 0 and len(level.nodes(domain)) > 1:
                 return level.paths[domain]
     return ""
-
-
-def _bar(taken: int, room: int, width: int = 8) -> str:
-    filled = min(width, -(-taken * width // room)) if room else 0
-    return "█" * filled + "░" * (width - filled)

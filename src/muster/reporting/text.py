@@ -5,6 +5,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+from muster.api.quantity import in_bytes, written
+
+DEEPEST_DRAWN = 40  # levels
+LONGEST_AMOUNT = 8  # characters
 Role = Literal["plain", "name", "good", "bad", "warn", "dim"]
 
 
@@ -40,3 +44,40 @@ def table(rows: Sequence[Sequence[Span]], gap: int = 2) -> list[list[Span]]:
         ]
         for row in rows
     ]
+
+
+def bar(taken: int, room: int, width: int = 8) -> str:
+    """How much of something is taken, as a picture; anything at all shows."""
+    filled = min(width, -(-taken * width // room)) if room else 0
+    return "█" * filled + "░" * (width - filled)
+
+
+def rough(resource: str, value: int) -> str:
+    """An amount for people: exact where that is short, else to a tenth of its unit."""
+    exact = written(resource, value)
+    if not in_bytes(resource) or len(exact) <= LONGEST_AMOUNT:
+        return exact
+    step = min((abs(value).bit_length() - 1) // 10, 6)
+    tenths = (value * 10) >> (10 * step)
+    return f"~{tenths // 10}.{tenths % 10}{'KMGTPE'[step - 1]}i"
+
+
+def guides(parts: Iterable[tuple[str, Sequence[str]]]) -> dict[str, str]:
+    """The lines in front of every name of a tree, given as parts with their children, parents first.
+
+    Below `DEEPEST_DRAWN` a number stands for the lines.
+    """
+    found: dict[str, str] = {}
+    beneath: dict[str, str] = {}
+    level: dict[str, int] = {}
+    for name, children in parts:
+        found.setdefault(name, "")
+        for child in children:
+            level[child] = level.get(name, 0) + 1
+            if level[child] <= DEEPEST_DRAWN:
+                last = child == children[-1]
+                found[child] = beneath.get(name, "") + ("└─ " if last else "├─ ")
+                beneath[child] = beneath.get(name, "") + ("   " if last else "│  ")
+            else:
+                found[child] = f"⋯ level {level[child]}: "
+    return found

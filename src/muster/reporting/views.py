@@ -10,7 +10,7 @@ from muster.api.quantity import written
 from muster.errors import InputError
 from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
 from muster.model.roles import Roles, non_preemptible, resources, roles
-from muster.reporting.text import Line, Role, Span, many, table
+from muster.reporting.text import Line, Role, Span, guides, many, table
 
 Part = Literal["core", "extra", "needed", "optional", "broken"]
 PART_ROLES: Mapping[Part, Role] = {
@@ -20,7 +20,6 @@ PART_ROLES: Mapping[Part, Role] = {
     "optional": "dim",
     "broken": "bad",
 }
-DEEPEST_DRAWN = 40  # levels
 DEEPEST_JSON = 400  # levels; programs that read JSON give up soon after
 
 
@@ -86,13 +85,13 @@ def drawn(seen: Seen, domains: Mapping[str, str] | None = None) -> Iterator[Line
     With `domains`, the domain that a group sits in stands behind the level that it asked for.
     """
     yield from _heading(seen)
-    guides = _guides(seen.gang.root)
+    lines = guides(map(_children, walk(seen.gang.root)))
     rows = [[Span(text, "dim") for text in ("GROUP", "NEEDS", "PLACED", "TOGETHER IN", "PART")]]
     for group in walk(seen.gang.root):
         standing, part = seen.standings[group.name], seen.parts[group.name]
         rows.append(
             [
-                Span(guides[group.name] + (group.name or seen.gang.name), "name"),
+                Span(lines[group.name] + (group.name or seen.gang.name), "name"),
                 Span(needs(group)),
                 Span(_placed(group, standing), "good" if standing.satisfied else "warn"),
                 _where(group, (domains or {}).get(group.name, "")),
@@ -138,21 +137,8 @@ def _waiting(seen: Seen) -> str:
     return f"waits for pods: {lists}"
 
 
-def _guides(root: Group) -> dict[str, str]:
-    """The lines in front of every name; below `DEEPEST_DRAWN` a number stands for the lines."""
-    found, beneath, level = {root.name: ""}, {root.name: ""}, {root.name: 0}
-    for group in walk(root):
-        if not isinstance(group, Branch):
-            continue
-        for child in group.children:
-            level[child.name] = level[group.name] + 1
-            last = child is group.children[-1]
-            if level[child.name] <= DEEPEST_DRAWN:
-                found[child.name] = beneath[group.name] + ("└─ " if last else "├─ ")
-                beneath[child.name] = beneath[group.name] + ("   " if last else "│  ")
-            else:
-                found[child.name], beneath[child.name] = f"⋯ level {level[child.name]}: ", ""
-    return found
+def _children(group: Group) -> tuple[str, list[str]]:
+    return group.name, [child.name for child in group.children] if isinstance(group, Branch) else []
 
 
 def needs(group: Group) -> str:

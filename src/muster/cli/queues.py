@@ -1,0 +1,56 @@
+"""`muster queues`: who may use how much, and who does."""
+
+from collections import defaultdict
+
+import click
+
+from muster.cli import wire
+from muster.fairness.entitlement import Closed, closed
+from muster.fairness.shares import division
+from muster.model.queues import QueueTree
+from muster.model.snapshot import Snapshot, take
+from muster.reporting import queues
+from muster.rules.problem import listed
+
+WORDS: dict[Closed, str] = {
+    "QueueDoesNotExist": "does not exist",
+    "QueueNotInTree": "is in no tree",
+    "QueueNotALeaf": "has queues below it",
+}
+
+
+@click.command("queues")
+@wire.files
+@wire.output("table", "json", "yaml")
+@wire.max_file_mib
+def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+    """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
+
+    Without any Queue in the files, `default` exists by itself and is unlimited.
+
+    \b
+    Examples:
+      muster queues cluster/ workloads/
+      muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
+      kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
+    """
+    snapshot = take(wire.load(files, max_file_mib))
+    if not snapshot.nodes:
+        wire.note("there are no Nodes in these files, so there is nothing to share")
+    divided = division(snapshot)
+    if form == "table":
+        wire.show(queues.lines(divided))
+    else:
+        wire.emit(form, "Queues", queues.data(divided))
+    _note_closed(snapshot, divided.tree)
+    return 0
+
+
+def _note_closed(snapshot: Snapshot, tree: QueueTree) -> None:
+    """PodGroups that wait because of the queue they name (Q1, Q2)."""
+    waiting: dict[str, list[str]] = defaultdict(list)
+    for gang in snapshot.gangs:
+        if closed(tree, gang.queue):
+            waiting[gang.queue].append(gang.key)
+    for queue, gangs in sorted(waiting.items()):
+        wire.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")

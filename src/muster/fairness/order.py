@@ -1,0 +1,41 @@
+"""The order between queues (G4): whose turn it is. A key, not a comparator; fractions, never floats (X6)."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from muster.model.queues import Amounts, QueueNode, QueueTree
+
+Dominant = tuple[bool, Fraction]  # whether it holds something of which its share is nothing; else the largest part
+Place = tuple[bool, int, Dominant, float, str]
+Rank = tuple[Place, ...]
+
+
+def rank(tree: QueueTree, shares: Amounts, allocated: Amounts, queue: str) -> Rank:
+    """Leaf queues sorted by it take turns fairly at every level: siblings are compared where their ways part.
+
+    Who has reached its fair share waits for those that have not, whatever its priority: the share of a high priority
+    has all the surplus in it already, and more would be what others were promised. Then higher priority, then the
+    smaller dominant share, age and name. Every grant raises the dominant share of its queue, so nobody starves.
+    """
+    return tuple(_place(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
+
+
+def _place(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
+    return (reached(share, allocated), -node.priority, dominant(share, allocated), node.created, node.name)
+
+
+def reached(share: Mapping[str, int], allocated: Mapping[str, int]) -> bool:
+    """Whether a queue has all of its fair share of some resource that it asks for."""
+    return any(allocated.get(resource, 0) >= amount for resource, amount in share.items())
+
+
+def dominant(share: Mapping[str, int], allocated: Mapping[str, int]) -> Dominant:
+    """The largest part of its fair share that a queue has of any resource."""
+    part, of = 0, 1
+    for resource, amount in share.items():
+        held = allocated.get(resource, 0)
+        if held > 0 and not amount:
+            return (True, Fraction(0))
+        if held * of > part * amount:
+            part, of = held, amount
+    return (False, Fraction(part, of))

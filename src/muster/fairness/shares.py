@@ -1,0 +1,178 @@
+"""Fair shares (Q3): how the queues of one level divide what the queue above them has, down to the leaves.
+
+Rule 1: whole numbers only, in base units (X6); no share depends on the order of the input (X3). Rule 2: a queue is
+given no more than it can use, and all of them no more than there is.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import groupby
+from math import lcm
+
+import numpy as np
+from msgspec import Struct
+
+from muster.api.objects import key
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
+from muster.model.queues import Amounts, QueueNode, QueueTree, Uses, arrange, uses
+from muster.model.snapshot import Snapshot, holds
+from muster.rules.requests import requests
+
+
+class Division(Struct, frozen=True, eq=False):
+    """The cluster as its queues share it."""
+
+    tree: QueueTree
+    uses: Uses
+    pool: Resources  # what there is to share
+    shares: Amounts  # fair share of every queue; see `fair_shares`
+
+
+class Claim(Struct, frozen=True):
+    """What one queue brings to the division of one resource among its siblings."""
+
+    name: str
+    want: int  # what it asks for, within its limit
+    quota: int = 0  # UNLIMITED: whatever it asks for
+    weight: Fraction = Fraction(1)
+    priority: int = 100
+    created: float = 0.0
+
+    @property
+    def deserves(self) -> int:
+        """min(quota, demand, limit)."""
+        return self.want if self.quota == UNLIMITED else min(self.quota, self.want)
+
+
+class Cup(Struct, frozen=True):
+    """Who can take how much, and how fast it fills beside others."""
+
+    claim: Claim
+    room: int
+    weight: int | Fraction
+
+
+def division(snapshot: Snapshot) -> Division:
+    """Queues, what they use and what they deserve at one moment."""
+    tree = arrange(snapshot.objects.queues)
+    used = uses(tree, snapshot.gangs)
+    there_is = pool(snapshot, tree.resources)
+    return Division(tree, used, there_is, fair_shares(tree, used.requested, there_is))
+
+
+def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
+    """What queues can share: all that ready nodes have, without what pods outside every gang hold there."""
+    room = snapshot.room.copy()
+    place = {column: i for i, column in enumerate(snapshot.columns)}
+    strangers = {stray.pod for stray in snapshot.foreign}
+    strangers.update(stray.pod for gang in snapshot.gangs for stray in gang.strays)
+    for pod in snapshot.objects.pods:
+        node = snapshot.node_index.get(pod.spec.node_name)
+        if node is not None and holds(pod) and key(pod.metadata) in strangers:
+            for name, amount in requests(pod.spec).items():
+                room[node, place[name]] -= amount
+    left = np.maximum(room, 0)[snapshot.ready]
+    return Resources({name: sum(left[:, place[name]].tolist()) if name in place else 0 for name in resources})
+
+
+def fair_shares(tree: QueueTree, requested: Amounts, pool: Mapping[str, int]) -> dict[str, Resources]:
+    """The fair share of every queue by resource; a resource is there where the queue, or one below it, asks for it.
+
+    Top queues divide the pool, and the children of a queue divide its share. A leaf wants what it asks for and a
+    branch what its children want, each within its own limit: nothing is set aside that could not be used below.
+    """
+    found = {name: Resources() for name in tree.nodes}
+    for resource in tree.resources:
+        asks, wants = _asked(tree, requested, resource)
+        given = divide(pool.get(resource, 0), [_claim(node, resource, wants) for node in tree.siblings()])
+        for node in tree.nodes.values():
+            if node.children and asks[node.name]:
+                below = [_claim(child, resource, wants) for child in tree.siblings(node.name)]
+                given |= divide(given[node.name], below)
+            if asks[node.name]:
+                found[node.name][resource] = given[node.name]
+    return found
+
+
+def _asked(tree: QueueTree, requested: Amounts, resource: str) -> tuple[dict[str, int], dict[str, int]]:
+    """What every queue asks for, and what of it lies within the limits at and below it; from the bottom up."""
+    asks, wants = dict.fromkeys(tree.nodes, 0), dict.fromkeys(tree.nodes, 0)
+    for node in reversed(tree.nodes.values()):
+        if not node.children:
+            asks[node.name] = wants[node.name] = max(requested[node.name].get(resource, 0), 0)
+        limit = node.share(resource).limit
+        if limit != UNLIMITED:
+            wants[node.name] = min(wants[node.name], limit)
+        if node.parent:
+            asks[node.parent] += asks[node.name]
+            wants[node.parent] += wants[node.name]
+    return asks, wants
+
+
+def _claim(node: QueueNode, resource: str, wants: Mapping[str, int]) -> Claim:
+    share = node.share(resource)
+    return Claim(node.name, wants[node.name], share.quota, share.weight, node.priority, node.created)
+
+
+def divide(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
+    """Q3 for one resource among siblings: first min(quota, demand, limit), then the surplus; both by priority.
+
+    Where the quotas alone are more than there is, those of a higher priority are met first, and within one priority
+    they shrink in proportion: an unlimited quota weighs as much as everything, or as the largest quota beside it.
+    The surplus goes to the highest priority as far as it can use it, and within one priority by `overQuotaWeight`.
+    """
+    whole = max([amount, 1, *(claim.quota for claim in claims)])
+    deserved = _by_priority(amount, [Cup(claim, claim.deserves, _quota_weight(claim, whole)) for claim in claims])
+    surplus = amount - sum(deserved.values())
+    more = _by_priority(
+        surplus, [Cup(claim, claim.want - deserved[claim.name], claim.weight) for claim in claims if surplus]
+    )
+    return {claim.name: deserved[claim.name] + more.get(claim.name, 0) for claim in claims}
+
+
+def _quota_weight(claim: Claim, whole: int) -> int:
+    return whole if claim.quota == UNLIMITED else claim.quota
+
+
+def _by_priority(amount: int, cups: Iterable[Cup]) -> dict[str, int]:
+    """The highest priority takes what it can, the next one of what is left, and so on."""
+    found: dict[str, int] = {}
+    for _, level in groupby(sorted(cups, key=_priority), key=_priority):
+        given = pour(amount, list(level))
+        amount -= sum(given.values())
+        found |= given
+    return found
+
+
+def _priority(cup: Cup) -> int:
+    return -cup.claim.priority
+
+
+def pour(amount: int, cups: Sequence[Cup]) -> dict[str, int]:
+    """Fill cups in proportion to their weights until they are full or nothing is left.
+
+    What cannot be split goes to the largest remainders, then to older queues, then by name. Nobody ever has less for
+    having more room: the others' parts only shrink, so no remainder that was behind comes to be ahead.
+    """
+    found = {cup.claim.name: 0 for cup in cups}
+    scale = lcm(*(cup.weight.denominator for cup in cups))
+    weights = {cup.claim.name: int(cup.weight * scale) for cup in cups}
+    thirsty = [cup for cup in cups if cup.room > 0 and cup.weight > 0]
+    thirsty.sort(key=lambda cup: Fraction(cup.room, weights[cup.claim.name]), reverse=True)
+    together = sum(weights[cup.claim.name] for cup in thirsty)
+    while thirsty and thirsty[-1].room * together <= amount * weights[thirsty[-1].claim.name]:
+        full = thirsty.pop()
+        found[full.claim.name] = full.room
+        amount -= full.room
+        together -= weights[full.claim.name]
+    if not thirsty:
+        return found
+    remainders = []
+    for cup in thirsty:
+        found[cup.claim.name], rest = divmod(amount * weights[cup.claim.name], together)
+        remainders.append((-rest, cup.claim.created, cup.claim.name))
+    spare = amount - sum(found[cup.claim.name] for cup in thirsty)
+    for _, _, name in sorted(remainders)[:spare]:
+        found[name] += 1
+    return found

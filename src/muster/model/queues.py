@@ -1,0 +1,214 @@
+"""The queues of a cluster as a tree, and what the gangs in them ask for and hold (Q1, Q2, E2).
+
+Rule 1: amounts are whole numbers in base units (X6): millicores, bytes, devices. Rule 2: what an object says against
+the rules says nothing: it counts as left out, and never stops anyone.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
+
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.model.gang import Gang, Leaf, Member, State, walk
+from muster.model.roles import non_preemptible, resources
+
+USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
+COLUMNS = {"cpu": "cpu", "memory": "memory", "gpu": names.GPU}  # what a Queue calls them, and what pods do
+MEGABYTE = 10**6
+
+Amounts = Mapping[str, Resources]  # by queue
+
+
+class Share(Struct, frozen=True):
+    """What a queue says about one resource, in base units."""
+
+    quota: int = 0  # UNLIMITED: as much as it asks for
+    limit: int = UNLIMITED
+    weight: Fraction = Fraction(1)  # 0: no part in the surplus
+
+
+class QueueNode(Struct, frozen=True, eq=False):
+    """A queue and its place in the tree."""
+
+    name: str
+    parent: str = ""  # empty: a top queue
+    children: tuple[str, ...] = ()
+    priority: int = 100
+    created: float = 0.0  # seconds; a queue without an age counts as the oldest
+    stated: Mapping[str, Share] = {}
+    unstated: Share = Share()  # what it says about everything else
+
+    def share(self, resource: str) -> Share:
+        """What it says about a resource, or what its silence means (Q1)."""
+        return self.stated.get(resource, self.unstated)
+
+    def governs(self, resource: str) -> bool:
+        """Whether its quota binds: always for what every queue shares, else where it names the resource itself."""
+        return resource in self.stated or resource in USUAL
+
+
+class QueueTree(Struct, frozen=True, eq=False):
+    """Every queue whose way up ends at a top queue."""
+
+    nodes: dict[str, QueueNode]  # parents before children, siblings by name
+    outside: tuple[str, ...] = ()  # queues without a way up: a parent is missing, or they go round in a circle
+    resources: tuple[str, ...] = USUAL  # what queues share: these, and whatever else a queue names
+
+    def path(self, queue: str) -> tuple[QueueNode, ...]:
+        """The queue and those above it, from the top down; KeyError where it is in no tree."""
+        found = [self.nodes[queue]]
+        while found[-1].parent:
+            found.append(self.nodes[found[-1].parent])
+        return tuple(reversed(found))
+
+    def siblings(self, parent: str = "") -> tuple[QueueNode, ...]:
+        """The queues directly below one, or the top queues."""
+        if parent:
+            return tuple(self.nodes[name] for name in self.nodes[parent].children)
+        return tuple(node for node in self.nodes.values() if not node.parent)
+
+    @property
+    def leaves(self) -> tuple[QueueNode, ...]:
+        """Where workloads go (Q1)."""
+        return tuple(node for node in self.nodes.values() if not node.children)
+
+
+class Uses(Struct, frozen=True, eq=False):
+    """What queues ask for and hold, each with everything below it (E2)."""
+
+    requested: Amounts  # of pods that are placed or could be
+    allocated: Amounts  # of placed pods
+    non_preemptible: Amounts  # of placed pods that nobody may disturb
+
+
+# the tree -----------------------------------------------------------------------------------------------------------
+
+
+def arrange(queues: Iterable[Queue]) -> QueueTree:
+    """The tree of these queues; without any, `default` exists by itself and is unlimited (Q2).
+
+    The order of the queues makes no difference (X3). A queue without a name is nobody's.
+    """
+    known = {queue.metadata.name: queue for queue in sorted(queues, key=_name) if _name(queue)}
+    if not known:
+        free = QueueNode(names.DEFAULT_QUEUE, unstated=Share(quota=UNLIMITED))
+        return QueueTree({free.name: free})
+    below: dict[str, list[str]] = defaultdict(list)
+    for name, queue in known.items():
+        below[queue.spec.parent_queue].append(name)
+    nodes = {name: _node(known[name], below.get(name, [])) for name in _from_the_top(below)}
+    named = {resource for node in nodes.values() for resource in node.stated}
+    return QueueTree(
+        nodes=nodes,
+        outside=tuple(name for name in known if name not in nodes),
+        resources=(*USUAL, *sorted(named.difference(USUAL))),
+    )
+
+
+def _from_the_top(below: Mapping[str, list[str]]) -> Iterator[str]:
+    ahead = below.get("", [])[::-1]
+    while ahead:
+        name = ahead.pop()
+        yield name
+        ahead += reversed(below.get(name, []))
+
+
+def _node(queue: Queue, children: list[str]) -> QueueNode:
+    return QueueNode(
+        name=queue.metadata.name,
+        parent=queue.spec.parent_queue,
+        children=tuple(children),
+        priority=queue.spec.priority,
+        created=_created(queue),
+        stated=_stated(queue.spec.resources),
+    )
+
+
+def _name(queue: Queue) -> str:
+    return queue.metadata.name
+
+
+def _created(queue: Queue) -> float:
+    moment = queue.metadata.creation_timestamp
+    return moment.timestamp() if moment else 0.0
+
+
+def _stated(given: Mapping[str, QueueResource]) -> dict[str, Share]:
+    """By the names that pods use; `nvidia.com/gpu` in full goes before `gpu`. A name without a meaning is left out."""
+    short = {COLUMNS[name]: _share(name, one) for name, one in given.items() if name in COLUMNS}
+    return short | {name: _share(name, one) for name, one in given.items() if "/" in name}
+
+
+def _share(name: str, stated: QueueResource) -> Share:
+    unit = MEGABYTE if name == "memory" else 1
+    return Share(
+        quota=_amount(stated.quota, unit, silence=0),
+        limit=_amount(stated.limit, unit, silence=UNLIMITED),
+        weight=_weight(stated.over_quota_weight),
+    )
+
+
+def _amount(value: float, unit: int, silence: int) -> int:
+    """Whole units only; what is between two counts as the lower one."""
+    if not math.isfinite(value) or value < UNLIMITED:
+        return silence
+    whole = math.floor(value)
+    return UNLIMITED if whole == UNLIMITED else whole * unit
+
+
+def _weight(value: float) -> Fraction:
+    """As it was written: 0.1 is a tenth."""
+    if not math.isfinite(value) or value < 0:
+        return Share().weight
+    return Fraction(value) if isinstance(value, int) else Fraction(str(value))
+
+
+# what is used -------------------------------------------------------------------------------------------------------
+
+
+def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
+    """What the gangs in these queues ask for and hold, added up to the top.
+
+    A gang in a queue that is in no tree is nobody's. In a queue with queues below it, or without a valid tree of its
+    own, a gang holds what it holds, and its pending pods ask for nothing: they cannot be placed.
+    """
+    requested: dict[str, list[Member]] = defaultdict(list)
+    allocated: dict[str, list[Member]] = defaultdict(list)
+    protected: dict[str, list[Member]] = defaultdict(list)
+    for gang in gangs:
+        if gang.queue not in tree.nodes:
+            continue
+        open_ = not (gang.broken or tree.nodes[gang.queue].children)
+        placed = _pods(gang, State.PLACED)
+        allocated[gang.queue] += placed
+        requested[gang.queue] += [*placed, *_pods(gang, State.PENDING)] if open_ else placed
+        protected[gang.queue] += non_preemptible(gang)
+    return Uses(*(_summed(tree, pods) for pods in (requested, allocated, protected)))
+
+
+def _pods(gang: Gang, state: State) -> list[Member]:
+    return [pod for leaf in walk(gang.root) if isinstance(leaf, Leaf) for pod in leaf.those(state)]
+
+
+def _summed(tree: QueueTree, pods: Mapping[str, list[Member]]) -> dict[str, Resources]:
+    """From the bottom up."""
+    found = {name: resources(pods.get(name, ())) for name in tree.nodes}
+    for node in reversed(tree.nodes.values()):
+        if node.parent:
+            found[node.parent] = plus(found[node.parent], found[node.name])
+    return found
+
+
+def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
+    """Two amounts together."""
+    return Resources({name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)})
+
+
+def charged(tree: QueueTree, amounts: Amounts, queue: str, extra: Mapping[str, int]) -> dict[str, Resources]:
+    """The amounts with something more in one queue, and so in every queue above it."""
+    return {**amounts, **{node.name: plus(amounts[node.name], extra) for node in tree.path(queue)}}
