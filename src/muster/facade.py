@@ -42,7 +42,7 @@ class Plan(Struct, frozen=True, eq=False):
         return self.decided.nominations
 
     @property
-    def evictions(self) -> tuple[decision.Binding, ...]:
+    def evictions(self) -> tuple[decision.Eviction, ...]:
         """Pods that have to leave."""
         return self.decided.evictions
 

@@ -8,6 +8,7 @@ from muster.model.gang import Gang
 
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
+EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
 
 
 class Binding(Struct, frozen=True, order=True):
@@ -21,6 +22,19 @@ class Binding(Struct, frozen=True, order=True):
     role: Role
 
 
+class Eviction(Struct, frozen=True, order=True):
+    """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
+
+    namespace: str
+    pod: str
+    node: str
+    pod_group: str
+    sub_group: str
+    reason: EvictionReason
+    whom: str  # namespace/name of the gang it makes room for; its own where it is stale
+    move_to: str = ""
+
+
 class Refusal(Struct, frozen=True):
     """Why a gang, or a part of it, is not placed; `details` are facts, words are made in `reporting`."""
 
@@ -32,18 +46,20 @@ class Refusal(Struct, frozen=True):
 class GangPlan(Struct, frozen=True, eq=False):
     """What a cycle decided about one gang."""
 
-    gang: Gang  # with what was placed in this cycle
+    gang: Gang  # with what this cycle places, nominates and evicts
     verdict: Verdict
     refusals: tuple[Refusal, ...] = ()
     domains: dict[str, str] = {}  # group -> the domain that it sits in
+    position: int = 0  # in its queue, of the gangs that wait: 1 is next; 0: it does not wait
+    ahead: tuple[str, ...] = ()  # the gangs before it there, by namespace/name
 
 
 class Plan(Struct, frozen=True, eq=False):
     """One scheduling cycle. Lists are sorted: the same input gives the same bytes (X3)."""
 
     bindings: tuple[Binding, ...] = ()
-    nominations: tuple[Binding, ...] = ()
-    evictions: tuple[Binding, ...] = ()
+    nominations: tuple[Binding, ...] = ()  # places on room that is still being freed
+    evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
 
     def gang(self, key: str) -> GangPlan:

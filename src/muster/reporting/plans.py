@@ -7,7 +7,7 @@ from typing import Any
 from muster.api.names import OURS
 from muster.model.gang import Branch, Leaf, standings, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
-from muster.planning.decision import Binding, GangPlan, Plan
+from muster.planning.decision import Binding, Eviction, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.text import Line, Role, Span, bar, many, table
 from muster.reporting.views import drawn, look
@@ -23,7 +23,7 @@ def data(plan: Plan) -> dict[str, Any]:
         "kind": "Plan",
         "bindings": [_binding(binding) for binding in plan.bindings],
         "nominations": [_binding(binding) for binding in plan.nominations],
-        "evictions": [],
+        "evictions": [_eviction(eviction) for eviction in plan.evictions],
         "podGroups": [
             {
                 "namespace": found.gang.namespace,
@@ -49,6 +49,19 @@ def _binding(binding: Binding) -> dict[str, str]:
         "subGroup": binding.sub_group,
         "role": binding.role,
     }
+
+
+def _eviction(eviction: Eviction) -> dict[str, str]:
+    found = {
+        "namespace": eviction.namespace,
+        "pod": eviction.pod,
+        "node": eviction.node,
+        "podGroup": eviction.pod_group,
+        "subGroup": eviction.sub_group,
+        "reason": eviction.reason,
+        "for": eviction.whom,
+    }
+    return found | ({"moveTo": eviction.move_to} if eviction.move_to else {})
 
 
 def _tree(found: GangPlan) -> dict[str, Any]:
@@ -157,7 +170,7 @@ def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     )
     if level is None:
         room, taken = int(snapshot.room[:, at].sum()), int(used[:, at].sum())
-        yield [Span(f"{many(len(snapshot.nodes), 'node')}: {_bar(taken, room)} {taken}/{room} {column}")]
+        yield [Span(f"{many(len(snapshot.nodes), 'node')}: {bar(taken, room)} {taken}/{room} {column}")]
         return
     seats: dict[int, set[str]] = defaultdict(set)
     for found in plan.gangs:
@@ -168,8 +181,8 @@ def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     for domain, path in enumerate(level.paths):
         nodes = level.nodes(domain)
         room, taken = int(snapshot.room[nodes, at].sum()), int(used[nodes, at].sum())
-        bar = Span(f"{_bar(taken, room)} {taken}/{room}")
-        rows.append([Span(path, "name"), Span(str(len(nodes))), bar, Span(str(len(seats[domain])))])
+        part = Span(f"{bar(taken, room)} {taken}/{room}")
+        rows.append([Span(path, "name"), Span(str(len(nodes))), part, Span(str(len(seats[domain])))])
     yield from table(rows)
 
 
