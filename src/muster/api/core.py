@@ -253,7 +253,7 @@ class PodDisruptionBudget(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
-    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+    status: PodDisruptionBudgetStatus | None = None
 
 
 class VolumeNodeAffinity(Wire, frozen=True):

@@ -24,6 +24,12 @@ TOPOLOGY: Final = "kai.scheduler/topology"  # annotation
 TOPOLOGY_REQUIRED: Final = "kai.scheduler/topology-required-placement"  # annotation
 TOPOLOGY_PREFERRED: Final = "kai.scheduler/topology-preferred-placement"  # annotation
 
+# on PodGroups: the only memory of gangs that fall short (S2, S3) and of run times; RFC 3339
+STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"  # annotation
+STALE_SUBGROUPS: Final = "muster.dev/stale-subgroups"  # annotation: JSON, SubGroup -> since when
+LAST_START: Final = "kai.scheduler/last-start-timestamp"  # annotation
+BACKED_OFF: Final = "muster.dev/backed-off"  # annotation: what the one attempt of S4 was made on
+
 # on every namespace: its name
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 

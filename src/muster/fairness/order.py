@@ -17,10 +17,11 @@ def rank(tree: QueueTree, shares: Amounts, allocated: Amounts, queue: str) -> Ra
     has all the surplus in it already, and more would be what others were promised. Then higher priority, then the
     smaller dominant share, age and name. Every grant raises the dominant share of its queue, so nobody starves.
     """
-    return tuple(_place(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
+    return tuple(place(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
 
 
-def _place(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
+def place(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
+    """Where a queue stands among its siblings."""
     return (reached(share, allocated), -node.priority, dominant(share, allocated), node.created, node.name)
 
 

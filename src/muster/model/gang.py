@@ -116,6 +116,7 @@ class Gang(Struct, frozen=True, eq=False):
     created: float = 0.0  # seconds; a PodGroup without an age counts as the oldest
     strays: tuple[Stray, ...] = ()
     broken: tuple[Problem, ...] = ()  # the spec is not a tree: nothing else about it can be relied on
+    source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
     @property
     def key(self) -> str:
@@ -172,6 +173,7 @@ def build(group: PodGroup, pods: Iterable[Pod] = (), classes: Iterable[PriorityC
         created=_seconds(group.metadata.creation_timestamp),
         strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
         broken=tuple(judge(group.spec, TREE)),
+        source=group,
     )
 
 
@@ -379,6 +381,22 @@ def _top_up(branch: Branch, short: int, now: Mapping[str, Standing], lacking: Co
         short -= spare
         lacking[leaf.name] += spare
     lacking[leaves[0].name] += short
+
+
+def changed(root: Group, members: Mapping[tuple[str, str], Member]) -> Group:
+    """The tree with some members replaced, by (leaf, pod)."""
+    touched = {leaf for leaf, _ in members}
+    made: dict[str, Group] = {}
+    for group in reversed(list(walk(root))):
+        match group:
+            case Leaf():
+                if group.name in touched:
+                    now = tuple(members.get((group.name, one.name), one) for one in group.members)
+                    group = replace(group, members=now)
+                made[group.name] = group
+            case Branch():
+                made[group.name] = replace(group, children=tuple(made.pop(child.name) for child in group.children))
+    return made[root.name]
 
 
 def seated(root: Group, nodes: Mapping[tuple[str, str], str]) -> Group:

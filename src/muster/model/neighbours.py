@@ -56,8 +56,9 @@ class Neighbours(Struct, frozen=True, eq=False):
     """The rules of a snapshot, and how many pods on every node they are about."""
 
     rules: tuple[Rule, ...]
-    classes: tuple[Marks, ...]  # of every class of waiting pods
+    classes: tuple[Marks, ...]  # of every class; those of pods that run only carry no rules here
     running: Mapping[str, Marks]  # of pods on nodes, by namespace/name
+    waiting: int  # how many of the classes have pods that wait: the first ones
     selected: Ints  # rules × nodes: pods there that a rule selects
     carriers: Ints  # rules × nodes: pods there that carry it
 
@@ -164,14 +165,18 @@ def looked_at(pods: Iterable[Pod]) -> frozenset[str]:
 
 
 def gather(
-    classes: Sequence[Pod], bound: Sequence[Pod], index: Mapping[str, int], namespaces: Iterable[Namespace]
+    classes: Sequence[Pod],
+    waiting: int,
+    bound: Sequence[Pod],
+    index: Mapping[str, int],
+    namespaces: Iterable[Namespace],
 ) -> Neighbours:
-    """The rules that matter to waiting pods, given one pod of every class."""
+    """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones."""
     scope = Scope(namespaces)
     found: dict[bytes, tuple[int, Rule]] = {}
-    carried = [_numbered(found, rules_of(pod)) for pod in classes]
-    running = [(pod, _numbered(found, _against(pod, classes, scope))) for pod in bound if _keeps_away(pod)]
-    rules = tuple(_with_columns(rule, classes, scope) for _, rule in found.values())
+    carried = [_numbered(found, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
+    running = [(pod, _numbered(found, _against(pod, classes[:waiting], scope))) for pod in bound if _keeps_away(pod)]
+    rules = tuple(_with_columns(rule, classes[:waiting], scope) for _, rule in found.values())
     of_class = tuple(
         Marks(tuple(i for i, rule in enumerate(rules) if scope.selects(rule, pod)), carries)
         for pod, carries in zip(classes, carried, strict=True)
@@ -187,7 +192,7 @@ def gather(
                 selected[rule, node] += 1
             for rule in mark.carries:
                 carriers[rule, node] += 1
-    return Neighbours(rules, of_class, marks, selected, carriers)
+    return Neighbours(rules, of_class, marks, waiting, selected, carriers)
 
 
 def _keeps_away(pod: Pod) -> bool:

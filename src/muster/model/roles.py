@@ -32,6 +32,40 @@ def roles(root: Group) -> Roles:
     return Roles(core=tuple(seats.units[CORE]), surplus=(*single, *whole))
 
 
+class Unit(Struct, frozen=True):
+    """Pods that leave together (P3, P4), and the units inside it that must leave with it."""
+
+    pods: tuple[tuple[str, Member], ...]  # its own, each with its leaf
+    inside: tuple[int, ...] = ()  # every unit inside it, at any depth
+    core: bool = False
+
+
+def units(root: Group) -> tuple[Unit, ...]:
+    """Everything that is placed, in units, first to leave first; the core comes last and has all others inside."""
+    seats = _Seats(root)
+    leaf_of = {id(pod): leaf.name for leaf in walk(root) if isinstance(leaf, Leaf) for pod in leaf.placed}
+    found: list[tuple[int, tuple[Member, ...]]] = []  # the unit around it, and its pods
+    homes = {id(pod): seats.kept[name][0] for name, pods in seats.spare.items() for pod in pods}
+    found += [(homes[id(pod)], (pod,)) for pod in seats.leaving()]
+    place: dict[int, int] = {}
+    for number in sorted((n for n in range(1, len(seats.units)) if seats.units[n]), key=lambda n: seats.arrivals[n])[
+        ::-1
+    ]:
+        place[number] = len(found)
+        found.append((seats.around[number], tuple(seats.units[number])))
+    place[CORE] = len(found)
+    found.append((-1, tuple(seats.units[CORE])))
+    inside: dict[int, list[int]] = {i: [] for i in range(len(found))}
+    for i, (around, _) in enumerate(found):
+        while around >= CORE:
+            inside[place.get(around, place[CORE])].append(i)
+            around = seats.around[around]
+    return tuple(
+        Unit(tuple((leaf_of[id(pod)], pod) for pod in pods), tuple(sorted(inside[i])), core=i == place[CORE])
+        for i, (_, pods) in enumerate(found)
+    )
+
+
 def core(root: Group) -> tuple[Member, ...]:
     """P2: the smallest set that meets every minimum on the way down, from what is placed."""
     return roles(root).core
@@ -69,6 +103,7 @@ class _Seats:
         self.standings: Mapping[str, Standing] = standings(root)
         self.units: list[list[Member]] = [[]]
         self.arrivals: list[tuple[int, int]] = [(-1, 0)]  # spec order, of the unit around it at least; then depth
+        self.around: list[int] = [-1]  # the unit that each is inside of
         self.spare: dict[str, list[Member]] = {}
         self.kept: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
         self.leaves: dict[str, Leaf] = {}
@@ -120,6 +155,7 @@ class _Seats:
         order, depth = self.arrivals[around]
         self.units.append([])
         self.arrivals.append((max(order, group.order), depth + 1))
+        self.around.append(around)
         self.tops[group.name] = len(self.units) - 1
         return len(self.units) - 1
 
@@ -170,6 +206,7 @@ class _Seats:
         self.units[unit] += self.units[other]
         broken = len(self.units[other]) if not any(home == other for home, _ in self.kept.values()) else 0
         self.units[other] = []
+        self.around = [unit if around == other else around for around in self.around]
         self.kept = {leaf: (unit if home == other else home, count) for leaf, (home, count) in self.kept.items()}
         if broken:
             self.taken_in[name] = (unit, broken)

@@ -42,11 +42,12 @@ class Snapshot(Struct, frozen=True, eq=False):
     columns: tuple[str, ...]
     room: Ints  # nodes × columns: allocatable
     used: Ints  # nodes × columns: by pods of every scheduler
+    leaving: Ints  # nodes × columns: the part of it that terminating pods still hold
     topologies: dict[str, TopologyTree]
     gangs: tuple[Gang, ...]
     foreign: tuple[Stray, ...]
     classes: tuple[PodClass, ...]
-    class_of: dict[str, int]  # pending pods of gangs, by namespace/name
+    class_of: dict[str, int]  # pending and placed pods of gangs, by namespace/name
     unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide, or nothing
     node_index: dict[str, int]
     ready: NDArray[np.bool_]  # nodes that are ready, or do not say
@@ -69,28 +70,36 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     gathered = muster(objects)
     groups = {key(group.metadata) for group in objects.pod_groups}
     bound = [pod for pod in objects.pods if pod.spec.node_name in index and holds(pod)]
-    pending = sorted(
-        (pod for pod in objects.pods if gang_of(pod) in groups and state(pod) is State.PENDING),
-        key=lambda pod: key(pod.metadata),
-    )
+    ours = sorted((pod for pod in objects.pods if gang_of(pod) in groups), key=lambda pod: key(pod.metadata))
+    pending = [pod for pod in ours if state(pod) is State.PENDING]
+    placed = [pod for pod in ours if pod.spec.node_name in index and state(pod) is State.PLACED]
     ports = _Ports([*bound, *pending])
     asked = {id(pod): _asks(pod.spec, ports) for pod in (*bound, *pending)}
+    alone: set[str] = set()
     for pod in pending:
-        asked[id(pod)].update(dict.fromkeys(alone_columns(pod), 1))
+        asked[id(pod)].update(dict.fromkeys(found := alone_columns(pod), 1))
+        alone.update(found)
+    for pod in placed if alone else ():
+        asked[id(pod)].update(dict.fromkeys(alone.intersection(alone_columns(pod)), 1))
     columns = _columns(nodes, asked.values(), ports)
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(nodes), len(columns)), dtype=np.int64)
+    leaving = np.zeros_like(used)
     for pod in bound:
-        row = used[index[pod.spec.node_name]]
+        node = index[pod.spec.node_name]
+        rows = (used[node], leaving[node]) if pod.metadata.deletion_timestamp is not None else (used[node],)
         for name, amount in asked[id(pod)].items():
-            row[place[name]] += amount
+            for row in rows:
+                row[place[name]] += amount
     taints = {known: i for i, known in enumerate(dict.fromkeys(map(_taints, nodes)))}
-    classes, class_of = _classes(pending, asked, place, looked_at([*bound, *pending]))
+    classes, class_of = _classes([*pending, *placed], asked, place, looked_at([*bound, *pending]))
+    waiting = len({class_of[key(pod.metadata)] for pod in pending})
     return Snapshot(
         nodes=nodes,
         columns=columns,
         room=_room(nodes, columns),
         used=used,
+        leaving=leaving,
         topologies={topology.metadata.name: arrange(topology, nodes) for topology in objects.topologies},
         gangs=gathered.gangs,
         foreign=gathered.foreign,
@@ -101,7 +110,7 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         ready=np.array([_ready(node) for node in nodes], dtype=bool),
         taints=tuple(taints),
         taints_of=np.array([taints[_taints(node)] for node in nodes], dtype=np.int64),
-        neighbours=gather([one.pod for one in classes], bound, index, objects.namespaces),
+        neighbours=gather([one.pod for one in classes], waiting, bound, index, objects.namespaces),
         objects=objects,
         now=now,
     )
@@ -181,12 +190,12 @@ def _host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
 
 
 def _classes(
-    pending: Sequence[Pod], asked: dict[int, dict[str, int]], place: dict[str, int], selected: frozenset[str]
+    pods: Sequence[Pod], asked: dict[int, dict[str, int]], place: dict[str, int], selected: frozenset[str]
 ) -> tuple[tuple[PodClass, ...], dict[str, int]]:
-    """Pods with equal demands and equal rules share one row."""
+    """Pods with equal demands and equal rules share one row; classes of pods that wait come first."""
     found: dict[bytes, PodClass] = {}
     class_of: dict[str, int] = {}
-    for pod in pending:
+    for pod in pods:
         asks = asked[id(pod)]
         signature = _signature(pod, asks, selected)
         if signature not in found:

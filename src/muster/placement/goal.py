@@ -70,11 +70,11 @@ class Impossible(Struct, frozen=True):
 class Goals:
     """Goals of one gang on one snapshot; kinds are numbered across it."""
 
-    def __init__(self, gang: Gang, snapshot: Snapshot) -> None:
+    def __init__(self, gang: Gang, snapshot: Snapshot, kinds: Kinds | None = None) -> None:
         self.gang = gang
         self.snapshot = snapshot
         self.standings = standings(gang.root)
-        self.kinds = Kinds()
+        self.kinds = kinds or Kinds()
         self._placed_on: dict[str, tuple[int, ...]] = {}
         self._above: dict[str, tuple[Branch, ...]] = {gang.root.name: ()}  # nearest first
         for group in walk(gang.root):
@@ -97,7 +97,7 @@ class Goals:
                 says = f"`{group.name or self.gang.name}` needs {group.need} children and has {len(group.children)}"
                 return Impossible(group.name, "InvalidSpec", says)
             for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
-                spot = self._spot(group, level) if level else None
+                spot = self.spot(group, level)
                 if isinstance(spot, Impossible):
                     return spot
         return None
@@ -107,7 +107,7 @@ class Goals:
         found: dict[str, str] = {}
         for group in walk(self.gang.root):
             level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
-            spot = self._spot(group, level) if level else None
+            spot = self.spot(group, level)
             if isinstance(spot, Spot) and spot.path:
                 levels = self.snapshot.topologies[spot.topology].levels
                 found[group.name] = levels[len(spot.path) - 1].paths[spot.path[-1]]
@@ -206,13 +206,16 @@ class Goals:
     ) -> Goal | Impossible:
         spots = []
         for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
-            spot = self._spot(group, level) if level else None
+            spot = self.spot(group, level)
             if isinstance(spot, Impossible):
                 return spot
             spots.append(spot)
         return self.kinds.made(Goal(group.name, need, spots[0], spots[1], pods, children))
 
-    def _spot(self, group: Group, level: str) -> Spot | Impossible:
+    def spot(self, group: Group, level: str) -> Spot | Impossible | None:
+        """A level of a group, with what its placed pods say about it; None where no level is named."""
+        if not level:
+            return None
         trees = self.snapshot.topologies
         named = group.constraint.topology
         tree = trees.get(named) if named or len(trees) != 1 else next(iter(trees.values()))

@@ -1,8 +1,11 @@
 """What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.model.neighbours import Marks
 from muster.model.snapshot import Snapshot
 from muster.placement.filters import Labels, Mask, Scene, allowed, wished
 from muster.placement.neighbours import Company
@@ -19,6 +22,11 @@ class Shapes:
         self.columns = [np.flatnonzero(asks) for asks in self.asks]
         self._allowed: dict[int, Mask] = {}
         self._wished: dict[int, Ints | None] = {}
+
+    @cached_property
+    def wishing(self) -> bool:
+        """Whether some class prefers nodes."""
+        return any(self.wished(shape) is not None for shape in range(len(self.asks)))
 
     def wished(self, shape: int) -> Ints | None:
         """For every node what this class would give to be there; None: nodes are equal to it."""
@@ -66,15 +74,49 @@ class Ledger:
             self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
         return self._fits[shape]
 
+    def tiers(self, shape: int) -> list[Ints] | None:
+        """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
+        wished = self.shapes.wished(shape)
+        if wished is None:
+            return None
+        return [np.where(wished == weight, self.fits(shape), 0) for weight in np.unique(wished)[::-1]]
+
+    def bid(self, shape: int, nodes: Ints, need: int) -> int:
+        """What some nodes are worth to so many pods of a class."""
+        wished = self.shapes.wished(shape)
+        if wished is None:
+            return 0
+        order = nodes[np.argsort(-wished[nodes], kind="stable")]
+        fits = self.fits(shape)[order]
+        taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
+        return int((taken * wished[order]).sum())
+
+    @property
+    def bidding(self) -> bool:
+        """Whether anybody would rather be on some nodes than on others."""
+        return self.shapes.wishing
+
     def put(self, node: int, shape: int, count: int) -> None:
         """Take room for pods of a class on a node."""
         self.free[node] -= self.shapes.asks[shape] * count
         if shape in self.company.touched:
             self.company.put(node, self.company.classes[shape], count)
-            for touched in self.company.touched:
-                self._allowed.pop(touched, None)
-                self._fits.pop(touched, None)
+            self.forget()
         self._refresh(np.array([node]))
+
+    def release(self, node: int, shape: int, marks: Marks) -> None:
+        """Give back the room of a running pod of a class."""
+        self.free[node] += self.shapes.asks[shape]
+        if marks.selected_by or marks.carries:
+            self.company.put(node, marks, -1)
+            self.forget()
+        self._refresh(np.array([node]))
+
+    def forget(self) -> None:
+        """Rules between pods have to be looked at anew."""
+        for touched in self.company.touched:
+            self._allowed.pop(touched, None)
+            self._fits.pop(touched, None)
 
     def _refresh(self, nodes: Ints) -> None:
         for shape, fits in self._fits.items():

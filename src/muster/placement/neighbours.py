@@ -23,7 +23,7 @@ class Company:
         self.selected = known.selected.copy()
         self.carriers = known.carriers.copy()
         self.touched = frozenset(i for i, marks in enumerate(known.classes) if marks.selected_by or marks.carries)
-        self._expected = {rule for marks in known.classes for rule in marks.selected_by}
+        self._expected = {rule for marks in known.classes[: known.waiting] for rule in marks.selected_by}
 
     def copy(self) -> "Company":
         """The same, to suppose other things of."""

@@ -52,24 +52,26 @@ Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
 def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
-    """Fill the nodes that are wished for first, of these the tightest, so that big free nodes stay whole (X4).
+    """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
 
-    None where the region is too small.
+    None where the region is too small. Big free nodes stay whole.
     """
     nodes = demand.region.nodes
     fits = ledger.fits_in(demand.shape, nodes)
-    wished = ledger.base.shapes.wished(demand.shape)
-    if wished is None:
+    tiers = ledger.base.tiers(demand.shape)
+    if tiers is None:
         return _fill(nodes, fits, demand.count)
-    found: list[tuple[int, int]] = []
+    taken = np.zeros(len(nodes), dtype=np.int64)
     left = demand.count
-    for weight in np.unique(wished[nodes][fits > 0])[::-1]:
-        here = wished[nodes] == weight
-        given = min(left, int(fits[here].sum()))
-        found += _fill(nodes[here], fits[here], given) or []
+    for tier in tiers:
+        here = np.minimum(tier[nodes], fits - taken)
+        given = min(left, int(here.sum()))
+        for node, count in (_fill(nodes, here, given) or []) if given else []:
+            taken[np.searchsorted(nodes, node)] += count
         left -= given
         if not left:
-            return found
+            used = np.flatnonzero(taken)
+            return list(zip(nodes[used].tolist(), taken[used].tolist(), strict=True))
     return None
 
 

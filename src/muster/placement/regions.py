@@ -93,21 +93,16 @@ class Regions:
         if len(domains) <= 1:
             return domains
         room = level.sums(self.room(goal))[domains]
-        order: Ints = np.lexsort((domains, room, -self._granted(goal, level, domains)))
+        order: Ints = np.lexsort((domains, room, -self._bids(goal, level, domains)))
         return domains[order]
 
-    def _granted(self, goal: Goal, level: Level, domains: Ints) -> Ints:
-        """For every domain: how much of what the goal's pods wish for is there for as many pods as it needs."""
+    def _bids(self, goal: Goal, level: Level, domains: Ints) -> Ints:
+        """For every domain: what it is worth to as many pods as the goal needs."""
         found = np.zeros(len(domains), dtype=np.int64)
-        need = size(goal)
-        for shape in shapes(goal):
-            wished = self.base.shapes.wished(shape)
-            for i, domain in enumerate(domains if wished is not None and wished.any() else ()):
-                nodes = level.nodes(int(domain))
-                order = nodes[np.argsort(-wished[nodes], kind="stable")]  # type: ignore[index]
-                fits = self.base.fits(shape)[order]
-                taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
-                found[i] += int((taken * wished[order]).sum())  # type: ignore[index]
+        if self.base.bidding:
+            need = size(goal)
+            for shape in shapes(goal):
+                found += [self.base.bid(shape, level.nodes(int(domain)), need) for domain in domains]
         return found
 
     def _domains_in(self, tree: int, level: int, region: Region) -> Ints:

@@ -8,7 +8,9 @@ remembered; domains and siblings that are alike are tried once.
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
 from muster.placement.goal import Goal, Kinds, choose, every, merged, shapes, size
@@ -17,6 +19,8 @@ from muster.placement.looks import Looks
 from muster.placement.packing import Budget, Demand, Region, Seats, pack, possible, tightly
 from muster.placement.regions import Regions
 from muster.placement.settling import Settling
+
+Ints = NDArray[np.int64]
 
 
 class Seat(Struct, frozen=True):
@@ -47,11 +51,13 @@ class Search:
         kinds: Kinds,
         budget: Budget,
         ignoring: frozenset[int] = frozenset(),  # rules between pods, to see what would be without them
+        allowance: Ints | None = None,  # by column, what all pods together may take (Q4)
     ) -> None:
         self.base = ledger
         self.kinds = kinds
         self.shapes: list[int] = []
         self.ignoring = ignoring
+        self.allowance = allowance
         self.between: tuple[int, ...] = ()  # rules between its own pods
         self.budget = budget
         self.regions = Regions(ledger, topologies, budget)
@@ -183,6 +189,8 @@ class Search:
 
     def _extend(self, state: State, added: tuple[Demand, ...]) -> State | None:
         """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
+        if self.allowance is not None and (self._asked((*state.demands, *added)) > self.allowance).any():
+            return None
         if rules := self._rules(state):
             return self._settle(state, (*state.demands, *added), rules)
         ledger = state.ledger.copy()
@@ -198,6 +206,13 @@ class Search:
         if len(found) == len(added):
             return State(state.agenda, demands, ledger, (*state.seats, *found))
         return self.seated(state, demands, pack(self.base, demands, self.budget))
+
+    def _asked(self, demands: tuple[Demand, ...]) -> Ints:
+        """What pods ask for in all, by column."""
+        total = np.zeros(self.base.free.shape[1], dtype=np.int64)
+        for demand in demands:
+            total += self.base.shapes.asks[demand.shape] * demand.count
+        return total
 
     def _rules(self, state: State) -> tuple[int, ...]:
         """Rules between the gang's pods to settle now: once nobody is missing all, before that only those for good."""

@@ -1,146 +1,207 @@
-"""Seat every gang that fits without disturbing anyone, most deserving first (G1-G4)."""
+"""Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
-from collections.abc import Iterator
-from fractions import Fraction
-from heapq import heapify, heappop, heappush
+from collections.abc import Mapping
+from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import replace
+import numpy as np
+from msgspec.structs import asdict, replace
+from numpy.typing import NDArray
 
-from muster.model.gang import Branch, Gang, Group, Leaf, State, seated, standings, walk
-from muster.model.snapshot import Snapshot
-from muster.placement.goal import Goal, Goals, Impossible, Kinds
-from muster.placement.ledger import Ledger, Shapes
-from muster.placement.packing import Budget, OutOfSteps
-from muster.placement.preferences import find
-from muster.placement.search import Search, Seat
-from muster.planning.decision import Binding, Refusal, Role, Verdict
+from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from muster.fairness.entitlement import Excess, closed
+from muster.model.gang import Gang, Standing, standings
+from muster.placement.goal import Goal, Goals, Impossible, every, shapes
+from muster.placement.packing import OutOfSteps
+from muster.placement.search import Seat
+from muster.planning.backoff import backed_off
+from muster.planning.board import Board, Turn
+from muster.planning.bounds import least
+from muster.planning.decision import Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
+from muster.planning.disturb import Disturbance
+from muster.planning.extras import further
+from muster.planning.line import Line
+from muster.planning.reserve import Reservations
 
-
-class Turn(Struct, frozen=True, eq=False):
-    """A gang as it stands in this cycle."""
-
-    gang: Gang  # with what was placed in this cycle
-    verdict: Verdict
-    refusals: tuple[Refusal, ...] = ()
-    bindings: tuple[Binding, ...] = ()
-    hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
+Ints = NDArray[np.int64]
 
 
 class Allocation:
-    """One pass over all gangs; the ledger moves with every grant."""
+    """One pass over all gangs; the board moves with every grant."""
 
-    def __init__(self, snapshot: Snapshot, steps: int) -> None:
-        self.snapshot = snapshot
-        self.steps = steps
-        self.ledger = Ledger(Shapes(snapshot), snapshot.free)
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.line = Line(board.accounts)
+        self.reserved = Reservations(board)
+        self.disturbance = Disturbance(board, self.line)
+        self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
+        self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
 
-    def run(self) -> list[Turn]:
-        """Grant after grant in the order of G4: after each, a gang goes back into that order, so extras take turns."""
-        turns = {gang.key: Turn(gang, "Waiting") for gang in self.snapshot.gangs}
-        grants = dict.fromkeys(turns, 0)
-        order = [(self._rank(turn.gang, 0), key) for key, turn in turns.items()]
-        heapify(order)
-        while order:
-            _, key = heappop(order)
-            after = self._grant(turns[key])
-            granted = len(after.bindings) > len(turns[key].bindings) or after.hopeless != turns[key].hopeless
-            turns[key] = after
-            grants[key] += 1
-            if granted and after.verdict == "Scheduled" and standings(after.gang.root)[after.gang.root.name].pending:
-                heappush(order, (self._rank(after.gang, grants[key]), key))
-        return [turns[key] for key in sorted(turns)]
+    def run(self) -> None:
+        """After each grant a gang goes back into the order, so extras take turns (G4)."""
+        grants = dict.fromkeys(self.board.turns, 0)
+        for key, turn in self.board.turns.items():
+            now = standings(turn.gang.root)[turn.gang.root.name]
+            if _nothing_to_do(turn.gang, now):
+                self.board.turns[key] = replace(turn, verdict="Scheduled")
+            elif refusal := self._shut(turn.gang):
+                verdict: Verdict = "Scheduled" if now.satisfied else "Waiting"
+                self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
+            else:
+                self.line.add(turn.gang.queue, rank(turn.gang, now, 0), key)
+        while (first := self.line.next()) is not None:
+            before = self.board.turns[first]
+            if before.evictions:
+                continue  # it has just lost pods: it is planned anew when they are gone
+            after = self._grant(before)
+            self.board.turns[first] = after
+            grants[first] += 1
+            granted = len(after.bindings) > len(before.bindings) or after.hopeless != before.hopeless
+            now = standings(after.gang.root)[after.gang.root.name]
+            if granted and after.verdict == "Scheduled" and now.pending:
+                self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
 
-    def _rank(self, gang: Gang, grants: int) -> tuple[int, bool, int, float, str]:
-        """Priority, gangs below their minimum first, fewest grants, age, name."""
-        return (-gang.priority, standings(gang.root)[gang.root.name].satisfied, grants, gang.created, gang.key)
+    def _shut(self, gang: Gang) -> Refusal | None:
+        """The queue takes nobody (Q1, Q2), or the gang has had its one attempt (S4)."""
+        if gang.broken:
+            return None
+        if reason := closed(self.board.accounts.tree, gang.queue):
+            return Refusal(reason, details={"queue": gang.queue})
+        if backed_off(gang, self.board.snapshot):
+            return Refusal("BackedOff")
+        return None
 
     def _grant(self, turn: Turn) -> Turn:
-        goals = Goals(turn.gang, self.snapshot)
+        goals = self.board.goals(turn.gang)
         if invalid := goals.invalid():
-            return self._refused(turn, goals, invalid)
+            return self._impossible(turn, invalid)
         if not goals.standings[turn.gang.root.name].satisfied:
             return self._core(turn, goals)
         return self._extra(replace(turn, verdict="Scheduled"), goals)
 
+    # the core ---------------------------------------------------------------------------------------------------------
+
     def _core(self, turn: Turn, goals: Goals) -> Turn:
         """The whole core, or nothing and the reason (G1)."""
+        held = self.reserved.release(turn.gang.key)
         first: Goal | Impossible | None = None
         try:
             for goal in goals.cores():
                 first = first or goal
-                found = self._find(goal, goals.kinds) if isinstance(goal, Goal) else None
+                found = self._seats(turn.gang, goal) if isinstance(goal, Goal) else None
                 if found is not None:
-                    return self._bind(replace(turn, verdict="Scheduled"), found, "core")
+                    return self.board.bind(replace(turn, verdict="Scheduled"), found, "core")
+            if held:
+                return self.reserved.keep(turn, held)
+            if isinstance(first, Goal) and (made := self.disturbance.make_room(turn, first)):
+                return made
         except OutOfSteps:
             return replace(turn, verdict="Unknown", refusals=(Refusal("SearchCutShort"),))
         return self._refused(turn, goals, first)
 
+    def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
+        """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
+        allowance = self.allowance(gang)
+        if goal.kind in self._full or (
+            allowance is not None and (least(goal, self.board.shapes.asks) > allowance).any()
+        ):
+            return None
+        found = self.board.find(self.board.now, goal, allowance)
+        if found is None and allowance is None and not self._depends_on_others(goal):
+            self._full.add(goal.kind)
+        return found
+
+    def _depends_on_others(self, goal: Goal) -> bool:
+        """Whether pods that come later could let it in: those that it must be near to."""
+        company = self.board.now.company
+        return any(shape in company.touched for shape in shapes(goal))
+
+    def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
+        """What the queue still allows to a gang's core, or to its extras."""
+        preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
+        return self.board.accounts.allowance(gang.queue, protected=not preemptible)
+
+    # no -------------------------------------------------------------------------------------------------------------
+
     def _refused(self, turn: Turn, goals: Goals, goal: Goal | Impossible | None) -> Turn:
-        if isinstance(goal, Goal):
-            refusal = Diagnosis(self.ledger, goals, goal, self.steps // 10).refusal()
-            return replace(turn, verdict="Infeasible", refusals=(refusal,))
         assert goal is not None
-        verdict: Verdict = "Invalid" if goal.reason == "InvalidSpec" else "Waiting"
-        return replace(turn, verdict=verdict, refusals=(Refusal(goal.reason, goal.group, {"detail": goal.detail}),))
+        if isinstance(goal, Impossible):
+            return self._impossible(turn, goal)
+        over = self._over(turn.gang, goal)
+        if over is not None:
+            return replace(turn, verdict="Waiting", refusals=(over,))
+        twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
+        if twin not in self._known:
+            self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.policy.steps // 10).refusal()
+        said = self._known[twin]
+        if self.disturbance.soon(turn.gang, goal):
+            said = replace(said, details=said.details | {"soon": True})
+        return replace(turn, verdict="Infeasible", refusals=(said,))
+
+    def _impossible(self, turn: Turn, found: Impossible) -> Turn:
+        verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
+        return replace(turn, verdict=verdict, refusals=(Refusal(found.reason, found.group, {"detail": found.detail}),))
+
+    def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
+        """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
+        allowance = self.allowance(gang)
+        if allowance is None:
+            return None
+        asked: Mapping[str, int]
+        if (least(goal, self.board.shapes.asks) > allowance).any():
+            total = least(goal, self.board.shapes.asks)
+            asked = {name: int(total[i]) for i, name in enumerate(self.board.snapshot.columns) if total[i]}
+        elif goal.kind in self._full or (seats := self.board.find(self.board.now, goal)) is None:
+            return None
+        else:
+            asked = self.board.asked(seats)
+        found = self.board.accounts.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
+        return None if found is None else _too_much(*found)
+
+    # extras -----------------------------------------------------------------------------------------------------------
 
     def _extra(self, turn: Turn, goals: Goals) -> Turn:
         """The next further part that fits; those that do not are not asked again in this cycle (G3)."""
         hopeless = set(turn.hopeless)
-        for name, part, pods in _further(turn.gang.root, goals):
+        for name, part, pods in further(turn.gang.root, goals.standings):
             if name in hopeless:
                 continue
             goal = goals.further(part, pods)
-            found = self._try(goal, goals.kinds) if isinstance(goal, Goal) else None
+            found = self._try(turn.gang, goal) if isinstance(goal, Goal) else None
             if found is not None:
-                return self._bind(replace(turn, hopeless=frozenset(hopeless)), found, "extra")
+                return self.board.bind(replace(turn, hopeless=frozenset(hopeless)), found, "extra")
             hopeless.add(name)
-        return replace(turn, hopeless=turn.hopeless)
+        return turn
 
-    def _try(self, goal: Goal, kinds: Kinds) -> tuple[Seat, ...] | None:
+    def _try(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """An extra is never worth an `unknown`: it waits for the next cycle."""
+        if goal.kind in self._full:
+            return None
         try:
-            return self._find(goal, kinds)
+            allowance = self.allowance(gang, extra=True)
+            found = self.board.find(self.board.now, goal, allowance)
         except OutOfSteps:
             return None
-
-    def _find(self, goal: Goal, kinds: Kinds) -> tuple[Seat, ...] | None:
-        return find(Search(self.ledger, self.snapshot.topologies, kinds, Budget(self.steps)), goal)
-
-    def _bind(self, turn: Turn, seats: tuple[Seat, ...], role: Role) -> Turn:
-        """Classes back to pods, first come first (M4)."""
-        gang = turn.gang
-        waiting: dict[tuple[str, int], list[str]] = {}
-        for leaf in walk(gang.root):
-            for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
-                shape = self.snapshot.class_of[f"{gang.namespace}/{member.name}"]
-                waiting.setdefault((leaf.name, shape), []).append(member.name)
-        bindings, nodes = [], {}
-        for seat in seats:
-            self.ledger.put(seat.node, seat.shape, seat.pods)
-            node = self.snapshot.nodes[seat.node].metadata.name
-            for _ in range(seat.pods):
-                pod = waiting[seat.leaf, seat.shape].pop(0)
-                bindings.append(Binding(gang.namespace, pod, node, gang.name, seat.leaf, role))
-                nodes[seat.leaf, pod] = node
-        return replace(
-            turn,
-            gang=replace(gang, root=seated(gang.root, nodes)),
-            bindings=(*turn.bindings, *bindings),
-        )
+        if found is None:
+            if allowance is None and not self._depends_on_others(goal):
+                self._full.add(goal.kind)
+            return None
+        asked = self.board.asked(found)
+        more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
+        return found if self.board.accounts.excess(gang.queue, asked, more) is None else None
 
 
-def _further(root: Group, goals: Goals) -> Iterator[tuple[str, Group, int]]:
-    """Further SubGroups in spec order, then further pods of satisfied leaves, the emptiest first (G3)."""
-    now = goals.standings
-    present: list[Group] = [root]
-    absent: list[Group] = []
-    for group in present:
-        for child in group.children if isinstance(group, Branch) else ():
-            (present if now[child.name].satisfied else absent).append(child)
-    for group in sorted(absent, key=lambda group: group.order):
-        yield group.name, group, 0
-    leaves = [leaf for leaf in present if isinstance(leaf, Leaf) and now[leaf.name].pending]
-    for leaf in sorted(leaves, key=lambda leaf: (Fraction(now[leaf.name].counted, leaf.need), leaf.order)):
-        yield f"{leaf.name}/", leaf, 1
+def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
+    """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
+    return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
+
+
+def _nothing_to_do(gang: Gang, now: Standing) -> bool:
+    """Most gangs of a busy cluster run and wait for nothing."""
+    constrained = gang.broken or gang.strays
+    return now.satisfied and not now.pending and not constrained and now.placed > 0
+
+
+def _too_much(reason: str, found: Excess) -> Refusal:
+    details: dict[str, Any] = asdict(found)
+    return Refusal(reason, details=details)

@@ -1,18 +1,61 @@
 """One cycle: a snapshot in, a plan out. Pure: the same snapshot and policy give the same plan, byte for byte (X3)."""
 
+from collections import defaultdict
+
+from msgspec.structs import replace
+
+from muster.model.gang import standings
 from muster.model.snapshot import Snapshot
-from muster.placement.goal import Goals
-from muster.planning.allocate import Allocation, Turn
-from muster.planning.decision import GangPlan, Plan
+from muster.planning import stale
+from muster.planning.allocate import Allocation, rank
+from muster.planning.board import Board, Turn
+from muster.planning.decision import GangPlan, Plan, Refusal
 from muster.planning.policy import Policy
 
 
 def plan(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
-    """Who goes where, and who waits for which reason."""
-    turns = Allocation(snapshot, (policy or Policy()).steps).run()
-    bindings = sorted(binding for turn in turns for binding in turn.bindings)
-    return Plan(bindings=tuple(bindings), gangs=tuple(_gang_plan(turn, snapshot) for turn in turns))
+    """Who goes where, who has to leave for whom, and who waits for which reason."""
+    board = Board(snapshot, policy or Policy())
+    allocation = Allocation(board)
+    allocation.run()
+    allocation.disturbance.moves.settle()
+    stale.release(board)
+    turns = [_told(board.turns[key]) for key in sorted(board.turns)]
+    ahead = _queued(turns, board)
+    return Plan(
+        bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
+        nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
+        evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
+        gangs=tuple(_gang_plan(turn, snapshot, ahead.get(turn.gang.key)) for turn in turns),
+    )
 
 
-def _gang_plan(turn: Turn, snapshot: Snapshot) -> GangPlan:
-    return GangPlan(turn.gang, turn.verdict, turn.refusals, Goals(turn.gang, snapshot).domains())
+def _told(turn: Turn) -> Turn:
+    """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
+    if not turn.evictions or turn.evictions[0].reason == "Stale":
+        return turn
+    if standings(turn.gang.root)[turn.gang.root.name].satisfied:
+        return replace(turn, verdict="Scheduled")
+    first = turn.evictions[0]
+    said = Refusal("Evicted", details={"for": first.whom, "by": first.reason, "pods": len(turn.evictions)})
+    return replace(turn, verdict="Waiting", refusals=(said,))
+
+
+def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[str, ...]]:
+    """For every gang that waits, those before it in its queue (G4)."""
+    lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
+    for turn in turns:
+        if turn.verdict not in ("Scheduled", "Invalid"):
+            before = board.before[turn.gang.key]
+            now = standings(before.root)[before.root.name]
+            lines[before.queue].append((rank(before, now, 0), before.key))
+    found: dict[str, tuple[str, ...]] = {}
+    for line in lines.values():
+        keys = [key for _, key in sorted(line)]
+        found |= {key: tuple(keys[:i]) for i, key in enumerate(keys)}
+    return found
+
+
+def _gang_plan(turn: Turn, snapshot: Snapshot, ahead: tuple[str, ...] | None) -> GangPlan:
+    position = 0 if ahead is None else len(ahead) + 1
+    return GangPlan(turn.gang, turn.verdict, turn.refusals, snapshot, position, ahead or ())

@@ -5,6 +5,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from muster.model.gang import Gang
+from muster.model.snapshot import Snapshot
+from muster.placement.goal import Goals
 
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
@@ -49,9 +51,14 @@ class GangPlan(Struct, frozen=True, eq=False):
     gang: Gang  # with what this cycle places, nominates and evicts
     verdict: Verdict
     refusals: tuple[Refusal, ...] = ()
-    domains: dict[str, str] = {}  # group -> the domain that it sits in
+    snapshot: Snapshot | None = None  # what it was decided on
     position: int = 0  # in its queue, of the gangs that wait: 1 is next; 0: it does not wait
     ahead: tuple[str, ...] = ()  # the gangs before it there, by namespace/name
+
+    @property
+    def domains(self) -> dict[str, str]:
+        """For every group with a level: the domain that its placed pods share."""
+        return {} if self.snapshot is None else Goals(self.gang, self.snapshot).domains()
 
 
 class Plan(Struct, frozen=True, eq=False):

@@ -35,12 +35,26 @@ def sentence(refusal: Refusal) -> str:
             return "unknown: the search used up its budget of steps before it found a placement or a proof"
         case "NoNodeMatches":
             return f"no node matches {part}: {_refused(facts)}"
-        case "RulesBetweenPods":
-            return _between(part, facts)
         case "NoDomain":
             return _no_domain(part, facts)
-        case _:
+        case "NoRoom":
             return _no_room(part, facts)
+        case "RulesBetweenPods":
+            return _between(part, facts)
+        case _:
+            return _not_now(refusal.reason, facts)
+
+
+def _not_now(reason: str, facts: dict[str, Any]) -> str:
+    """What has nothing to do with room."""
+    match reason:
+        case "Evicted":
+            left = many(facts["pods"], "pod")
+            return f"{left} had to leave ({facts['by'].lower()}) to make room for `{facts['for']}`"
+        case "BackedOff":
+            return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
+        case _:
+            return _queue(reason, facts)
 
 
 def _no_domain(part: str, facts: dict[str, Any]) -> str:
@@ -52,6 +66,28 @@ def _no_domain(part: str, facts: dict[str, Any]) -> str:
         return f"no {level} holds {part}: its parts fit one by one, but not together in any {level}{held}"
     best = f"best is `{facts['domain']}`{held} with room for {facts['room']}"
     return f"no {level} holds {part}: needs {many(facts['need'], 'pod')} together, {best}{_short(facts)}"
+
+
+def _queue(reason: str, facts: dict[str, Any]) -> str:
+    """What a queue says to it."""
+    queue = facts["queue"]
+    match reason:
+        case "QueueDoesNotExist":
+            return f"queue `{queue}` does not exist"
+        case "QueueNotInTree":
+            return f"queue `{queue}` has no way up: a queue above it is missing, or they go round in a circle"
+        case "QueueNotALeaf":
+            return f"queue `{queue}` has queues below it: workloads go to those"
+        case "OverLimit":
+            return f"queue `{queue}` would pass its limit: {_amounts(facts)}"
+        case _:
+            return f"queue `{queue}` would hold more that nobody may disturb than its quota: {_amounts(facts)}"
+
+
+def _amounts(facts: dict[str, Any]) -> str:
+    resource = facts["resource"]
+    allowed, held, extra = (written(resource, facts[name]) for name in ("allowed", "held", "extra"))
+    return f"{allowed} {resource}, of which {held} are held and {extra} more are asked for"
 
 
 def _between(part: str, facts: dict[str, Any]) -> str:
@@ -89,6 +125,8 @@ def _refused(facts: dict[str, Any]) -> str:
 
 def helps(refusal: Refusal) -> Iterator[str]:
     """Changes that would let the gang in now, smallest first."""
+    if refusal.details.get("soon"):
+        yield "wait: it fits once the pods that are being deleted are gone"
     for change in refusal.details.get("changes", ()):
         group = f" on `{change['subGroup']}`" if change["subGroup"] else ""
         if change["field"] == "requiredTopologyLevel":

@@ -1,0 +1,200 @@
+"""A cycle as it goes on: what is free now and once those who leave have left, what queues hold, who got what.
+
+Two ledgers: `now` is what can be bound to, `later` is the same with the room that is still being freed. They are one
+until somebody leaves. Whoever is nominated takes its room from both: nobody else is put there (P7).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.quantity import Resources
+from muster.fairness.shares import division
+from muster.model.gang import Gang, Leaf, Member, State, changed, walk
+from muster.model.neighbours import Marks
+from muster.model.roles import non_preemptible, resources
+from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.placement.goal import Goal, Goals, Kinds
+from muster.placement.ledger import Ledger, Shapes
+from muster.placement.packing import Budget
+from muster.placement.preferences import find
+from muster.placement.search import Search, Seat
+from muster.planning.accounts import Accounts
+from muster.planning.decision import Binding, Eviction, EvictionReason, Refusal, Role, Verdict
+from muster.planning.policy import Policy
+
+Ints = NDArray[np.int64]
+Pods = Sequence[tuple[str, Member]]  # each with its leaf
+
+
+class Turn(Struct, frozen=True, eq=False):
+    """A gang as it stands in this cycle."""
+
+    gang: Gang  # with what this cycle places, nominates and evicts
+    verdict: Verdict
+    refusals: tuple[Refusal, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    nominations: tuple[Binding, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
+
+
+class Board:
+    """The state of one cycle. Whatever is decided is written here, and nowhere else."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.kinds = Kinds()
+        self.shapes = Shapes(snapshot)
+        self.now = Ledger(self.shapes, snapshot.free)
+        self.later = self.now
+        self.accounts = Accounts(division(snapshot), snapshot.columns)
+        self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
+        self.before = {gang.key: gang for gang in snapshot.gangs}
+        self._resources = [
+            (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
+        ]
+        if snapshot.leaving.any():
+            self._part()
+            self.later.free += snapshot.leaving
+            for pod in snapshot.objects.pods:
+                if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
+                    self._forget(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name)
+
+    # asking ---------------------------------------------------------------------------------------------------------
+
+    def goals(self, gang: Gang) -> Goals:
+        """What a gang still needs."""
+        return Goals(gang, self.snapshot, self.kinds)
+
+    def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
+        """Seats for a goal; OutOfSteps: nobody knows."""
+        return find(self.search(ledger, allowance=allowance), goal)
+
+    def search(self, ledger: Ledger, steps: int = 0, allowance: Ints | None = None) -> Search:
+        """A search on a ledger."""
+        budget = Budget(steps or self.policy.steps)
+        return Search(ledger, self.snapshot.topologies, self.kinds, budget, allowance=allowance)
+
+    def shape(self, gang: Gang, pod: str) -> int:
+        """The class of a pod of a gang."""
+        return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
+
+    def asked(self, seats: Iterable[Seat]) -> Resources:
+        """What seated pods ask for in all."""
+        total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
+        for seat in seats:
+            total += self.shapes.asks[seat.shape] * seat.pods
+        return Resources({name: int(total[i]) for i, name in self._resources if total[i]})
+
+    # writing --------------------------------------------------------------------------------------------------------
+
+    def _part(self) -> None:
+        if self.later is self.now:
+            self.later = self.now.copy()
+
+    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
+        """Take room for (node, class, pods), now and later; or give it back."""
+        for node, shape, count in seats:
+            self.now.put(node, shape, sign * count)
+            if self.later is not self.now:
+                self.later.put(node, shape, sign * count)
+
+    def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
+        """Pods that go to free nodes."""
+        bindings, gang = self._seat(turn.gang, seats, role)
+        self._granted(turn.gang, gang, seats)
+        return replace(turn, gang=gang, bindings=(*turn.bindings, *bindings))
+
+    def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
+        """Pods whose places are still being freed."""
+        nominations, gang = self._seat(turn.gang, seats, "core")
+        self._part()
+        self._granted(turn.gang, gang, seats)
+        return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
+
+    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
+        self.put((seat.node, seat.shape, seat.pods) for seat in seats)
+        if before.queue in self.accounts.tree.nodes:
+            asked = self.asked(seats)
+            self.accounts.charge(before.queue, asked)
+            self.accounts.protect(before.queue, self.more_protected(before, after, asked))
+
+    def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+        """How much more of a gang nobody may disturb (P3, E2)."""
+        match before.preemptibility:
+            case kind if kind == NON_PREEMPTIBLE:
+                return asked
+            case kind if kind == SEMI_PREEMPTIBLE:
+                had, has = resources(non_preemptible(before)), resources(non_preemptible(after))
+                return {name: has.get(name, 0) - had.get(name, 0) for name in (*had, *has)}
+            case _:
+                return {}
+
+    def seated(self, gang: Gang, seats: Sequence[Seat]) -> Gang:
+        """The gang with these seats taken."""
+        return self._seat(gang, seats, "core")[1]
+
+    def _seat(self, gang: Gang, seats: Sequence[Seat], role: Role) -> tuple[list[Binding], Gang]:
+        """Classes back to pods, first come first (M4)."""
+        waiting: dict[tuple[str, int], list[Member]] = {}
+        wanted = {seat.leaf for seat in seats}
+        for leaf in walk(gang.root):
+            for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) and leaf.name in wanted else ():
+                waiting.setdefault((leaf.name, self.shape(gang, member.name)), []).append(member)
+        bindings: list[Binding] = []
+        placed: dict[tuple[str, str], Member] = {}
+        for seat in seats:
+            node = self.snapshot.nodes[seat.node].metadata.name
+            line = waiting[seat.leaf, seat.shape]
+            for member in line[: seat.pods]:
+                bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
+                placed[seat.leaf, member.name] = replace(member, state=State.PLACED, node=node)
+            del line[: seat.pods]
+        return bindings, replace(gang, root=changed(gang.root, placed))
+
+    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str) -> None:
+        """Pods of a gang leave; their room is free later."""
+        turn = self.turns[key]
+        gang = turn.gang
+        self._part()
+        evictions = []
+        for leaf, member in pods:
+            evictions.append(Eviction(gang.namespace, member.name, member.node, gang.name, leaf, reason, whom))
+            self.free(self.later, gang, member)
+        gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
+        after = replace(gang, root=changed(gang.root, gone))
+        if gang.queue in self.accounts.tree.nodes:
+            held = resources(member for _, member in pods)
+            self.accounts.charge(gang.queue, held, -1)
+            less = {name: -amount for name, amount in held.items()}
+            self.accounts.protect(gang.queue, self.more_protected(gang, after, less))
+        self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
+
+    def settle(self, key: str, pods: Pods) -> None:
+        """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
+        gang = self.turns[key].gang
+        nodes = self.snapshot.node_index
+        self.put((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        if gang.queue in self.accounts.tree.nodes:
+            self.accounts.charge(gang.queue, resources(member for _, member in pods))
+
+    def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
+        """Give back the room of a placed pod on a ledger."""
+        node = self.snapshot.node_index[member.node]
+        ledger.release(node, self.shape(gang, member.name), self.marks(gang, member))
+
+    def marks(self, gang: Gang, member: Member) -> Marks:
+        """What rules between pods have to do with a placed pod."""
+        return self.snapshot.neighbours.running.get(f"{gang.namespace}/{member.name}", Marks())
+
+    def _forget(self, pod: str, node: str) -> None:
+        marks = self.snapshot.neighbours.running.get(pod)
+        if marks is not None:
+            self.later.company.put(self.snapshot.node_index[node], marks, -1)
+            self.later.forget()

@@ -1,0 +1,83 @@
+"""Gangs and SubGroups that fell below their minimum and found no replacement in time are released (S1-S3).
+
+Rule: the only clock is the snapshot's `now`, the only memory are annotations.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from muster.api import names
+from muster.api.duration import nanoseconds
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, standings, walk
+from muster.planning.board import Board
+
+GRACE = timedelta(seconds=60)  # where the PodGroup does not say
+
+
+def release(board: Board) -> None:
+    """Evict what is short for longer than its grace, after everybody had a chance to be made whole."""
+    now = board.snapshot.now
+    if now is None:
+        return
+    for key in sorted(board.turns):
+        gang = board.turns[key].gang
+        grace = grace_of(gang)
+        if grace is None or gang.broken:
+            continue
+        for group in short(gang):
+            since = since_when(gang, group.name)
+            if since is not None and now >= since + grace:
+                board.evict(key, list(_placed(group)), "Stale", key)
+
+
+def short(gang: Gang) -> Iterator[Group]:
+    """Groups that are placed in part and not satisfied, while everything above them is (S1): the root, or parts."""
+    now = standings(gang.root)
+    ahead: list[Group] = [gang.root]
+    while ahead:
+        group = ahead.pop()
+        if not now[group.name].satisfied:
+            if now[group.name].placed:
+                yield group
+        elif isinstance(group, Branch):
+            ahead += reversed(group.children)
+
+
+def grace_of(gang: Gang) -> timedelta | None:
+    """How long it may be short; None: for ever."""
+    stated = gang.source.spec.staleness_grace_period
+    if stated is None:
+        return GRACE
+    try:
+        found = nanoseconds(stated)
+    except ValueError:
+        return GRACE
+    return None if found < 0 else timedelta(microseconds=found // 1000)
+
+
+def since_when(gang: Gang, group: str) -> datetime | None:
+    """Since when the gang, or one of its SubGroups, is short; None: since now."""
+    annotations = gang.source.metadata.annotations
+    if not group:
+        return _moment(annotations.get(names.STALE_SINCE))
+    try:
+        known = json.loads(annotations.get(names.STALE_SUBGROUPS, "{}"))
+    except ValueError:
+        return None
+    return _moment(known.get(group)) if isinstance(known, dict) else None
+
+
+def _moment(text: object) -> datetime | None:
+    """A time with its zone; anything else is none."""
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo else None
+
+
+def _placed(group: Group) -> Iterator[tuple[str, Member]]:
+    for leaf in walk(group):
+        for member in leaf.placed if isinstance(leaf, Leaf) else ():
+            yield leaf.name, member
