@@ -1,9 +1,12 @@
 """`muster conformance`: cases that any gang scheduler could be run on."""
 
-from typing import Any
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
 
 import click
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
 from muster import facade
 from muster.api import codec
@@ -13,7 +16,42 @@ from muster.cluster.files import Source, sources
 from muster.errors import InputError
 from muster.reporting.text import Span
 
-FIELDS = frozenset(("podGroup", "verdict", "reason", "bound", "domains"))
+Row = dict[str, str]  # a binding, a nomination or an eviction, as a plan prints it
+Places = int | tuple[str, ...] | dict[str, str]  # how many pods; exactly which; or on which node each
+
+
+class Leaver(Struct, frozen=True, forbid_unknown_fields=True, rename={"whom": "for", "move_to": "moveTo"}):
+    """A pod that must be evicted; what is left out may be anything."""
+
+    pod: str  # namespace/name, as everywhere
+    reason: str | None = None
+    whom: str | None = None
+    move_to: bool | str | None = None  # the node it moves to, or whether there is one
+
+
+Leavers = tuple[str | Leaver, ...]
+
+
+class Expected(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """What must come out for one gang; without `podGroup`, for the whole plan. What is left out may be anything."""
+
+    pod_group: str = ""
+    verdict: str | None = None
+    reason: str | None = None  # the first one; empty: there is none
+    domains: dict[str, str] | None = None  # group -> where it sits
+    bound: Places | None = None
+    nominated: Places | None = None
+    evicted: int | Leavers | None = None  # how many pods, or exactly which; 0: nobody is disturbed
+    evicted_any_of: tuple[Leavers, ...] | None = None  # exactly one of these sets: they are equally good
+
+
+class Spec(Struct, frozen=True, forbid_unknown_fields=True):
+    """A case: why it is hard, the rules that decide it, when it is, and what must come out."""
+
+    why: str = ""
+    rules: tuple[str, ...] = ()
+    now: Annotated[datetime, Meta(tz=True)] | None = None
+    expect: tuple[Expected, ...] = ()
 
 
 class Outcome(Struct, frozen=True):
@@ -57,31 +95,104 @@ def run(source: Source) -> Outcome:
         raise InputError(
             f"{source.name}: holds {len(cases)} cases", hint="one document of kind Case says what to expect"
         )
-    spec = cases[0].get("spec") or {}
-    plan = facade.plan(codec.objects(one for one in documents if one.raw is not cases[0])).to_dict()
-    misses = tuple(miss for expected in spec.get("expect", ()) for miss in _misses(expected, plan, source.name))
-    return Outcome(cases[0]["metadata"]["name"], str(spec.get("why", "")), misses)
+    spec = _spec(cases[0].get("spec") or {}, source.name)
+    given = codec.objects(one for one in documents if one.raw is not cases[0])
+    plan = facade.plan(given, now=spec.now).to_dict()
+    misses = tuple(miss for expected in spec.expect for miss in _misses(expected, plan))
+    return Outcome(cases[0]["metadata"]["name"], spec.why, misses)
 
 
-def _misses(expected: dict[str, Any], plan: dict[str, Any], where: str) -> list[str]:
-    if unknown := set(expected) - FIELDS:
-        raise InputError(f"{where}: cannot expect `{min(unknown)}`", hint=f"known: {', '.join(sorted(FIELDS))}")
-    key = expected["podGroup"]
+def _spec(raw: Any, where: str) -> Spec:
+    try:
+        return msgspec.convert(raw, Spec)
+    except msgspec.ValidationError as error:
+        known = ", ".join(sorted(Expected.__struct_encode_fields__))
+        raise InputError(f"{where}: the case cannot be read: {error}", hint=f"it can expect: {known}") from None
+
+
+def _misses(expected: Expected, plan: dict[str, Any]) -> list[str]:
+    key = expected.pod_group
     found = [one for one in plan["podGroups"] if f"{one['namespace']}/{one['name']}" == key]
-    if not found:
+    if key and not found:
         return [f"{key}: is not in the plan"]
-    bound = sum(f"{one['namespace']}/{one['podGroup']}" == key for one in plan["bindings"])
-    seen = {
-        "verdict": found[0]["verdict"],
-        "reason": found[0]["reasons"][0]["reason"] if found[0]["reasons"] else "",
-        "bound": bound,
-        "domains": {name: domain for name, domain in _domains(found[0]["tree"]) if name in expected.get("domains", {})},
-    }
+    compared = [*_judged(expected, found[0] if found else {}), *_moved(expected, plan)]
     return [
-        f"{key}: {field} is {seen[field]}, expected {value}"
-        for field, value in expected.items()
-        if field != "podGroup" and seen[field] != value
+        f"{key or 'plan'}: {field} is {seen}, expected {value}"
+        for field, value, seen in compared
+        if value is not None and value != seen
     ]
+
+
+def _judged(expected: Expected, gang: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What is said about the gang as a whole: the field, what was expected and what came out."""
+    yield "verdict", expected.verdict, gang.get("verdict")
+    reasons = gang.get("reasons")
+    yield "reason", expected.reason, reasons[0]["reason"] if reasons else ""
+    if expected.domains is not None:
+        domains = dict(_domains(gang["tree"])) if gang else {}
+        yield "domains", expected.domains, {name: at for name, at in domains.items() if name in expected.domains}
+
+
+def _moved(expected: Expected, plan: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Who comes, who may come and who has to leave: the field, what was expected and what came out."""
+    key = expected.pod_group
+    bound, nominated, evicted = (
+        {f"{one['namespace']}/{one['pod']}": one for one in plan[kind] if not key or key == _gang(one)}
+        for kind in ("bindings", "nominations", "evictions")
+    )
+    yield "bound", expected.bound, _like(expected.bound, bound)
+    yield "nominated", expected.nominated, _like(expected.nominated, nominated)
+    if isinstance(expected.evicted, int):
+        yield "evicted", expected.evicted, len(evicted)
+    elif expected.evicted is not None:
+        yield "evicted", *_leaving((expected.evicted,), evicted)
+    if expected.evicted_any_of is not None:
+        yield "evicted", *_leaving(expected.evicted_any_of, evicted)
+
+
+def _leaving(sets: tuple[Leavers, ...], rows: dict[str, Row]) -> tuple[str, str]:
+    wanted = " or ".join(map(_words, sets))
+    return wanted, wanted if any(_leave(one, rows) for one in sets) else _told(rows)
+
+
+def _gang(row: Row) -> str:
+    return f"{row['namespace']}/{row['podGroup']}"
+
+
+def _like(places: Places | None, rows: dict[str, Row]) -> Places:
+    """What came out, in the form in which it was expected."""
+    match places:
+        case dict():
+            return {pod: row["node"] for pod, row in rows.items()}
+        case tuple():
+            return tuple(pod for pod in places if pod in rows) + tuple(pod for pod in rows if pod not in places)
+        case _:
+            return len(rows)
+
+
+def _leave(leavers: Leavers, rows: dict[str, Row]) -> bool:
+    """Whether exactly these are evicted, and as it was said."""
+    wanted = [Leaver(one) if isinstance(one, str) else one for one in leavers]
+    return {one.pod for one in wanted} == set(rows) and all(_as_said(one, rows[one.pod]) for one in wanted)
+
+
+def _as_said(leaver: Leaver, row: Row) -> bool:
+    to = row.get("moveTo", "")
+    same = leaver.reason in (None, row["reason"]) and leaver.whom in (None, row["for"])
+    return same and leaver.move_to in (None, to, bool(to))
+
+
+def _words(leavers: Leavers) -> str:
+    return ", ".join(one if isinstance(one, str) else _word(msgspec.to_builtins(one)) for one in leavers) or "nobody"
+
+
+def _told(rows: dict[str, Row]) -> str:
+    return ", ".join(_word({**row, "pod": pod}) for pod, row in rows.items()) or "nobody"
+
+
+def _word(row: dict[str, Any]) -> str:
+    about = [f"{name} {row[name]}" for name in ("reason", "for", "moveTo") if row.get(name) is not None]
+    return f"{row['pod']} ({', '.join(about)})" if about else str(row["pod"])
 
 
 def _domains(tree: dict[str, Any]) -> list[tuple[str, str]]:

@@ -67,7 +67,7 @@ def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
     place = {column: i for i, column in enumerate(snapshot.columns)}
     strangers = {stray.pod for stray in snapshot.foreign}
     strangers.update(stray.pod for gang in snapshot.gangs for stray in gang.strays)
-    for pod in snapshot.objects.pods:
+    for pod in snapshot.objects.pods if strangers else ():
         node = snapshot.node_index.get(pod.spec.node_name)
         if node is not None and holds(pod) and key(pod.metadata) in strangers:
             for name, amount in requests(pod.spec).items():

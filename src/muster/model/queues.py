@@ -177,27 +177,35 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
     A gang in a queue that is in no tree is nobody's. In a queue with queues below it, or without a valid tree of its
     own, a gang holds what it holds, and its pending pods ask for nothing: they cannot be placed.
     """
-    requested: dict[str, list[Member]] = defaultdict(list)
-    allocated: dict[str, list[Member]] = defaultdict(list)
-    protected: dict[str, list[Member]] = defaultdict(list)
+    requested, allocated, protected = ({name: Resources() for name in tree.nodes} for _ in range(3))
     for gang in gangs:
         if gang.queue not in tree.nodes:
             continue
-        open_ = not (gang.broken or tree.nodes[gang.queue].children)
-        placed = _pods(gang, State.PLACED)
-        allocated[gang.queue] += placed
-        requested[gang.queue] += [*placed, *_pods(gang, State.PENDING)] if open_ else placed
-        protected[gang.queue] += non_preemptible(gang)
-    return Uses(*(_summed(tree, pods) for pods in (requested, allocated, protected)))
+        placed = resources(_pods(gang, State.PLACED))
+        _add(allocated[gang.queue], placed)
+        _add(requested[gang.queue], placed)
+        if not (gang.broken or tree.nodes[gang.queue].children):
+            _add(requested[gang.queue], resources(_pods(gang, State.PENDING)))
+        if gang.preemptibility == names.NON_PREEMPTIBLE:
+            _add(protected[gang.queue], placed)
+        else:
+            _add(protected[gang.queue], resources(non_preemptible(gang)))
+    return Uses(*(_summed(tree, amounts) for amounts in (requested, allocated, protected)))
 
 
-def _pods(gang: Gang, state: State) -> list[Member]:
-    return [pod for leaf in walk(gang.root) if isinstance(leaf, Leaf) for pod in leaf.those(state)]
+def _pods(gang: Gang, state: State) -> Iterator[Member]:
+    for leaf in walk(gang.root):
+        if isinstance(leaf, Leaf):
+            yield from (pod for pod in leaf.members if pod.state is state)
 
 
-def _summed(tree: QueueTree, pods: Mapping[str, list[Member]]) -> dict[str, Resources]:
+def _add(total: Resources, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _summed(tree: QueueTree, found: dict[str, Resources]) -> dict[str, Resources]:
     """From the bottom up."""
-    found = {name: resources(pods.get(name, ())) for name in tree.nodes}
     for node in reversed(tree.nodes.values()):
         if node.parent:
             found[node.parent] = plus(found[node.parent], found[node.name])

@@ -20,6 +20,10 @@ class Shapes:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
         self.asks = [one.asks for one in snapshot.classes]
         self.columns = [np.flatnonzero(asks) for asks in self.asks]
+        self.pairs = [
+            list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
+            for columns, asks in zip(self.columns, self.asks, strict=True)
+        ]
         self._allowed: dict[int, Mask] = {}
         self._wished: dict[int, Ints | None] = {}
 
@@ -102,7 +106,7 @@ class Ledger:
         if shape in self.company.touched:
             self.company.put(node, self.company.classes[shape], count)
             self.forget()
-        self._refresh(np.array([node]))
+        self._refresh(node)
 
     def release(self, node: int, shape: int, marks: Marks) -> None:
         """Give back the room of a running pod of a class."""
@@ -110,7 +114,7 @@ class Ledger:
         if marks.selected_by or marks.carries:
             self.company.put(node, marks, -1)
             self.forget()
-        self._refresh(np.array([node]))
+        self._refresh(node)
 
     def forget(self) -> None:
         """Rules between pods have to be looked at anew."""
@@ -118,11 +122,11 @@ class Ledger:
             self._allowed.pop(touched, None)
             self._fits.pop(touched, None)
 
-    def _refresh(self, nodes: Ints) -> None:
+    def _refresh(self, node: int) -> None:
+        row = self.free[node].tolist()
         for shape, fits in self._fits.items():
-            columns = self.shapes.columns[shape]
-            whole = (self.free[np.ix_(nodes, columns)] // self.shapes.asks[shape][columns]).min(axis=1)
-            fits[nodes] = np.where(self.allowed(shape)[nodes], np.maximum(whole, 0), 0)
+            whole = min(row[column] // ask for column, ask in self.shapes.pairs[shape])
+            fits[node] = max(whole, 0) if self.allowed(shape)[node] else 0
 
 
 class Supposed:

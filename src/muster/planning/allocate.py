@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Standing, standings
+from muster.model.gang import Gang, Leaf, Standing, State, standings
 from muster.placement.goal import Goal, Goals, Impossible, every, shapes
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
-from muster.planning.bounds import least
+from muster.planning.bounds import hopeful, least
 from muster.planning.decision import Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
 from muster.planning.disturb import Disturbance
@@ -41,10 +41,11 @@ class Allocation:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         grants = dict.fromkeys(self.board.turns, 0)
         for key, turn in self.board.turns.items():
-            now = standings(turn.gang.root)[turn.gang.root.name]
-            if _nothing_to_do(turn.gang, now):
+            if _nothing_to_do(turn.gang):
                 self.board.turns[key] = replace(turn, verdict="Scheduled")
-            elif refusal := self._shut(turn.gang):
+                continue
+            now = standings(turn.gang.root)[turn.gang.root.name]
+            if refusal := self._shut(turn.gang):
                 verdict: Verdict = "Scheduled" if now.satisfied else "Waiting"
                 self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
             else:
@@ -102,9 +103,9 @@ class Allocation:
     def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
         allowance = self.allowance(gang)
-        if goal.kind in self._full or (
-            allowance is not None and (least(goal, self.board.shapes.asks) > allowance).any()
-        ):
+        if goal.kind in self._full or not hopeful(goal, self.board.now):
+            return None
+        if allowance is not None and (least(goal, self.board.shapes.asks) > allowance).any():
             return None
         found = self.board.find(self.board.now, goal, allowance)
         if found is None and allowance is None and not self._depends_on_others(goal):
@@ -134,7 +135,7 @@ class Allocation:
         if twin not in self._known:
             self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.policy.steps // 10).refusal()
         said = self._known[twin]
-        if self.disturbance.soon(turn.gang, goal):
+        if turn.gang.key in self.disturbance.waiting:
             said = replace(said, details=said.details | {"soon": True})
         return replace(turn, verdict="Infeasible", refusals=(said,))
 
@@ -196,10 +197,15 @@ def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float,
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
 
 
-def _nothing_to_do(gang: Gang, now: Standing) -> bool:
+def _nothing_to_do(gang: Gang) -> bool:
     """Most gangs of a busy cluster run and wait for nothing."""
-    constrained = gang.broken or gang.strays
-    return now.satisfied and not now.pending and not constrained and now.placed > 0
+    if gang.broken or gang.strays:
+        return False
+    if isinstance(gang.root, Leaf):
+        states = {member.state for member in gang.root.members}
+        return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
+    now = standings(gang.root)[gang.root.name]
+    return now.satisfied and not now.pending and now.placed > 0
 
 
 def _too_much(reason: str, found: Excess) -> Refusal:

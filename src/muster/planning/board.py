@@ -56,6 +56,7 @@ class Board:
         self.accounts = Accounts(division(snapshot), snapshot.columns)
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
+        self.busy: list[str] = []  # gangs that got something in this cycle
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
@@ -119,6 +120,7 @@ class Board:
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
+        self.busy.append(before.key)
         self.put((seat.node, seat.shape, seat.pods) for seat in seats)
         if before.queue in self.accounts.tree.nodes:
             asked = self.asked(seats)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.placement.goal import Goal, every
+from muster.placement.goal import Goal, every, merged
+from muster.placement.ledger import Ledger
 
 Ints = NDArray[np.int64]
 
@@ -22,4 +23,16 @@ def least(goal: Goal, asks: Sequence[Ints]) -> Ints:
         else:
             rows = np.array([made[id(child)] for child in one.children])
         made[id(one)] = np.sort(rows, axis=0)[: one.need].sum(axis=0)
+    return made[id(goal)]
+
+
+def hopeful(goal: Goal, ledger: Ledger) -> bool:
+    """Whether every group by itself has enough seats somewhere, by counts alone: a bound."""
+    made: dict[int, bool] = {}
+    for one in reversed(list(every(goal))):
+        if one.is_leaf:
+            seats = (min(int(ledger.fits(shape).sum()), most) for shape, most in merged(one.pods).items())
+            made[id(one)] = sum(seats) >= one.need
+        else:
+            made[id(one)] = sum(made[id(child)] for child in one.children) >= one.need
     return made[id(goal)]

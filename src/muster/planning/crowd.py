@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.model.gang import Gang, Leaf, Member
+from muster.model.neighbours import Marks
 from muster.model.roles import Unit, resources, units
+from muster.placement.ledger import Ledger
 from muster.planning.board import Board, Pods
 
 Ints = NDArray[np.int64]
@@ -43,12 +45,30 @@ class Crowd:
         queues = sorted({one.gang.queue for one in self.all})
         self.queues = {name: i for i, name in enumerate(queues)}
         self.queue = np.array([self.queues[one.gang.queue] for one in self.all], dtype=np.int64)
+        self.gangs = {key: i for i, key in enumerate(dict.fromkeys(one.gang.key for one in self.all))}
+        self.gang = np.array([self.gangs[one.gang.key] for one in self.all], dtype=np.int64)
         self.pods = np.array([len(one.pods) for one in self.all], dtype=np.int64)  # its own
         self.total = np.array([self._total(i) for i in range(len(self.all))], dtype=np.int64)  # with those inside
         self.node = np.array([self._only_node(i) for i in range(len(self.all))], dtype=np.int64)  # -1: several
+        rows = [
+            (number, node, board.shape(one.gang, member.name))
+            for number, one in enumerate(self.all)
+            for (_, member), node in zip(one.pods, one.nodes, strict=True)
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
+        self.piece, self.piece_node, self.piece_shape = table[:, 0], table[:, 1], table[:, 2]  # one row a pod
+        self.asks = np.array(board.shapes.asks, dtype=np.int64).reshape(-1, len(board.snapshot.columns))
+        self.marked = [
+            (number, node, marks)
+            for number, one in enumerate(self.all if board.snapshot.neighbours.running else ())
+            for (_, member), node in zip(one.pods, one.nodes, strict=True)
+            if (marks := board.marks(one.gang, member)) != Marks()
+        ]
         self.freed = self._freed()
         self.reluctant: Ints = np.lexsort((-self.order, self.created, -self.priority))  # who leaves last comes first
         self.willing: Ints = np.lexsort((self.order, -self.created, self.priority, self.total))
+        self.place = np.empty(len(self.all), dtype=np.int64)  # of each among the willing
+        self.place[self.willing] = np.arange(len(self.all))
 
     def _gather(self, board: Board) -> Iterator[Candidate]:
         first = 0
@@ -89,20 +109,39 @@ class Crowd:
         return nodes.pop() if len(nodes) == 1 else -1
 
     def _freed(self) -> Ints:
-        """What each, with those inside, frees on its only node."""
-        rows = np.zeros((len(self.all), len(self.board.snapshot.columns)), dtype=np.int64)
-        for number in np.flatnonzero(self.node >= 0).tolist():
-            for _, shape in self._pieces(number):
-                rows[number] += self.board.shapes.asks[shape]
+        """What each, with those inside, frees in all."""
+        own = np.zeros((len(self.all), len(self.board.snapshot.columns)), dtype=np.int64)
+        np.add.at(own, self.piece, self.asks[self.piece_shape])
+        rows = own.copy()
+        for number, one in enumerate(self.all):
+            if one.inside:
+                rows[number] += own[list(one.inside)].sum(axis=0)
         return rows
 
-    def _pieces(self, number: int) -> Iterator[tuple[int, int]]:
-        """(node, class) of every pod of a candidate and of those inside."""
-        for one in (self.all[number], *(self.all[inner] for inner in self.all[number].inside)):
-            for (_, member), node in zip(one.pods, one.nodes, strict=True):
-                yield node, self.board.shape(one.gang, member.name)
-
     # asking ---------------------------------------------------------------------------------------------------------
+
+    def of(self, gang: str) -> Mask:
+        """The units of one gang."""
+        found: Mask = self.gang == self.gangs.get(gang, -1)
+        return found
+
+    def rows(self, numbers: Iterable[int]) -> Mask:
+        """The pods of some candidates, among all pods."""
+        mine = np.zeros(len(self.all), dtype=bool)
+        mine[list(numbers)] = True
+        found: Mask = mine[self.piece]
+        return found
+
+    def without(self, ledger: Ledger, numbers: Iterable[int]) -> Ledger:
+        """What is free once some candidates have left."""
+        numbers = set(numbers)
+        found = Ledger(ledger.shapes, ledger.free.copy(), ledger.company.copy())
+        rows = self.rows(numbers)
+        np.add.at(found.free, self.piece_node[rows], self.asks[self.piece_shape[rows]])
+        for number, node, marks in self.marked:
+            if number in numbers:
+                found.company.put(node, marks, -1)
+        return found
 
     def whole(self, numbers: Iterable[int]) -> frozenset[int]:
         """With everybody inside who is still there."""
@@ -150,6 +189,5 @@ class Crowd:
             self.staying[number] = False
             for outer in one.around:
                 self.total[outer] -= len(one.pods)
-                for (_, member), node in zip(one.pods, one.nodes, strict=True):
-                    if self.node[outer] == node:
-                        self.freed[outer] -= self.board.shapes.asks[self.board.shape(one.gang, member.name)]
+                for _, member in one.pods:
+                    self.freed[outer] -= self.board.shapes.asks[self.board.shape(one.gang, member.name)]

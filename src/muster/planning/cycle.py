@@ -12,6 +12,8 @@ from muster.planning.board import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
 from muster.planning.policy import Policy
 
+NEAREST = 10  # gangs ahead that are named
+
 
 def plan(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
     """Who goes where, who has to leave for whom, and who waits for which reason."""
@@ -21,12 +23,12 @@ def plan(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
     allocation.disturbance.moves.settle()
     stale.release(board)
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
-    ahead = _queued(turns, board)
+    places = _queued(turns, board)
     return Plan(
         bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
         nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
-        gangs=tuple(_gang_plan(turn, snapshot, ahead.get(turn.gang.key)) for turn in turns),
+        gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
     )
 
 
@@ -41,21 +43,20 @@ def _told(turn: Turn) -> Turn:
     return replace(turn, verdict="Waiting", refusals=(said,))
 
 
-def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[str, ...]]:
-    """For every gang that waits, those before it in its queue (G4)."""
+def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """For every gang that waits, its place in its queue (G4) and those right before it."""
     lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
     for turn in turns:
         if turn.verdict not in ("Scheduled", "Invalid"):
             before = board.before[turn.gang.key]
             now = standings(before.root)[before.root.name]
             lines[before.queue].append((rank(before, now, 0), before.key))
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for line in lines.values():
         keys = [key for _, key in sorted(line)]
-        found |= {key: tuple(keys[:i]) for i, key in enumerate(keys)}
+        found |= {key: (i + 1, tuple(keys[max(i - NEAREST, 0) : i])) for i, key in enumerate(keys)}
     return found
 
 
-def _gang_plan(turn: Turn, snapshot: Snapshot, ahead: tuple[str, ...] | None) -> GangPlan:
-    position = 0 if ahead is None else len(ahead) + 1
-    return GangPlan(turn.gang, turn.verdict, turn.refusals, snapshot, position, ahead or ())
+def _gang_plan(turn: Turn, snapshot: Snapshot, place: tuple[int, tuple[str, ...]]) -> GangPlan:
+    return GangPlan(turn.gang, turn.verdict, turn.refusals, snapshot, *place)

@@ -53,7 +53,7 @@ class GangPlan(Struct, frozen=True, eq=False):
     refusals: tuple[Refusal, ...] = ()
     snapshot: Snapshot | None = None  # what it was decided on
     position: int = 0  # in its queue, of the gangs that wait: 1 is next; 0: it does not wait
-    ahead: tuple[str, ...] = ()  # the gangs before it there, by namespace/name
+    ahead: tuple[str, ...] = ()  # the nearest gangs before it there, by namespace/name
 
     @property
     def domains(self) -> dict[str, str]:

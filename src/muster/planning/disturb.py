@@ -13,20 +13,20 @@ from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang, Member
 from muster.model.queues import QueueNode
 from muster.placement.goal import Goal
-from muster.placement.ledger import Ledger
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.accounts import NO_END
 from muster.planning.board import Board, Turn
-from muster.planning.bounds import least
+from muster.planning.bounds import hopeful, least
 from muster.planning.budgets import Budgets
-from muster.planning.crowd import Crowd
+from muster.planning.crowd import Crowd, Mask
 from muster.planning.decision import EvictionReason
 from muster.planning.line import Line
 from muster.planning.moves import Moves, rehomed
 from muster.planning.victims import Choice, Selection, Set
 
 Ints = NDArray[np.int64]
+PROMISES = ("preempt_min_runtime", "reclaim_min_runtime")
 
 
 class Disturbance:
@@ -37,7 +37,12 @@ class Disturbance:
         self.moves = Moves(board)
         self._crowd: Crowd | None = None
         self._budgets: Budgets | None = None
-        self._hopeless: set[tuple[int, str, int]] = set()
+        self._hopeless: set[tuple[int, str, int, str]] = set()
+        self._busy: Mask | None = None
+        self._seen = 0
+        self.waiting: set[str] = set()  # gangs that fit once those who are leaving have left
+        self._lowest: dict[str, int] | None = None
+        self._old: dict[EvictionReason, Mask] = {}
 
     @property
     def crowd(self) -> Crowd:
@@ -45,6 +50,35 @@ class Disturbance:
         if self._crowd is None:
             self._crowd = Crowd(self.board)
         return self._crowd
+
+    def lowest(self) -> Mapping[str, int]:
+        """By queue the lowest priority of a gang that could be asked to leave."""
+        if self._lowest is None:
+            self._lowest = {}
+            for gang in self.board.snapshot.gangs:
+                if gang.preemptibility != names.NON_PREEMPTIBLE:
+                    self._lowest[gang.queue] = min(gang.priority, self._lowest.get(gang.queue, gang.priority))
+        return self._lowest
+
+    def busy(self) -> Mask:
+        """Units of gangs that got something in this cycle: they are nobody's victims in it."""
+        if self._busy is None:
+            self._busy = np.zeros(len(self.crowd.all), dtype=bool)
+        for gang in self.board.busy[self._seen :]:
+            if gang in self.crowd.gangs:
+                self._busy |= self.crowd.of(gang)
+        self._seen = len(self.board.busy)
+        return self._busy
+
+    def old_enough(self, rules: "_Rules") -> Mask:
+        """Units that have run as long as their queues promise, and all extras."""
+        if rules.reason not in self._old:
+            promised = any(
+                getattr(queue.spec, name) for queue in self.board.snapshot.objects.queues for name in PROMISES
+            )
+            old = [not one.core or rules.old_enough(one.gang) for one in self.crowd.all] if promised else True
+            self._old[rules.reason] = np.array(old) & np.ones(len(self.crowd.all), dtype=bool)
+        return self._old[rules.reason]
 
     @property
     def budgets(self) -> Budgets:
@@ -58,32 +92,35 @@ class Disturbance:
 
         None: nobody's leaving would help, it is not allowed, or there will be room without: pods are leaving already.
         """
-        twin = (goal.kind, turn.gang.queue, turn.gang.priority)
+        twin = (goal.kind, turn.gang.queue, turn.gang.priority, turn.gang.preemptibility)
         if twin in self._hopeless:
             return None
-        if self.soon(turn.gang, goal):
+        if (seats := self._soon(turn.gang, goal)) is not None:
+            self.waiting.add(turn.gang.key)
+            self.board.put((seat.node, seat.shape, seat.pods) for seat in seats)
             return None
         for rules in (
             Consolidate(self, turn.gang, goal),
             Reclaim(self, turn.gang, goal),
             Preempt(self, turn.gang, goal),
         ):
-            numbers = rules.numbers() if rules.worthwhile() else []
-            found = Selection(self.board, self.crowd, goal, numbers, rules).best() if numbers else None
+            if not rules.worthwhile() or not self.crowd.all:
+                continue
+            found = Selection(self.board, self.crowd, goal, rules.candidates(), rules).best()
             if found is not None:
                 return self._carry_out(turn, rules, found)
         self._hopeless.add(twin)
         return None
 
-    def soon(self, gang: Gang, goal: Goal) -> bool:
-        """Whether it fits once those who are leaving already have left."""
-        if self.board.later is self.board.now:
-            return False
+    def _soon(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
+        """Seats on what is free once those who are leaving already have left; kept from those who come later."""
+        if self.board.later is self.board.now or not hopeful(goal, self.board.later):
+            return None
         try:
             allowance = self.board.accounts.allowance(gang.queue, protected=_protected(gang))
-            return self.board.search(self.board.later, allowance=allowance).fits(goal)
+            return self.board.find(self.board.later, goal, allowance)
         except OutOfSteps:
-            return False
+            return None
 
     def _carry_out(self, turn: Turn, rules: "_Rules", choice: Choice) -> Turn:
         by_gang: dict[str, list[tuple[str, Member]]] = {}
@@ -129,20 +166,13 @@ class _Rules:
         """Whether it could help at all."""
         return True
 
-    def numbers(self) -> list[int]:
+    def candidates(self) -> Mask:
         """Units that may leave for the gang, each by itself."""
         crowd = self.crowd
-        if not crowd.all:
-            return []
-        mask = crowd.staying & self.eligible()
-        mask &= np.array([one.gang.key != self.gang.key for one in crowd.all], dtype=bool)
-        busy = {key for key, turn in self.board.turns.items() if turn.bindings or turn.nominations}
-        if busy:
-            mask &= np.array([one.gang.key not in busy for one in crowd.all], dtype=bool)
-        found = np.flatnonzero(mask).tolist()
-        return [number for number in found if not crowd.core[number] or self.old_enough(crowd.all[number].gang)]
+        mask = crowd.staying & self.eligible() & ~crowd.of(self.gang.key) & ~self.disturbance.busy()
+        return mask & self.disturbance.old_enough(self)
 
-    def eligible(self) -> NDArray[np.bool_]:
+    def eligible(self) -> Mask:
         """Units that this way may disturb, whatever else holds."""
         raise NotImplementedError
 
@@ -211,10 +241,14 @@ class Preempt(_Rules):
 
     reason: EvictionReason = "Preempt"
 
-    def eligible(self) -> NDArray[np.bool_]:
+    def worthwhile(self) -> bool:
+        """Somebody there must have a lower priority."""
+        return self.disturbance.lowest().get(self.gang.queue, self.gang.priority) < self.gang.priority
+
+    def eligible(self) -> Mask:
         """Lower priority in the same queue."""
         crowd = self.crowd
-        found: NDArray[np.bool_] = crowd.queue == crowd.queues.get(self.gang.queue, -1)
+        found: Mask = crowd.queue == crowd.queues.get(self.gang.queue, -1)
         return found & (crowd.priority < self.gang.priority)
 
     def promises(self) -> Sequence[str]:
@@ -255,16 +289,16 @@ class Reclaim(_Rules):
         """The queue's promise to its own."""
         return ("reclaim_min_runtime",)
 
-    def eligible(self) -> NDArray[np.bool_]:
+    def eligible(self) -> Mask:
         """Units of other leaf queues that hold more than their share, all the way below the common ancestor."""
         good = [
-            number
-            for queue, number in self.crowd.queues.items()
-            if queue != self.gang.queue
+            queue != self.gang.queue
             and queue in self.accounts.tree.nodes
             and all(self._above(node, {}, {}) for node in self._below(queue)[1])
+            for queue in self.crowd.queues
         ]
-        return np.isin(self.crowd.queue, good)
+        found: Mask = np.array(good, dtype=bool)[self.crowd.queue]
+        return found
 
     def _below(self, victim: str) -> tuple[Sequence[QueueNode], Sequence[QueueNode]]:
         """The ways down from the lowest common ancestor, to the gang's queue and to the victim's."""
@@ -364,9 +398,9 @@ class Consolidate(_Rules):
 
     def promises(self) -> Sequence[str]:
         """The longer of both."""
-        return ("preempt_min_runtime", "reclaim_min_runtime")
+        return PROMISES
 
-    def eligible(self) -> NDArray[np.bool_]:
+    def eligible(self) -> Mask:
         """Whoever can be moved at all."""
         return np.array([all(self._movable(n) for n in (i, *one.inside)) for i, one in enumerate(self.crowd.all)])
 
@@ -391,7 +425,7 @@ class Consolidate(_Rules):
 
     def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:
         """Every one of them has a new place beside the gang's own."""
-        ledger = _without(self.board, self.crowd, gone)
+        ledger = self.crowd.without(self.board.later, gone)
         for seat in seats:
             ledger.put(seat.node, seat.shape, seat.pods)
         leaving: dict[str, set[tuple[str, str]]] = {}
@@ -404,11 +438,3 @@ class Consolidate(_Rules):
                 return False
             self.homes[victim] = homes
         return True
-
-
-def _without(board: Board, crowd: Crowd, gone: Set) -> Ledger:
-    """What is free once some units have left."""
-    found = Ledger(board.later.shapes, board.later.free.copy(), board.later.company.copy())
-    for one, _, member, _ in crowd.members(gone):
-        board.free(found, one.gang, member)
-    return found

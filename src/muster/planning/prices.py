@@ -21,15 +21,9 @@ class Pieces:
 
     def __init__(self, crowd: Crowd, numbers: Sequence[int]) -> None:
         self.crowd = crowd
-        rows = [
-            (number, node, crowd.board.shape(crowd.all[number].gang, member.name))
-            for number in numbers
-            for (_, member), node in zip(crowd.all[number].pods, crowd.all[number].nodes, strict=True)
-        ]
-        table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
-        self.number, self.node, shape = table[:, 0], table[:, 1], table[:, 2]
-        asks = np.array(crowd.board.shapes.asks, dtype=np.int64).reshape(-1, len(crowd.board.snapshot.columns))
-        self.freed = asks[shape]
+        rows = crowd.rows(numbers)
+        self.number, self.node = crowd.piece[rows], crowd.piece_node[rows]
+        self.freed = crowd.asks[crowd.piece_shape[rows]]
 
     def stacked(self, columns: Ints, first: Ints, nodes: int) -> Ints:
         """By node: what its first 0, 1, 2 … pieces free, in an order."""
@@ -56,14 +50,10 @@ class Yielding(Ledger):
     """A ledger on which all candidates are gone, and every seat has a price: the pods that must leave for it."""
 
     def __init__(self, free: Ledger, crowd: Crowd, numbers: Sequence[int]) -> None:
-        super().__init__(free.shapes, free.free.copy(), free.company.copy())
+        gone = crowd.without(free, numbers)
+        super().__init__(free.shapes, gone.free, gone.company)
         self.kept = free.free
         self.pieces = Pieces(crowd, numbers)
-        np.add.at(self.free, self.pieces.node, self.pieces.freed)
-        for one, _, member, node in crowd.members(numbers):
-            marks = crowd.board.marks(one.gang, member)
-            if marks.selected_by or marks.carries:
-                self.company.put(node, marks, -1)
         self._prices: dict[int, list[tuple[int, Ints]]] = {}
 
     @property
@@ -83,9 +73,7 @@ class Yielding(Ledger):
         scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
         crowd, pieces = self.pieces.crowd, self.pieces
         freed = np.minimum(pieces.freed[:, columns[scarce]], asks[scarce])
-        willing = np.empty(len(crowd.all), dtype=np.int64)
-        willing[crowd.willing] = np.arange(len(crowd.all))
-        first = -freed * (len(crowd.all) + 1) + willing[pieces.number]
+        first = -freed * (len(crowd.all) + 1) + crowd.place[pieces.number]
         stacked = pieces.stacked(columns, first, len(self.kept))
         weight = pieces.weights(first, len(self.kept))
         seats = np.maximum(((self.kept[:, None, columns] + stacked) // asks).min(axis=2), 0)

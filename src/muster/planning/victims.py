@@ -18,7 +18,7 @@ from muster.placement.ledger import Ledger
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.board import Board
-from muster.planning.crowd import Crowd
+from muster.planning.crowd import Crowd, Mask
 from muster.planning.decision import EvictionReason
 from muster.planning.prices import Yielding, fewest
 
@@ -56,9 +56,10 @@ class Choice(Struct, frozen=True):
 class Selection:
     """One gang's goal, those who could leave for it, and the rules of one way to disturb them."""
 
-    def __init__(self, board: Board, crowd: Crowd, goal: Goal, numbers: Sequence[int], rules: Rules) -> None:
+    def __init__(self, board: Board, crowd: Crowd, goal: Goal, mask: Mask, rules: Rules) -> None:
         self.board, self.crowd, self.goal, self.rules = board, crowd, goal, rules
-        self.numbers = self._useful(numbers)
+        self.mask = mask
+        self.numbers: list[int] = []
         self.questions = max(QUESTIONS // max(len(board.snapshot.nodes), 100), 20)
         self._answers: dict[Set, tuple[Seat, ...] | None] = {}
 
@@ -72,12 +73,13 @@ class Selection:
 
     def best(self) -> Choice | None:
         """The choice; None: nobody's leaving would be enough, or it is not allowed."""
-        if not self.numbers:
+        if not self.mask.any():
             return None
         if (single := self._single()) is not None:
             return single
+        self.numbers = self._useful(np.flatnonzero(self.mask).tolist())
         everybody = self.crowd.whole(self.numbers)
-        if not self._fits(everybody):
+        if not everybody or not self._fits(everybody):
             return None
         found = self._cheap(everybody)
         if found is None or not self._proved(found):
@@ -95,10 +97,8 @@ class Selection:
         ledger = self.board.later
         if shape in ledger.company.touched:
             return None
-        mine = np.zeros(len(crowd.all), dtype=bool)
-        mine[self.numbers] = True
+        mine = self.mask & (crowd.node >= 0) & (crowd.total == 1) & crowd.staying
         order = crowd.willing[mine[crowd.willing]]
-        order = order[(crowd.node[order] >= 0) & (crowd.total[order] == 1) & crowd.staying[order]]
         columns, asks = self.board.shapes.columns[shape], self.board.shapes.asks[shape]
         room = ledger.free[np.ix_(crowd.node[order], columns)] + crowd.freed[np.ix_(order, columns)]
         good = order[(room >= asks[columns]).all(axis=1) & ledger.allowed(shape)[crowd.node[order]]]
@@ -121,13 +121,7 @@ class Selection:
 
     def without(self, gone: Set) -> Ledger:
         """What is free once these have left."""
-        later = self.board.later
-        found = Ledger(later.shapes, later.free.copy(), later.company.copy())
-        for one, _, member, node in self.crowd.members(gone):
-            shape = self.board.shape(one.gang, member.name)
-            found.free[node] += self.board.shapes.asks[shape]
-            found.company.put(node, self.board.marks(one.gang, member), -1)
-        return found
+        return self.crowd.without(self.board.later, gone)
 
     def _fits(self, gone: Set) -> bool:
         return self._seats(gone) is not None
@@ -179,13 +173,13 @@ class Selection:
         for seat in seats:
             row = short.setdefault(seat.node, -self.board.later.free[seat.node])
             short[seat.node] = row + self.board.shapes.asks[seat.shape] * seat.pods
-        on: dict[int, list[int]] = {}
-        for number in everybody:
-            for node in dict.fromkeys(self.crowd.all[number].nodes):
-                on.setdefault(node, []).append(number)
+        on: dict[int, dict[int, None]] = {}
+        rows = np.flatnonzero(self.crowd.rows(everybody) & np.isin(self.crowd.piece_node, list(short)))
+        for number, node in zip(self.crowd.piece[rows].tolist(), self.crowd.piece_node[rows].tolist(), strict=True):
+            on.setdefault(node, {})[number] = None
         gone: set[int] = set()
         for node in sorted(short):
-            for number in self._sorted(on.get(node, []), short[node], node):
+            for number in self._sorted(list(on.get(node, ())), short[node], node):
                 if (short[node] <= 0).all():
                     break
                 if number not in gone:
@@ -196,7 +190,6 @@ class Selection:
 
     def _sorted(self, numbers: list[int], short: Ints, node: int) -> list[int]:
         """Who frees most of what is short there first, for the fewest pods; then the most willing."""
-        place = {int(number): i for i, number in enumerate(self.crowd.willing)} if len(numbers) > 1 else {}
         lacking = np.flatnonzero(short > 0)
         if not len(lacking):
             return []
@@ -204,7 +197,8 @@ class Selection:
         def key(number: int) -> tuple[float, int, int]:
             freed = sum(self._row(one, node) for one in self.crowd.whole([number]))
             part = float(np.minimum(np.asarray(freed)[lacking] / short[lacking], 1).sum())
-            return (-part / max(int(self.crowd.total[number]), 1), int(self.crowd.total[number]), place.get(number, 0))
+            pods = int(self.crowd.total[number])
+            return (-part / max(pods, 1), pods, int(self.crowd.place[number]))
 
         return sorted(numbers, key=key)
 
