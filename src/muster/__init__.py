@@ -10,10 +10,22 @@ Names are imported when they are first used, so that `import muster` costs nothi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.facade import Objects, Plan, Policy, Problem, explain, load, objects, plan, validate
+    from muster.facade import Objects, Plan, Policy, Problem, WhatIf, explain, load, objects, plan, validate, what_if
 
 __version__ = "0.1.0"
-__all__ = ["Objects", "Plan", "Policy", "Problem", "explain", "load", "objects", "plan", "validate"]
+__all__ = [
+    "Objects",
+    "Plan",
+    "Policy",
+    "Problem",
+    "WhatIf",
+    "explain",
+    "load",
+    "objects",
+    "plan",
+    "validate",
+    "what_if",
+]
 
 
 def __getattr__(name: str) -> Any:

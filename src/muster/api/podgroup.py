@@ -112,9 +112,12 @@ class LevelStatus(Wire, frozen=True):
 
     name: Annotated[str, doc("The SubGroup, or empty for the PodGroup itself.")] = ""
     minimum: Annotated[int, doc("Pods of a leaf, or children of a branch, that must run.")] = 0
+    minimum_pods: Annotated[
+        int, doc("Branch of an older PodGroup: pods that must run below it in all, in addition (M5).")
+    ] = 0
     satisfied: Annotated[bool, doc("As many run.")] = False
     placed: Annotated[int, doc("Pods placed at or below this level.")] = 0
-    pending: Annotated[int, doc("Pods that wait at or below this level.")] = 0
+    pending: Annotated[int, doc("Pods at or below this level that wait and could be placed.")] = 0
     domain: Annotated[str, doc("Where the pods of this level sit together, from the top level down.")] = ""
 
 
@@ -123,8 +126,8 @@ class PodGroupStatus(Wire, frozen=True):
 
     phase: Annotated[str, doc("Pending, Running, Succeeded or Failed.")] = ""
     satisfied: Annotated[bool | None, doc("Every minimum from the root down is met.")] = None
-    running: Annotated[int, doc("Pods that run.")] = 0
-    pending: Annotated[int, doc("Pods that wait.")] = 0
+    running: Annotated[int, doc("Pods that are placed.")] = 0
+    pending: Annotated[int, doc("Pods that wait, those behind scheduling gates too.")] = 0
     succeeded: Annotated[int, doc("Pods that have done their part.")] = 0
     failed: Annotated[int, doc("Pods that failed.")] = 0
     resources_status: Annotated[ResourcesStatus, doc("What the gang asks for and what it has.")] = ResourcesStatus()

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.meta import Wire
-from muster.api.quantity import Resources, resources
+from muster.api.quantity import Resources, resources, written
 
 T = TypeVar("T", bound=Wire)
 
@@ -46,6 +46,29 @@ def decode(raw: Any, kind: type[T]) -> tuple[T, tuple[Misfit, ...]]:
         misfits: list[Misfit] = []
         mended = _mend(raw, kind, "", misfits.append)
         return msgspec.convert(mended, kind, dec_hook=_hook), tuple(misfits)
+
+
+def encode(value: Any) -> Any:
+    """A struct as it travels, for `decode` to read back: defaults left out, amounts in the usual way of writing.
+
+    `msgspec.to_builtins` would write base units, and 4 cpu would come back as 4000.
+    """
+    match value:
+        case Resources():
+            return {name: written(name, amount) for name, amount in value.items()}
+        case Wire():
+            stated = ((field.encode_name, getattr(value, field.name), field) for field in _fields(type(value)))
+            return {name: encode(one) for name, one, field in stated if one != _default(field)}
+        case dict():
+            return {name: encode(one) for name, one in value.items()}
+        case tuple() | list():
+            return [encode(one) for one in value]
+        case _:
+            return msgspec.to_builtins(value)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
 def tame(raw: Any, levels: int = 60) -> Any:

@@ -1,17 +1,59 @@
-"""`muster plan`: one scheduling cycle on files."""
+"""`muster plan`: one scheduling cycle on files, as they are and as they might be."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import click
 
 from muster import facade
 from muster.cli import wire
 from muster.planning.policy import Policy
+from muster.planning.whatif import setting
 from muster.reporting import plans
+from muster.reporting.text import Line
+
+SUPPOSITIONS = (
+    click.option(
+        "--with",
+        "with_files",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(allow_dash=True),
+        help="What if these objects were there, too? One of the same kind and name is replaced.",
+    ),
+    click.option(
+        "--without", multiple=True, metavar="NAMESPACE/NAME", help="What if this gang, with its pods, were gone?"
+    ),
+    click.option(
+        "--drain",
+        multiple=True,
+        metavar="NODE",
+        help="What if this node were drained? Pods of gangs on it wait again, other pods leave.",
+    ),
+    click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAMESPACE/NAME.FIELD=VALUE",
+        help="What if a PodGroup said this? FIELD is a path in its spec; an empty VALUE unsets it.",
+    ),
+)
+
+
+def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that ask what if."""
+    for option in reversed(SUPPOSITIONS):
+        command = option(command)
+    return command
 
 
 @click.command("plan")
 @wire.files
+@suppositions
 @wire.output("table", "json", "yaml")
-@click.option("--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled.")
+@click.option(
+    "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled; under a what if, afterwards."
+)
 @click.option(
     "--steps",
     type=click.IntRange(1),
@@ -20,21 +62,64 @@ from muster.reporting import plans
     help="What one gang's search may cost.",
 )
 @wire.max_file_mib
-def command(files: tuple[str, ...], form: str, require_all: bool, steps: int, max_file_mib: int) -> int:
+def command(
+    files: tuple[str, ...], form: str, require_all: bool, steps: int, max_file_mib: int, **supposed: tuple[str, ...]
+) -> int:
     """One scheduling cycle on the objects in the files; nothing is changed anywhere.
 
     Shows every gang as a tree with its verdict and domains, and the cluster as a map of who sits where.
+
+    With --with, --without, --drain or --set (each as often as you like) it asks what if: the plan before and after,
+    side by side, which gangs and pods fare otherwise, and why whoever is worse off is. They happen in the order: with,
+    without, set, drain. A change that a cluster would refuse is told as `muster validate` tells it.
 
     \b
     Examples:
       muster plan cluster/ workloads/dynamo.yaml
       muster plan -o json cluster/ workloads/ | jq .bindings
       muster plan --require-all cluster/ new-workload.yaml
+
+    \b
+    What if:
+      muster plan --with new-workload.yaml cluster/ workloads/
+      muster plan --without team-a/llama cluster/ workloads/
+      muster plan --drain node-7 --drain node-8 --require-all cluster/ workloads/
+      muster plan --set team-a/llama.minSubGroup=2 cluster/ workloads/
+      muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
+      muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
-    decided = facade.plan(wire.load(files, max_file_mib), Policy(steps=steps))
-    if form == "table":
-        wire.show(plans.lines(decided.decided, decided.snapshot))
+    objects, policy = wire.load(files, max_file_mib), Policy(steps=steps)
+    if any(supposed.values()):
+        asked = _what_if(objects, policy, max_file_mib, **supposed)
+        _print(form, asked.lines(), asked.to_dict)
+        decided = asked.after.decided
     else:
-        wire.emit_whole(form, decided.to_dict())
-    unscheduled = any(found.verdict != "Scheduled" for found in decided.decided.gangs)
+        planned = facade.plan(objects, policy)
+        decided = planned.decided
+        _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
+    unscheduled = any(found.verdict != "Scheduled" for found in decided.gangs)
     return 1 if require_all and unscheduled else 0
+
+
+def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]]) -> None:
+    if form == "table":
+        wire.show(lines)
+    else:
+        wire.emit_whole(form, data())
+
+
+def _what_if(
+    objects: facade.Objects,
+    policy: Policy,
+    max_file_mib: int,
+    with_files: tuple[str, ...],
+    without: tuple[str, ...],
+    drain: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> facade.WhatIf:
+    more = wire.load(with_files, max_file_mib) if with_files else None
+    changes = dict(map(setting, settings))
+    found = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
+    for warning in found.warnings:
+        wire.note(warning)
+    return found

@@ -12,6 +12,7 @@ from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.shape import decode
 from muster.cli import wire
+from muster.reporting.problems import lines as problem_lines
 from muster.reporting.text import Line, Span, many
 from muster.rules.around import Around
 from muster.rules.check import check
@@ -112,13 +113,7 @@ def _lines(verdict: Verdict) -> Iterator[Line]:
         Span(codec.title(verdict.document.raw), "name"),
         Span(f" {says}", "bad" if verdict.invalid else "good"),
     ]
-    for problem in verdict.problems:
-        mark = "warning: " if problem.severity == "warning" else ""
-        rule = f" ({problem.rule})" if problem.rule else ""
-        at = f"{problem.at}: " if problem.at else ""
-        yield [Span(f"  {mark}{at}{problem.says}{rule}", "warn" if mark else "bad")]
-        if problem.hint:
-            yield [Span(f"    hint: {problem.hint}")]
+    yield from problem_lines(verdict.problems)
 
 
 def _data(verdict: Verdict) -> dict[str, Any]:

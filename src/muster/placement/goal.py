@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, standings, walk
 from muster.model.snapshot import Snapshot
-from muster.model.topology import NOWHERE
+from muster.model.topology import NOWHERE, TopologyTree
 
 
 class Spot(Struct, frozen=True):
@@ -216,20 +216,14 @@ class Goals:
         """A level of a group, with what its placed pods say about it; None where no level is named."""
         if not level:
             return None
-        trees = self.snapshot.topologies
-        named = group.constraint.topology
-        tree = trees.get(named) if named or len(trees) != 1 else next(iter(trees.values()))
-        if tree is None:
-            return Impossible(group.name, "InvalidSpec", f"topology `{named}` does not exist")
-        found = tree.find(level)
-        if found is None:
-            return Impossible(
-                group.name, "InvalidSpec", f"topology `{tree.topology.metadata.name}` has no level `{level}`"
-            )
+        known = located(self.snapshot, group.constraint.topology, level)
+        if isinstance(known, str):
+            return Impossible(group.name, "InvalidSpec", known)
+        tree, found = known
         nodes = list(self._placed_on[group.name])
         if not nodes:
             return Spot(tree.topology.metadata.name, found)
-        by_level = [sorted({int(domain) for domain in known.domain[nodes]}) for known in tree.levels[: found + 1]]
+        by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]
         shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
         pinned = shared[found] if len(shared) > found else NOWHERE
         return Spot(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
@@ -245,6 +239,16 @@ class Goals:
             shape, length = found, length + 1
         if length:
             yield shape, length
+
+
+def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
+    """A level of a Topology (T4), or what is wrong with their names (T6)."""
+    trees = snapshot.topologies
+    tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
+    if tree is None:
+        return f"topology `{topology}` does not exist"
+    found = tree.find(level)
+    return f"topology `{tree.topology.metadata.name}` has no level `{level}`" if found is None else (tree, found)
 
 
 def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:

@@ -8,9 +8,10 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, State, standings
-from muster.placement.goal import Goal, Goals, Impossible, every, shapes
+from muster.model.gang import Gang, Leaf, Standing, State, standings, walk
+from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
@@ -36,12 +37,13 @@ class Allocation:
         self.disturbance = Disturbance(board, self.line)
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
+        self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         grants = dict.fromkeys(self.board.turns, 0)
         for key, turn in self.board.turns.items():
-            if _nothing_to_do(turn.gang):
+            if _nothing_to_do(turn.gang) and self._sound(turn.gang):
                 self.board.turns[key] = replace(turn, verdict="Scheduled")
                 continue
             now = standings(turn.gang.root)[turn.gang.root.name]
@@ -61,6 +63,21 @@ class Allocation:
             now = standings(after.gang.root)[after.gang.root.name]
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
+
+    def _sound(self, gang: Gang) -> bool:
+        """Every level that it names exists (T6)."""
+        for group in walk(gang.root):
+            constraint = group.constraint
+            if constraint not in self._levels:
+                named = (constraint.required_topology_level, constraint.preferred_topology_level)
+                self._levels[constraint] = not any(
+                    isinstance(located(self.board.snapshot, constraint.topology, level), str)
+                    for level in named
+                    if level
+                )
+            if not self._levels[constraint]:
+                return False
+        return True
 
     def _shut(self, gang: Gang) -> Refusal | None:
         """The queue takes nobody (Q1, Q2), or the gang has had its one attempt (S4)."""

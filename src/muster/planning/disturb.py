@@ -1,13 +1,14 @@
 """Room for a gang that does not fit: what is being freed, then consolidate, reclaim, preempt (P5, decision 0008)."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.api import names
 from muster.api.duration import nanoseconds
+from muster.api.moment import moment
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang, Member
@@ -178,15 +179,11 @@ class _Rules:
 
     def old_enough(self, victim: Gang) -> bool:
         """Whether a gang has run as long as its queue promises it."""
-        started = victim.source.metadata.annotations.get(names.LAST_START)
-        if not started or self.board.snapshot.now is None:
+        since, now = moment(victim.source.metadata.annotations.get(names.LAST_START, "")), self.board.snapshot.now
+        if since is None or now is None:
             return True
-        try:
-            since = datetime.fromisoformat(started)
-        except ValueError:
-            return True
-        ran = (self.board.snapshot.now - since).total_seconds() if since.tzinfo else 0.0
-        return ran * 10**9 >= max((self.promised(victim, field) for field in self.promises()), default=0)
+        ran = (now - since) // timedelta(microseconds=1) * 1000
+        return ran >= max((self.promised(victim, field) for field in self.promises()), default=0)
 
     def promises(self) -> Sequence[str]:
         """Fields of queues that promise a minimum run time."""

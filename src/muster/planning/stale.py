@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 
 from muster.api import names
 from muster.api.duration import nanoseconds
+from muster.api.moment import moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, standings, walk
 from muster.planning.board import Board
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say
+AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: whoever asks for more means for ever
 
 
 def release(board: Board) -> None:
@@ -27,7 +29,7 @@ def release(board: Board) -> None:
             continue
         for group in short(gang):
             since = since_when(gang, group.name)
-            if since is not None and now >= since + grace:
+            if since is not None and now - since >= grace:
                 board.evict(key, list(_placed(group)), "Stale", key)
 
 
@@ -53,28 +55,20 @@ def grace_of(gang: Gang) -> timedelta | None:
         found = nanoseconds(stated)
     except ValueError:
         return GRACE
-    return None if found < 0 else timedelta(microseconds=found // 1000)
+    return None if found < 0 or found > AGES else timedelta(microseconds=found // 1000)
 
 
 def since_when(gang: Gang, group: str) -> datetime | None:
     """Since when the gang, or one of its SubGroups, is short; None: since now."""
     annotations = gang.source.metadata.annotations
     if not group:
-        return _moment(annotations.get(names.STALE_SINCE))
+        return moment(annotations.get(names.STALE_SINCE, ""))
     try:
         known = json.loads(annotations.get(names.STALE_SUBGROUPS, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    return _moment(known.get(group)) if isinstance(known, dict) else None
-
-
-def _moment(text: object) -> datetime | None:
-    """A time with its zone; anything else is none."""
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
-    return found if found is not None and found.tzinfo else None
+    since = known.get(group) if isinstance(known, dict) else None
+    return moment(since) if isinstance(since, str) else None
 
 
 def _placed(group: Group) -> Iterator[tuple[str, Member]]:

@@ -30,6 +30,9 @@ def data(plan: Plan) -> dict[str, Any]:
                 "name": found.gang.name,
                 "verdict": found.verdict,
                 "reasons": reasons(found),
+                "queue": found.gang.queue,
+                "position": found.position,
+                "ahead": list(found.ahead),
                 "tree": _tree(found),
                 "strays": [
                     {"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in found.gang.strays
@@ -91,7 +94,7 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     counts = Counter(found.verdict for found in plan.gangs)
     said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
     gangs, pods = many(len(plan.gangs), "gang"), many(len(plan.bindings), "pod")
-    yield [Span(f"{gangs}: {said}; {pods} to bind", "name")]
+    yield [Span(f"{gangs}: {said}; {pods} to bind{_more(plan)}", "name")]
     yield []
     if len(plan.gangs) > MANY_GANGS:
         yield from gang_table(plan)
@@ -100,7 +103,30 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
         for found in plan.gangs:
             yield from gang_lines(found)
             yield []
+    yield from leaving_lines(plan)
     yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
+
+
+def _more(plan: Plan) -> str:
+    """Places that are kept and pods that leave, where there are any."""
+    said = f", {many(len(plan.nominations), 'place')} kept" if plan.nominations else ""
+    moves = sum(bool(eviction.move_to) for eviction in plan.evictions)
+    said += f", {many(len(plan.evictions), 'pod')} to evict" if plan.evictions else ""
+    return said + (f" ({moves} of them move)" if moves else "")
+
+
+def leaving_lines(plan: Plan) -> Iterator[Line]:
+    """Who has to leave, why, for whom, and where to."""
+    if not plan.evictions:
+        return
+    rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO")]]
+    for one in plan.evictions[:MANY_NODES]:
+        pod = Span(f"{one.namespace}/{one.pod}", "name")
+        rows.append([pod, Span(one.node), Span(one.reason, "warn"), Span(one.whom), Span(one.move_to)])
+    yield from table(rows)
+    if len(plan.evictions) > MANY_NODES:
+        yield [Span(f"and {many(len(plan.evictions) - MANY_NODES, 'pod')} more (all of them: -o json)", "dim")]
+    yield []
 
 
 def gang_table(plan: Plan) -> Iterator[Line]:
@@ -118,6 +144,9 @@ def gang_table(plan: Plan) -> Iterator[Line]:
 def gang_lines(found: GangPlan) -> Iterator[Line]:
     """One gang: verdict, reasons, tree with domains."""
     yield [Span(f"{found.verdict}  ", VERDICT_ROLES.get(found.verdict, "bad")), Span(found.gang.key, "name")]
+    if found.position:
+        behind = f", behind {', '.join(found.ahead)}" if found.ahead else ", next in line"
+        yield [Span(f"  place {found.position} in queue `{found.gang.queue}`{behind}", "dim")]
     for refusal in found.refusals:
         yield [Span(f"  {sentence(refusal)}", "bad")]
         for help_ in helps(refusal):

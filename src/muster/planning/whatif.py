@@ -1,0 +1,274 @@
+"""What if: the same objects with something added, taken away, drained or set. Objects in, objects out.
+
+Rule 1: a supposition is a new value; what it starts from stays. Rule 2: what a cluster would refuse is judged here by
+the same rules, as an update of what is there. Rule 3: without a clock, what is new is younger than all there is.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.api.codec import title
+from muster.api.core import Pod, PodStatus
+from muster.api.meta import ObjectMeta, Wire
+from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.topology import Topology
+from muster.errors import InputError
+from muster.rules import change
+from muster.rules.around import Around
+from muster.rules.check import check
+from muster.rules.fields import Value, meant, put
+from muster.rules.membership import gang_of
+from muster.rules.problem import Problem
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # objects without an age count as that old
+JUDGED: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
+FORM: Final = "NAMESPACE/NAME.FIELD=VALUE"
+
+
+class Changes(Struct, frozen=True, eq=False):
+    """What is supposed, in the order in which it happens."""
+
+    added: Objects | None = None
+    without: tuple[str, ...] = ()  # gangs, by namespace/name
+    settings: tuple[tuple[str, Value], ...] = ()  # (NAMESPACE/NAME.FIELD, value)
+    drained: tuple[str, ...] = ()  # nodes
+
+
+class Added(Struct, frozen=True):
+    """Objects that came, by kind; some of them in the place of others."""
+
+    new: Mapping[str, int]
+    replaced: Mapping[str, int]
+
+
+class Left(Struct, frozen=True):
+    """A gang that is gone with its pods."""
+
+    gang: str
+    pods: int
+
+
+class Drained(Struct, frozen=True):
+    """A node that takes no more pods, and what became of those on it."""
+
+    node: str
+    again: int  # of gangs: pending, as if their controllers had made them anew
+    gone: int  # of no gang, or terminating anyway
+
+
+class Altered(Struct, frozen=True):
+    """A field of a PodGroup with another value."""
+
+    gang: str
+    field: str
+    was: Value
+    now: Value
+
+
+Effect = Added | Left | Drained | Altered
+Step = Callable[[Objects], tuple[Objects, Effect]]
+
+
+class Judged(Struct, frozen=True):
+    """An object that is new or changed, and what the rules say about that."""
+
+    title: str
+    problems: tuple[Problem, ...]
+
+
+class Supposed(Struct, frozen=True, eq=False):
+    """The objects as they would be."""
+
+    objects: Objects
+    effects: tuple[Effect, ...]
+    touched: frozenset[str]  # gangs whose PodGroup is new or another one
+    judged: tuple[Judged, ...]
+
+
+def suppose(objects: Objects, changes: Changes) -> Supposed:
+    """Add, take away, set, drain: in this order. InputError: a change names what is not there, or a wrong value."""
+    after, effects = objects, []
+    for step in _steps(changes):
+        after, effect = step(after)
+        effects.append(effect)
+    before = {key(group.metadata): group for group in objects.pod_groups}
+    others = (key(group.metadata) for group in after.pod_groups if before.get(key(group.metadata)) is not group)
+    return Supposed(after, tuple(effects), frozenset(others), tuple(_judge(objects, after)))
+
+
+def setting(text: str) -> tuple[str, str]:
+    """`NAMESPACE/NAME.FIELD=VALUE` in two."""
+    path, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"set `{text[:120]}`: there is no `=` in it", hint=f"write {FORM}; an empty VALUE unsets")
+    return path.strip(), value.strip()
+
+
+def _steps(changes: Changes) -> Iterator[Step]:
+    if changes.added is not None:
+        yield partial(_add, more=changes.added)
+    yield from (partial(_remove, gang=gang) for gang in changes.without)
+    yield from (partial(_set, path=path, value=value) for path, value in changes.settings)
+    yield from (partial(_drain, name=name) for name in changes.drained)
+
+
+# steps --------------------------------------------------------------------------------------------------------------
+
+
+def _add(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
+    """An object of the same kind and name replaces the one that is there, and keeps its age."""
+    now = _youngest(objects)
+    made: dict[str, tuple[Any, ...]] = {}
+    new: Counter[str] = Counter()
+    replaced: Counter[str] = Counter()
+    for kind, field in FIELDS.items():
+        coming = {_identity(one) or f"?{i}": one for i, one in enumerate(getattr(more, field))}
+        there = {_identity(one) or f"!{i}": one for i, one in enumerate(getattr(objects, field))}
+        aged = {name: _aged(one, there.get(name), now) for name, one in coming.items()}
+        made[field] = tuple((there | aged).values())
+        replaced[kind.__name__] = len(there.keys() & coming.keys())
+        new[kind.__name__] = len(coming) - replaced[kind.__name__]
+    unknown = dict(sorted((Counter(objects.unknown) + Counter(more.unknown)).items()))
+    return Objects(**made, unknown=unknown), Added(+new, +replaced)
+
+
+def _remove(objects: Objects, gang: str) -> tuple[Objects, Effect]:
+    _must_exist(gang, [key(group.metadata) for group in objects.pod_groups], "podgroup", "without")
+    groups = tuple(group for group in objects.pod_groups if key(group.metadata) != gang)
+    pods = tuple(pod for pod in objects.pods if gang_of(pod) != gang)
+    return replace(objects, pod_groups=groups, pods=pods), Left(gang, len(objects.pods) - len(pods))
+
+
+def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
+    gang, field = _split(path, [key(group.metadata) for group in objects.pod_groups])
+    place = next(i for i, group in enumerate(objects.pod_groups) if key(group.metadata) == gang)
+    group = objects.pod_groups[place]
+    try:
+        done = put(group.spec, field, value)
+    except InputError as error:
+        raise InputError(f"set `{path}`: {error.message}", hint=error.hint) from None
+    metadata = replace(group.metadata, generation=group.metadata.generation + 1)  # as a write does: S4 tries anew
+    now = replace(group, metadata=metadata, spec=done.part)
+    groups = (*objects.pod_groups[:place], now, *objects.pod_groups[place + 1 :])
+    return replace(objects, pod_groups=groups), Altered(gang, field, done.was, done.now)
+
+
+def _drain(objects: Objects, name: str) -> tuple[Objects, Effect]:
+    """Finished pods stay: they hold nothing, and have done their part (N5)."""
+    _must_exist(name, [node.metadata.name for node in objects.nodes], "node", "drain")
+    nodes = tuple(
+        replace(node, spec=replace(node.spec, unschedulable=True)) if node.metadata.name == name else node
+        for node in objects.nodes
+    )
+    gangs = {key(group.metadata) for group in objects.pod_groups}
+    now = _youngest(objects)
+    pods: list[Pod] = []
+    again = gone = 0
+    for pod in objects.pods:
+        if pod.spec.node_name != name or pod.status.phase in ("Succeeded", "Failed"):
+            pods.append(pod)
+        elif gang_of(pod) in gangs and pod.metadata.deletion_timestamp is None:
+            pods.append(_anew(pod, now))
+            again += 1
+        else:
+            gone += 1
+    return replace(objects, nodes=nodes, pods=tuple(pods)), Drained(name, again, gone)
+
+
+def _anew(pod: Pod, now: datetime) -> Pod:
+    """The pod as its controller would make it again."""
+    metadata = replace(pod.metadata, uid="", resource_version="", creation_timestamp=now)
+    return Pod(metadata, replace(pod.spec, node_name=""), PodStatus())
+
+
+def _aged(one: Any, there: Any, now: datetime) -> Any:
+    if one.metadata.creation_timestamp is not None:
+        return one
+    age = there.metadata.creation_timestamp if there is not None else now
+    return replace(one, metadata=replace(one.metadata, creation_timestamp=age))
+
+
+def _youngest(objects: Objects) -> datetime:
+    """A moment after everything that is there came to be."""
+    ages = (one.metadata.creation_timestamp for field in FIELDS.values() for one in getattr(objects, field))
+    newest = max((age for age in ages if age is not None), default=EPOCH)
+    try:
+        return newest + timedelta(seconds=1)
+    except OverflowError:  # the end of the calendar
+        return newest
+
+
+def _identity(one: Any) -> str:
+    """By which an object is the same one; empty: it has no name yet."""
+    metadata: ObjectMeta = one.metadata
+    return metadata.name if type(one) in CLUSTER_SCOPED or not metadata.name else key(metadata)
+
+
+# naming -------------------------------------------------------------------------------------------------------------
+
+
+def _must_exist(name: str, names: list[str], kind: str, word: str) -> None:
+    if name not in names:
+        raise InputError(f"{word} `{name[:253]}`: there is no such {kind}", hint=meant(name, names))
+
+
+def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
+    """The gang and the field; names may have dots in them, so those that exist decide."""
+    gangs = list(gangs)
+    named = max((gang for gang in gangs if path == gang or path.startswith(f"{gang}.")), key=len, default="")
+    if named:
+        return named, path[len(named) + 1 :]
+    namespace, slash, rest = path.partition("/")
+    name = rest.partition(".")[0]
+    if not (namespace and slash and name):
+        hint = f"write {FORM}; {meant(path.partition('.')[0], gangs)}"
+        raise InputError(f"set `{path[:120]}`: names no gang", hint=hint)
+    _must_exist(f"{namespace}/{name}", gangs, "podgroup", "set")
+    raise AssertionError("a gang that exists was found before")
+
+
+# judging ------------------------------------------------------------------------------------------------------------
+
+
+def _judge(before: Objects, after: Objects) -> Iterator[Judged]:
+    """Every object that is new or another one: its errors, and the warnings that are new."""
+    was, will = Around(before), Around(after)
+    for kind in JUDGED:
+        stored = {_identity(one): one for one in getattr(before, FIELDS[kind])}
+        for one in getattr(after, FIELDS[kind]):
+            old = stored.get(_identity(one))
+            if old is not one and (problems := _problems(one, old, was, will)):
+                yield Judged(title(_raw(one)), problems)
+
+
+def _problems(one: Wire, old: Wire | None, was: Around, will: Around) -> tuple[Problem, ...]:
+    if old is None:
+        return check(_raw(one), None, will)
+    known_before = {(problem.at, problem.says) for problem in check(_raw(old), None, was)}
+    found = check(_raw(one), _stored(old, was), will)
+    return tuple(new for new in found if new.severity == "error" or (new.at, new.says) not in known_before)
+
+
+def _stored(old: Wire, around: Around) -> dict[str, Any]:
+    """As an update starts from it: whether a gang runs is told by its pods, where no status tells it (V5)."""
+    if not isinstance(old, PodGroup):
+        return _raw(old)
+    pods = around.pods.get(key(old.metadata), ())
+    runs = any(pod.spec.node_name for pod in pods) or (old.status is not None and change.running(old))
+    return {**_raw(old), "status": {"running": int(runs)}}
+
+
+def _raw(one: Wire) -> dict[str, Any]:
+    """As much of an object as the rules read; of a pod that is its metadata."""
+    version, kind = next(name for name, known_kind in KINDS.items() if known_kind is type(one))
+    parts = ("metadata",) if isinstance(one, Pod) else ("metadata", "spec")
+    return {"apiVersion": version, "kind": kind} | {part: msgspec.to_builtins(getattr(one, part)) for part in parts}

@@ -1,0 +1,149 @@
+"""Conditions in the Kubernetes form (E3): stable reasons for programs, one sentence for people."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from muster.api.meta import Condition
+from muster.api.podgroup import PodGroup
+from muster.model.gang import State
+from muster.model.queues import QueueTree
+from muster.planning import stale
+from muster.planning.decision import GangPlan
+from muster.reporting.explain import reasons
+from muster.reporting.outcome import Outcome, pods
+from muster.reporting.text import many
+
+SCHEDULED, STALE, SUBGROUPS_STALE, STRAYS = "Scheduled", "Stale", "SubGroupsStale", "StrayPods"
+READY = "Ready"
+ON_POD_GROUPS = frozenset((SCHEDULED, STALE, SUBGROUPS_STALE, STRAYS))
+ON_QUEUES = frozenset((READY,))
+EXTRA = "the gang runs without this pod: it is an extra and waits for a place"
+LONGEST = 32768  # characters of a message, as the CRD has it
+LISTED = 5  # names in one sentence
+
+
+def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
+    """`Scheduled` always; the others only while something is wrong."""
+    yield scheduled(outcome)
+    if outcome.is_short:
+        yield Condition(STALE, "True", "BelowMinimum", _short_words(outcome))
+    if outcome.short_subgroups:
+        yield Condition(SUBGROUPS_STALE, "True", "SubGroupBelowMinimum", _parts_words(outcome))
+    if strays := outcome.gang.strays:
+        told = [f"pod `{stray.pod}` {stray.says}" for stray in strays]
+        yield Condition(STRAYS, "True", strays[0].why, _cut(f"never scheduled: {_listed(told)}"))
+
+
+def scheduled(outcome: Outcome) -> Condition:
+    """Whether every minimum is met by pods that are placed, or why not, with what would help (E1)."""
+    verdict, refusals, says = outcome.found.verdict, outcome.found.refusals, _refused(outcome.found)
+    word = refusals[0].reason if refusals else verdict
+    if outcome.satisfied and verdict != "Invalid":
+        met = "; ".join(filter(None, ("every minimum is met", says)))
+        return Condition(SCHEDULED, "True", "Scheduled" if verdict == "Scheduled" else word, _cut(met))
+    if verdict == "Scheduled":
+        return Condition(SCHEDULED, "False", "Nominated", "its places are on room that is still being freed")
+    status = "Unknown" if verdict == "Unknown" else "False"
+    return Condition(SCHEDULED, status, word, _cut(says))
+
+
+def _refused(found: GangPlan) -> str:
+    return "; ".join(reason["message"] for reason in reasons(found))
+
+
+def _short_words(outcome: Outcome) -> str:
+    placed, more, grace = outcome.root.placed, outcome.root.missing, _grace(outcome)
+    then = f"unless these follow within {grace}, all are released together" if grace else "none is ever released"
+    return f"below its minimum: {many(placed, 'pod')} placed, {more} more needed; {then}"
+
+
+def _parts_words(outcome: Outcome) -> str:
+    parts, grace = _listed([f"`{name}`" for name in outcome.short_subgroups], ", "), _grace(outcome)
+    then = f"unless the missing pods follow within {grace}, each is released" if grace else "none is ever released"
+    return f"placed only in part: {parts}; {then}"
+
+
+def _grace(outcome: Outcome) -> str:
+    """How long it may be short; empty: for ever."""
+    grace = stale.grace_of(outcome.gang)
+    if grace is None:
+        return ""
+    seconds = grace.total_seconds()
+    return f"{int(seconds) if seconds.is_integer() else seconds}s"
+
+
+def _listed(words: list[str], between: str = "; ") -> str:
+    more = [f"and {len(words) - LISTED} more"] if len(words) > LISTED else []
+    return between.join((*words[:LISTED], *more))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+# pods ---------------------------------------------------------------------------------------------------------------
+
+
+def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
+    """`PodScheduled=False` for every pod that waits, by `namespace/name` (E1, N4); none where nobody wants it (S4).
+
+    Pods behind gates are Kubernetes' own to tell. Whoever writes a condition knows the one before, and sets its time.
+    """
+    if not old.spec.mark_unschedulable:
+        return {}
+    says = _why_pods_wait(outcome)
+    waiting = (f"{outcome.gang.namespace}/{pod.name}" for pod in pods(outcome.gang.root, State.PENDING))
+    return {pod: unschedulable(says) for pod in waiting} | {
+        stray.pod: unschedulable(f"the pod {stray.says}") for stray in outcome.strays
+    }
+
+
+def _why_pods_wait(outcome: Outcome) -> str:
+    """The gang's sentence; where the gang runs and refuses nothing, its pending pods are extras."""
+    told = scheduled(outcome)
+    return _refused(outcome.found) or (EXTRA if told.status == "True" else told.message)
+
+
+def unschedulable(says: str) -> Condition:
+    """What Kubernetes writes on a pod that found no place."""
+    return Condition("PodScheduled", "False", "Unschedulable", _cut(says))
+
+
+# queues -------------------------------------------------------------------------------------------------------------
+
+
+def queue_ready(queue: str, tree: QueueTree, parents: Mapping[str, str]) -> Condition:
+    """Whether a queue has a way up to a top queue (Q1)."""
+    if queue in tree.nodes:
+        return Condition(READY, "True", "InTree", "its way up ends at a top queue")
+    return Condition(READY, "False", "QueueNotInTree", _no_way_up(queue, parents))
+
+
+def _no_way_up(queue: str, parents: Mapping[str, str]) -> str:
+    seen: list[str] = []
+    name = queue
+    while name in parents and name not in seen:
+        seen.append(name)
+        name = parents[name]
+    if name in parents:
+        return f"nothing is scheduled from it: its parents go round in a circle at `{name}`"
+    return f"nothing is scheduled from it: `{name}`, the parent queue of `{seen[-1]}`, does not exist"
+
+
+# times --------------------------------------------------------------------------------------------------------------
+
+
+def settled(
+    fresh: Iterable[Condition], old: Iterable[Condition], ours: Container[str], generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """Conditions with what they are about and when their status last changed; those of other writers as they are."""
+    old = tuple(old)
+    since = {(one.type, one.status): one.last_transition_time for one in old}
+    second = now.astimezone(UTC).replace(microsecond=0)  # Kubernetes keeps no less
+    found = (
+        replace(one, observed_generation=generation, last_transition_time=since.get((one.type, one.status)) or second)
+        for one in fresh
+    )
+    return (*found, *(one for one in old if one.type not in ours))

@@ -1,0 +1,104 @@
+"""A gang after a cycle, as it is told of: what is there, and what the plan binds.
+
+A nominated pod is not placed yet; an evicted one is until it is gone.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.api.objects import key
+from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, standings, state, walk
+from muster.model.snapshot import Snapshot
+from muster.placement.goal import Goals
+from muster.planning import stale
+from muster.planning.decision import Binding, GangPlan, Plan
+from muster.rules.membership import Stray
+
+
+class Outcome(Struct, frozen=True, eq=False):
+    """One gang after a cycle: what is there, and what the plan binds."""
+
+    before: Gang  # in the snapshot
+    gang: Gang  # with the plan's bindings
+    found: GangPlan
+    standings: Mapping[str, Standing]
+    domains: Mapping[str, str] = {}  # group -> the domain that its placed pods share
+    short: tuple[str, ...] = ()  # groups placed only in part: the PodGroup itself (S2), or SubGroups of it (S3)
+    strays: tuple[Stray, ...] = ()  # those that wait for a node
+
+    @property
+    def root(self) -> Standing:
+        """How the PodGroup itself stands."""
+        return self.standings[self.gang.root.name]
+
+    @property
+    def short_subgroups(self) -> tuple[str, ...]:
+        """SubGroups placed only in part while all groups above them are satisfied (S3)."""
+        return tuple(name for name in self.short if name != self.gang.root.name)
+
+    @property
+    def is_short(self) -> bool:
+        """Some pods are placed and the root is not satisfied (S2)."""
+        return self.gang.root.name in self.short
+
+    @property
+    def satisfied(self) -> bool:
+        """Every minimum is met; of a spec that is not a tree nobody can say so."""
+        return self.root.satisfied and not self.gang.broken
+
+
+def outcomes(snapshot: Snapshot, plan: Plan) -> dict[str, Outcome]:
+    """Every gang of the plan, by `namespace/name`."""
+    bound = gangs_bound(snapshot, plan)
+    before = {gang.key: gang for gang in snapshot.gangs}
+    waiting = _waiting(snapshot)
+    return {
+        name: Outcome(
+            before=before[name],
+            gang=bound[name],
+            found=found,
+            standings=standings(bound[name].root),
+            domains=Goals(bound[name], snapshot).domains(),
+            short=_short(bound[name]),
+            strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),
+        )
+        for name, found in ((found.gang.key, found) for found in plan.gangs)
+    }
+
+
+def gangs_bound(snapshot: Snapshot, plan: Plan) -> dict[str, Gang]:
+    """The gangs of the snapshot with what the plan binds."""
+    nodes: dict[str, list[Binding]] = defaultdict(list)
+    for binding in plan.bindings:
+        nodes[f"{binding.namespace}/{binding.pod_group}"].append(binding)
+    return {gang.key: _bound(gang, nodes.get(gang.key, ())) for gang in snapshot.gangs}
+
+
+def _bound(gang: Gang, bindings: Iterable[Binding]) -> Gang:
+    nodes = {(binding.sub_group, binding.pod): binding.node for binding in bindings}
+    return replace(gang, root=seated(gang.root, nodes)) if nodes else gang
+
+
+def _short(gang: Gang) -> tuple[str, ...]:
+    """Of a spec that is not a tree nobody can say what is short."""
+    return () if gang.broken else tuple(group.name for group in stale.short(gang))
+
+
+def _waiting(snapshot: Snapshot) -> set[str]:
+    """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
+    strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
+    pods = snapshot.objects.pods if strays else ()
+    return {key(pod.metadata) for pod in pods if key(pod.metadata) in strays and state(pod) is State.PENDING}
+
+
+# asking -------------------------------------------------------------------------------------------------------------
+
+
+def pods(root: Group, *states: State) -> Iterator[Member]:
+    """The pods of a tree; of these states only, if any are named."""
+    for leaf in walk(root):
+        if isinstance(leaf, Leaf):
+            yield from leaf.those(*states) if states else leaf.members

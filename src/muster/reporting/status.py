@@ -1,0 +1,105 @@
+"""What is written on PodGroups and Queues after a cycle (E2, E3).
+
+Rule: with the answer written and nothing else changed, the answer is the same.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime
+
+from muster.api.meta import Condition
+from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, ResourcesStatus
+from muster.api.quantity import Resources
+from muster.api.queue import Queue, QueueStatus
+from muster.model.gang import Branch, Gang, Group, State, walk
+from muster.model.queues import Uses, arrange, uses
+from muster.model.roles import non_preemptible, resources
+from muster.model.snapshot import Snapshot
+from muster.planning.decision import Plan
+from muster.reporting.conditions import ON_POD_GROUPS, ON_QUEUES, pod_group_conditions, queue_ready, settled
+from muster.reporting.outcome import Outcome, gangs_bound, pods
+
+
+def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroupStatus:
+    """Phase, counts, resources, levels and conditions of a PodGroup (E2, E3)."""
+    states = Counter(pod.state for pod in pods(outcome.gang.root))
+    return PodGroupStatus(
+        phase=_phase(states, outcome.satisfied),
+        satisfied=outcome.satisfied,
+        running=states[State.PLACED],
+        pending=states[State.PENDING] + states[State.GATED],
+        succeeded=states[State.SUCCEEDED],
+        failed=states[State.FAILED],
+        resources_status=resources_status(outcome.gang),
+        levels=() if outcome.gang.broken else tuple(_level(group, outcome) for group in walk(outcome.gang.root)),
+        conditions=settled(
+            pod_group_conditions(outcome),
+            old.status.conditions if old.status else (),
+            ON_POD_GROUPS,
+            old.metadata.generation,
+            now,
+        ),
+    )
+
+
+def _phase(states: Counter[State], enough: bool) -> str:
+    if states[State.PLACED] or states[State.PENDING] or states[State.GATED]:
+        return "Running" if enough else "Pending"
+    if enough:
+        return "Succeeded"
+    return "Failed" if states[State.FAILED] else "Pending"
+
+
+def resources_status(gang: Gang) -> ResourcesStatus:
+    """What a gang asks for and holds (E2)."""
+    return ResourcesStatus(
+        requested=_sorted(resources(pods(gang.root, State.PLACED, State.PENDING))),
+        allocated=_sorted(resources(pods(gang.root, State.PLACED))),
+        allocated_non_preemptible=_sorted(resources(non_preemptible(gang))),
+    )
+
+
+def _sorted(amounts: Mapping[str, int]) -> Resources:
+    return Resources(sorted(amounts.items()))
+
+
+def _level(group: Group, outcome: Outcome) -> LevelStatus:
+    standing = outcome.standings[group.name]
+    return LevelStatus(
+        name=group.name,
+        minimum=group.need,
+        minimum_pods=group.need_pods if isinstance(group, Branch) else 0,
+        satisfied=standing.satisfied,
+        placed=standing.placed,
+        pending=standing.pending,
+        domain=outcome.domains.get(group.name, ""),
+    )
+
+
+# queues -------------------------------------------------------------------------------------------------------------
+
+
+def queue_statuses(snapshot: Snapshot, plan: Plan, now: datetime) -> dict[str, QueueStatus]:
+    """What every queue and those below it ask for and hold, by name (E2)."""
+    queues = {queue.metadata.name: queue for queue in snapshot.objects.queues if queue.metadata.name}
+    tree = arrange(queues.values())
+    used = uses(tree, gangs_bound(snapshot, plan).values())
+    parents = {name: queues[name].spec.parent_queue for name in sorted(queues)}
+    below: dict[str, list[str]] = defaultdict(list)
+    for name, parent in parents.items():
+        below[parent].append(name)
+    return {
+        name: _queue_status(queues[name], tuple(below[name]), used, queue_ready(name, tree, parents), now)
+        for name in parents
+    }
+
+
+def _queue_status(queue: Queue, below: tuple[str, ...], used: Uses, ready: Condition, now: datetime) -> QueueStatus:
+    name, old = queue.metadata.name, queue.status.conditions if queue.status else ()
+    return QueueStatus(
+        child_queues=below,
+        requested=_sorted(used.requested.get(name, {})),
+        allocated=_sorted(used.allocated.get(name, {})),
+        allocated_non_preemptible=_sorted(used.non_preemptible.get(name, {})),
+        conditions=settled([ready], old, ON_QUEUES, queue.metadata.generation, now),
+    )

@@ -1,0 +1,185 @@
+"""E2, E3, S: what is told about a gang, over random trees with pods in every state and plans that do anything."""
+
+from functools import cached_property
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api.queue import QueueStatus
+from muster.api.shape import decode, encode
+from muster.planning.decision import Refusal, Verdict
+from muster.reporting.conditions import pod_conditions
+from muster.reporting.status import queue_statuses
+from tests.aftermath import EARLIER, LATER, NOW, World, stored, world, written
+from tests.given import Raw, pod
+from tests.property.trees import Dice, Sample, counts, dice, fewer, is_satisfied, named, placed, sample, state
+from tests.spec.scene import queue
+
+VERDICTS: tuple[Verdict, ...] = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
+REFUSALS = (Refusal("NotEnoughPods"), Refusal("SearchCutShort"), Refusal("NoRoom", "", {"need": 2, "room": 1}))
+PREEMPTIBILITIES = ("preemptible", "semi-preemptible", "non-preemptible")
+NOTES: tuple[dict[str, str], ...] = (
+    {},
+    {"kai.scheduler/stale-podgroup-timestamp": EARLIER},
+    {"kai.scheduler/last-start-timestamp": EARLIER},
+    {"muster.dev/stale-subgroups": f'{{"g0": "{EARLIER}", "g1": 1}}'},
+)
+Plan = dict[str, Any]
+
+
+class Case:
+    """A gang as it is stored, and what a plan does with it."""
+
+    def __init__(self, drawn: Dice) -> None:
+        made = sample(drawn, drawn.one_of(("record", "totals", "mixed")))
+        self.manifest, self.pods = decorated(made.manifest, drawn), [asking(raw, drawn) for raw in made.pods]
+        self.plan = self.decided(drawn)
+
+    def decided(self, drawn: Dice) -> Plan:
+        """Pods that wait are bound, nominated or left; those that run may have to leave."""
+        fates = {named(raw): drawn.roll(3) for raw in self.pods if state(raw) == "waiting"}
+        runs = [named(raw) for raw in self.pods if state(raw) == "placed"]
+        return {
+            "bind": {name: "node" for name, fate in fates.items() if fate == 1},
+            "nominate": {name: "node" for name, fate in fates.items() if fate == 2},
+            "evict": [name for name in runs if drawn.roll(8) == 1],
+            "verdict": drawn.one_of(VERDICTS),
+            "refusals": [drawn.one_of(REFUSALS)] if drawn.roll(3) else [],
+        }
+
+    @cached_property
+    def told(self) -> World:
+        return self.on(self.manifest)
+
+    def on(self, manifest: Raw) -> World:
+        """The same cycle, with the PodGroup stored like this."""
+        return world(manifest, queue("q"), queue("top"), *self.pods, **self.plan)
+
+    @property
+    def carried_out(self) -> list[Raw]:
+        """The pods once the plan's bindings are seen."""
+        return [
+            raw | {"spec": raw["spec"] | {"nodeName": "node"}} if named(raw) in self.plan["bind"] else raw
+            for raw in self.pods
+        ]
+
+    def __repr__(self) -> str:
+        return f"{Sample(self.manifest, self.pods)!r}\n  {self.plan}"
+
+
+def decorated(manifest: Raw, drawn: Dice) -> Raw:
+    meta = manifest["metadata"] | {"generation": drawn.roll(3), "annotations": drawn.one_of(NOTES)}
+    return manifest | {
+        "metadata": meta,
+        "spec": manifest["spec"] | {"queue": "q", "preemptibility": drawn.one_of(PREEMPTIBILITIES)},
+    }
+
+
+def asking(raw: Raw, drawn: Dice) -> Raw:
+    amounts = {"cpu": drawn.one_of(("1", "250m")), "memory": drawn.one_of(("1Gi", "1000", "3M"))}
+    return raw | {"spec": raw["spec"] | {"containers": [{"name": "main", "resources": {"requests": amounts}}]}}
+
+
+cases = dice(240).map(Case)
+
+
+# what is written stays ----------------------------------------------------------------------------------------------
+
+
+@fewer
+@given(cases)
+def test_an_answer_that_is_written_is_the_answer(case: Case) -> None:
+    """The same cycle five minutes later changes nothing: no writes for nothing, no grace that begins anew."""
+    again = case.on(written(case.manifest, case.told))
+    assert again.status(LATER) == case.told.status()
+    assert again.marks(LATER) == {}
+
+
+@given(cases)
+def test_an_answer_comes_back_from_the_store_as_it_was(case: Case) -> None:
+    """Or every cycle would find a difference to write."""
+    told = case.told.status()
+    assert stored(told) == told
+
+
+@fewer
+@given(cases)
+def test_what_a_plan_binds_is_told_as_if_it_were_there(case: Case) -> None:
+    """G5: whether bindings were seen or not when muster stopped, the same is told, and no run starts twice."""
+    before = case.told.status()
+    plan = case.plan | {"bind": {}}
+    then = world(written(case.manifest, case.told), queue("q"), queue("top"), *case.carried_out, **plan)
+    assert then.status(LATER) == before
+    assert then.marks(LATER) == {}
+
+
+@fewer
+@given(cases, dice(60))
+def test_the_time_of_a_condition_moves_exactly_when_its_status_does(case: Case, drawn: Dice) -> None:
+    """E3, over two cycles that need have nothing in common."""
+    before = {one.type: one for one in case.told.status().conditions}
+    manifest = written(case.manifest, case.told)
+    case.plan = case.decided(drawn)
+    for one in case.on(manifest).status(LATER).conditions:
+        same = one.type in before and before[one.type].status == one.status
+        assert one.last_transition_time == (NOW if same else LATER)
+
+
+# what is told is true -----------------------------------------------------------------------------------------------
+
+
+@given(cases)
+def test_a_gang_is_scheduled_when_the_rules_call_it_satisfied(case: Case) -> None:
+    """M2, word by word, on what is there and what is bound; the plan's own word counts only against it."""
+    seen = Sample(case.manifest, case.carried_out)
+    enough = is_satisfied(case.manifest, counts(seen))
+    told = case.told.status()
+    (scheduled,) = (one for one in told.conditions if one.type == "Scheduled")
+    assert told.satisfied == enough
+    assert (scheduled.status == "True") == (enough and case.plan["verdict"] != "Invalid")
+    assert told.running == len(placed(seen))
+
+
+@given(cases)
+def test_only_a_gang_with_placed_pods_below_its_minimum_is_stale(case: Case) -> None:
+    """S1, S2: the mark and the condition say the same."""
+    seen = Sample(case.manifest, case.carried_out)
+    short = bool(placed(seen)) and not is_satisfied(case.manifest, counts(seen))
+    assert ("Stale" in {one.type for one in case.told.status().conditions}) == short
+    notes = written(case.manifest, case.told)["metadata"]["annotations"]
+    assert ("kai.scheduler/stale-podgroup-timestamp" in notes) == short
+
+
+@given(cases)
+def test_nobody_holds_more_than_was_asked_for(case: Case) -> None:
+    """E2: what nobody may disturb is part of what is allocated, and that of what is requested."""
+    found = case.told.status().resources_status
+    for name in found.requested:
+        protected, held = (one.get(name, 0) for one in (found.allocated_non_preemptible, found.allocated))
+        assert 0 <= protected <= held <= found.requested[name]
+    assert set(found.allocated_non_preemptible) <= set(found.allocated) <= set(found.requested)
+
+
+@given(cases)
+def test_a_queue_holds_what_its_gang_holds(case: Case) -> None:
+    """E2: the two are added up in different places."""
+    gang, told = case.told.status().resources_status, case.told
+    found = queue_statuses(told.snapshot, told.plan, NOW)
+    assert found["q"].requested == gang.requested
+    assert found["q"].allocated == gang.allocated
+    assert found["q"].allocated_non_preemptible == gang.allocated_non_preemptible
+    assert found["top"].allocated == {}
+    assert decode(encode(found["q"]), QueueStatus) == (found["q"], ())
+
+
+@given(cases, st.booleans())
+def test_exactly_the_pods_that_wait_are_told_so(case: Case, mark: bool) -> None:
+    """S4, N4: with a stray among them."""
+    manifest = case.manifest | {"spec": case.manifest["spec"] | {"markUnschedulable": mark}}
+    case.pods.append(pod("stray", "nobody-knows"))
+    told = case.on(manifest)
+    waiting = {f"team/{named(raw)}" for raw in case.carried_out if state(raw) == "waiting"}
+    found = pod_conditions(told.outcome, told.stored)
+    assert set(found) == (waiting if mark else set())
+    assert all((one.type, one.status) == ("PodScheduled", "False") for one in found.values())
