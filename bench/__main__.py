@@ -4,8 +4,10 @@ import platform
 import sys
 from collections.abc import Iterator
 
+from bench import queues
 from bench.model import COMMANDS, SUBJECTS, Point, Subject, growth, measure, wall
 from bench.placement import SHAPES, Figure, Shape, figure
+from bench.queues import CROWDS, Crowd
 
 
 def main() -> None:
@@ -24,6 +26,13 @@ def main() -> None:
     for shape in SHAPES:
         print(f"measuring: {shape.name}", file=sys.stderr)
         print(placed(shape, figure(shape)), flush=True)
+    print(
+        "\n| queues and evictions | nodes | pods | places kept | evicted | cycle | ÷ one pass over the nodes | to reach |"
+    )
+    print("|---|---:|---:|---:|---:|---:|---:|---|")
+    for crowd in CROWDS:
+        print(f"measuring: {crowd.name}", file=sys.stderr)
+        print(disturbed(crowd, queues.figure(crowd)), flush=True)
     print("\n| command | median of 10 | ÷ `python -c pass` |")
     print("|---|---:|---:|")
     times = {name: wall(command) for name, command in COMMANDS.items()}
@@ -48,6 +57,14 @@ def placed(shape: Shape, found: Figure) -> str:
     return (
         f"| {shape.name} | {found.nodes:,} | {found.pods:,} | {shown(found.taken)} | {rate} | {ratio} "
         f"| {shown(found.snapshot)} | {shown(found.supposed)} | {shape.goal} |"
+    )
+
+
+def disturbed(crowd: Crowd, found: queues.Figure) -> str:
+    """One full cluster as a row."""
+    return (
+        f"| {crowd.name} | {found.nodes:,} | {found.pods:,} | {found.nominated:,} | {found.evicted:,} "
+        f"| {shown(found.taken)} | {found.taken / found.reference:,.0f} | {crowd.goal} |"
     )
 
 

@@ -1,8 +1,11 @@
 """Growth, not seconds: ten times the size may take ten times as long, with room for chance, but no hundred times."""
 
+from collections.abc import Callable, Iterator
+
 import pytest
+from bench import queues
 from bench.__main__ import rows, shown
-from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Subject, growth, measure
+from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Raw, Subject, growth, measure
 from bench.placement import Shape, figure, hopeless, many, nested, running
 
 LIMIT = 30  # for ten times the size: 10 is linear, 13 is n log n, 100 is quadratic
@@ -34,6 +37,14 @@ def test_placement_grows_with_nodes_gangs_and_pods_only(what: str) -> None:
     """Ten times as many take about ten times as long, from objects to the plan."""
     small, large = (figure(Shape(what, objects, "")) for objects in PLACEMENT[what])
     assert (large.taken + large.snapshot) / (small.taken + small.snapshot) < LIMIT
+
+
+@pytest.mark.parametrize("many", [queues.reclaim, queues.full], ids=["one big job", "many small jobs"])
+def test_a_cycle_that_evicts_grows_with_the_cluster_only(many: Callable[[int], Iterator[Raw]]) -> None:
+    """Eight times the nodes, pods and victims take about eight times as long."""
+    small, large = (queues.figure(queues.Crowd("", lambda n=n: many(n), "")) for n in (20, 160))  # type: ignore[misc]
+    assert large.evicted == 8 * small.evicted > 0
+    assert large.taken / small.taken < LIMIT
 
 
 def test_a_proof_and_a_hypothesis_cost_a_few_looks_at_the_nodes() -> None:

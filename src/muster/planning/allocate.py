@@ -127,7 +127,7 @@ class Allocation:
         found = self.board.find(self.board.now, goal, allowance)
         if found is None and allowance is None and not self._depends_on_others(goal):
             self._full.add(goal.kind)
-        return found
+        return found if found is None or self.board.too_protected(gang, found) is None else None
 
     def _depends_on_others(self, goal: Goal) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
@@ -173,6 +173,8 @@ class Allocation:
             return None
         else:
             asked = self.board.asked(seats)
+            if (over := self.board.too_protected(gang, seats)) is not None:
+                return _too_much("NonPreemptibleOverQuota", over)
         found = self.board.accounts.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else _too_much(*found)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
+from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.shares import division
 from muster.model.gang import Gang, Leaf, Member, State, changed, walk
 from muster.model.neighbours import Marks
@@ -92,6 +93,11 @@ class Board:
         for seat in seats:
             total += self.shapes.asks[seat.shape] * seat.pods
         return Resources({name: int(total[i]) for i, name in self._resources if total[i]})
+
+    def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
+        """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
+        more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
+        return over_quota_non_preemptible(self.accounts.tree, self.accounts.protected, gang.queue, more)
 
     # writing --------------------------------------------------------------------------------------------------------
 

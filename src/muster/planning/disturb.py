@@ -228,9 +228,9 @@ class _Rules:
         marks = self.board.snapshot.neighbours.running.get(pod)
         return repr((self.disturbance.budgets.of.get(pod, ()), marks))
 
-    def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:  # noqa: ARG002 (only moves ask for more)
-        """Nothing else."""
-        return True
+    def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:  # noqa: ARG002 (only moves ask who left)
+        """What nobody may disturb stays within quota (Q4)."""
+        return self.board.too_protected(self.gang, seats) is None
 
 
 class Preempt(_Rules):
@@ -422,6 +422,8 @@ class Consolidate(_Rules):
 
     def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:
         """Every one of them has a new place beside the gang's own."""
+        if not super().accept(gone, seats):
+            return False
         ledger = self.crowd.without(self.board.later, gone)
         for seat in seats:
             ledger.put(seat.node, seat.shape, seat.pods)

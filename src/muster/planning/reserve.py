@@ -1,5 +1,7 @@
 """Places that were freed for a gang are kept for it (P7): `status.nominatedNodeName` of its waiting pods."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from muster.api.objects import key
@@ -27,7 +29,17 @@ class Reservations:
             held = self._held_by(gang, nominated)
             if held:
                 self._held[gang.key] = held
-                board.put((seat.node, seat.shape, seat.pods) for seat in held)
+                self._take(gang, held, 1)
+
+    def _take(self, gang: Gang, held: Held, sign: int) -> None:
+        """Room on nodes and in the queue."""
+        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign)
+        asked = self.board.asked(held)
+        self.board.accounts.charge(gang.queue, asked, sign)
+        self.board.accounts.protect(gang.queue, self._protected(gang, held), sign)
+
+    def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
+        return self.board.more_protected(gang, self.board.seated(gang, held), self.board.asked(held))
 
     def _held_by(self, gang: Gang, nominated: dict[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
@@ -44,7 +56,12 @@ class Reservations:
             return ()
         after = replace(gang, root=changed(gang.root, placed))
         good = satisfied(after.root) and self._together(after) and self._room(seats)
-        return tuple(seats) if good else ()
+        return tuple(seats) if good and self._allowed(gang, tuple(seats)) else ()
+
+    def _allowed(self, gang: Gang, held: Held) -> bool:
+        """Within the limits and quotas of its queue (Q4)."""
+        asked = self.board.asked(held)
+        return self.board.accounts.excess(gang.queue, asked, self._protected(gang, held)) is None
 
     def _together(self, gang: Gang) -> bool:
         """Every required level is met (T1)."""
@@ -66,7 +83,8 @@ class Reservations:
     def release(self, gang: str) -> Held:
         """The gang's turn has come: what was kept for it is free to it."""
         held = self._held.pop(gang, ())
-        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign=-1)
+        if held:
+            self._take(self.board.before[gang], held, -1)
         return held
 
     def keep(self, turn: Turn, held: Held) -> Turn:
