@@ -12,12 +12,10 @@ from math import lcm
 import numpy as np
 from msgspec import Struct
 
-from muster.api.objects import key
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.model.queues import Amounts, QueueNode, QueueTree, Uses, arrange, uses
-from muster.model.snapshot import Snapshot, holds
-from muster.rules.requests import requests
+from muster.model.snapshot import Snapshot
 
 
 class Division(Struct, frozen=True, eq=False):
@@ -63,16 +61,8 @@ def division(snapshot: Snapshot) -> Division:
 
 def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
     """What queues can share: all that ready nodes have, without what pods outside every gang hold there."""
-    room = snapshot.room.copy()
     place = {column: i for i, column in enumerate(snapshot.columns)}
-    strangers = {stray.pod for stray in snapshot.foreign}
-    strangers.update(stray.pod for gang in snapshot.gangs for stray in gang.strays)
-    for pod in snapshot.objects.pods if strangers else ():
-        node = snapshot.node_index.get(pod.spec.node_name)
-        if node is not None and holds(pod) and key(pod.metadata) in strangers:
-            for name, amount in requests(pod.spec).items():
-                room[node, place[name]] -= amount
-    left = np.maximum(room, 0)[snapshot.ready]
+    left = np.maximum(snapshot.room - snapshot.strange, 0)[snapshot.ready]
     return Resources({name: sum(left[:, place[name]].tolist()) if name in place else 0 for name in resources})
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from muster.api import names
 from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
-from muster.model.gang import Gang, State, muster, state
+from muster.model.gang import Gang, Leaf, State, muster, state, walk
 from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, looked_at
 from muster.model.topology import TopologyTree, arrange
 from muster.rules.membership import Stray, gang_of
@@ -43,6 +43,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     room: Ints  # nodes × columns: allocatable
     used: Ints  # nodes × columns: by pods of every scheduler
     leaving: Ints  # nodes × columns: the part of it that terminating pods still hold
+    strange: Ints  # nodes × columns: the part of it that pods outside every gang hold
     topologies: dict[str, TopologyTree]
     gangs: tuple[Gang, ...]
     foreign: tuple[Stray, ...]
@@ -84,10 +85,15 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     columns = _columns(nodes, asked.values(), ports)
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(nodes), len(columns)), dtype=np.int64)
-    leaving = np.zeros_like(used)
+    leaving, familiar = np.zeros_like(used), np.zeros_like(used)
+    members = {f"{gang.namespace}/{name}" for gang in gathered.gangs for name in names_of(gang)}
     for pod in bound:
         node = index[pod.spec.node_name]
-        rows = (used[node], leaving[node]) if pod.metadata.deletion_timestamp is not None else (used[node],)
+        rows = [used[node]]
+        if pod.metadata.deletion_timestamp is not None:
+            rows.append(leaving[node])
+        if pod.metadata.annotations and key(pod.metadata) in members:
+            rows.append(familiar[node])
         for name, amount in asked[id(pod)].items():
             for row in rows:
                 row[place[name]] += amount
@@ -100,6 +106,7 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         room=_room(nodes, columns),
         used=used,
         leaving=leaving,
+        strange=used - familiar,
         topologies={topology.metadata.name: arrange(topology, nodes) for topology in objects.topologies},
         gangs=gathered.gangs,
         foreign=gathered.foreign,
@@ -114,6 +121,13 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         objects=objects,
         now=now,
     )
+
+
+def names_of(gang: Gang) -> Iterable[str]:
+    """The pods that belong to a gang, by name."""
+    for leaf in walk(gang.root):
+        if isinstance(leaf, Leaf):
+            yield from (member.name for member in leaf.members)
 
 
 def _ready(node: Node) -> bool:
