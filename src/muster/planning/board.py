@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.shares import division
@@ -96,6 +96,8 @@ class Board:
 
     def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
+        if gang.preemptibility == PREEMPTIBLE:
+            return None
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
         return over_quota_non_preemptible(self.accounts.tree, self.accounts.protected, gang.queue, more)
 

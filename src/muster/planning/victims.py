@@ -25,6 +25,7 @@ from muster.planning.prices import Yielding, fewest
 Ints = NDArray[np.int64]
 Set = frozenset[int]
 QUESTIONS = 200_000  # node visits that a proof of the smallest set may cost
+SOME = 256  # units that are looked at together
 FEW = 64  # units that a search over sets can go through
 
 
@@ -99,16 +100,23 @@ class Selection:
             return None
         mine = self.mask & (crowd.node >= 0) & (crowd.total == 1) & crowd.staying
         order = crowd.willing[mine[crowd.willing]]
-        columns, asks = self.board.shapes.columns[shape], self.board.shapes.asks[shape]
-        room = ledger.free[np.ix_(crowd.node[order], columns)] + crowd.freed[np.ix_(order, columns)]
-        good = order[(room >= asks[columns]).all(axis=1) & ledger.allowed(shape)[crowd.node[order]]]
-        for number in good[:50].tolist():
-            gone = crowd.whole([number])
-            seats = (Seat(goal.name, shape, int(crowd.node[number]), 1),)
-            allowed = self.rules.allow(gone, self.board.asked(seats)) and self._within(gone, seats)
-            if allowed and self.rules.accept(gone, seats):
-                return Choice(gone, seats)
+        for start in range(0, len(order), SOME):
+            for number in self._enough(shape, order[start : start + SOME]):
+                gone = crowd.whole([number])
+                seats = (Seat(goal.name, shape, int(crowd.node[number]), 1),)
+                allowed = self.rules.allow(gone, self.board.asked(seats)) and self._within(gone, seats)
+                if allowed and self.rules.accept(gone, seats):
+                    return Choice(gone, seats)
         return None
+
+    def _enough(self, shape: int, numbers: Ints) -> list[int]:
+        """Units each of which makes room for a pod of a class on its node."""
+        crowd, ledger = self.crowd, self.board.later
+        columns, nodes = self.board.shapes.columns[shape], crowd.node[numbers]
+        room = ledger.free[np.ix_(nodes, columns)] + crowd.freed[np.ix_(numbers, columns)]
+        good = (room >= self.board.shapes.asks[shape][columns]).all(axis=1) & ledger.allowed(shape)[nodes]
+        found: list[int] = numbers[good].tolist()
+        return found
 
     def _within(self, gone: Set, seats: tuple[Seat, ...]) -> bool:
         allowance = self.rules.allowance(gone)
