@@ -6,50 +6,55 @@ Rule 2: where the order of steps matters and the plan does not tell it, the judg
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from fractions import Fraction
+from datetime import datetime
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Raw = dict[str, Any]
-Amounts = dict[str, Fraction]
+from tests.disturbance import disturbed, outcomes
+from tests.world import (
+    Crew,
+    Outcome,
+    Raw,
+    World,
+    apart,
+    expression,
+    key_of,
+    labels,
+    matches,
+    name,
+    namespace,
+    overfull,
+    phase,
+    terminating,
+)
+
 HOSTNAME = "kubernetes.io/hostname"
-SUFFIXES: dict[str, Fraction] = {
-    "m": Fraction(1, 1000),
-    **{suffix: Fraction(10 ** (3 * i)) for i, suffix in enumerate(("", "k", "M", "G", "T"))},
-    **{suffix: Fraction(2 ** (10 * i)) for i, suffix in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)},
-}
 
 
-def broken(objects: list[Raw], plan: Raw) -> list[str]:
-    """Every promise that the plan does not keep."""
+def broken(objects: list[Raw], plan: Raw, now: datetime | None = None) -> list[str]:
+    """Every promise that the plan does not keep; without `now`, nothing that depends on the time is judged."""
     world = World(objects)
-    seats = _seats(world, plan)
+    at_once, after = outcomes(world, plan)
+    found = [*_bound_once(world, plan), *_wrong(world, at_once)]
+    if _at_once(world, plan):
+        seats = _seats(world, at_once)
+        found += _uneven(world, seats) + _scattered(world, seats)
+    if at_once != after:
+        found += [f"in the end: {problem}" for problem in _wrong(world, after)]
+    return [*found, *_misjudged(world, plan, after), *disturbed(world, plan, now)]
+
+
+def _wrong(world: World, outcome: Outcome) -> list[str]:
+    """What holds at every moment: now with the bindings, and in the end when everybody is gone and in place."""
+    seats = _seats(world, outcome)
     return [
-        *_bound_once(world, plan),
-        *_overfull(world, plan),
+        *overfull(world, outcome),
         *_misplaced(world, seats),
         *_ports_clash(seats),
         *_too_close(world, seats),
         *_alone(world, seats),
-        *(_uneven(world, seats) + _scattered(world, seats) if _at_once(world, plan) else ()),
-        *_half_started(world, plan),
+        *_half_started(world, outcome),
     ]
-
-
-class World:
-    """The objects, by what the promises are about."""
-
-    def __init__(self, objects: list[Raw]) -> None:
-        kinds: dict[str, list[Raw]] = defaultdict(list)
-        for raw in objects:
-            kinds[raw["kind"]].append(raw)
-        self.nodes = {raw["metadata"]["name"]: raw for raw in kinds["Node"]}
-        self.pods = {name(raw): raw for raw in kinds["Pod"]}
-        self.gangs = {name(raw): raw for raw in kinds["PodGroup"]}
-        self.topologies = {raw["metadata"]["name"]: raw for raw in kinds["Topology"]}
-        self.claims = {name(raw): raw for raw in kinds["PersistentVolumeClaim"]}
-        self.volumes = {raw["metadata"]["name"]: raw for raw in kinds["PersistentVolume"]}
-        self.namespaces = {raw["metadata"]["name"]: labels(raw) for raw in kinds["Namespace"]}
 
 
 class Seat(NamedTuple):
@@ -63,91 +68,27 @@ class Seat(NamedTuple):
         return f"{name(self.pod)} on {self.node['metadata']['name']}"
 
 
-def name(raw: Raw) -> str:
-    return f"{raw['metadata'].get('namespace', 'default')}/{raw['metadata']['name']}"
-
-
-def quantity(text: Any) -> Fraction:
-    text = str(text)
-    suffix = text.lstrip("0123456789.")
-    return Fraction(text[: len(text) - len(suffix)]) * SUFFIXES[suffix]
-
-
-def labels(raw: Raw) -> dict[str, str]:
-    return raw["metadata"].get("labels") or {}
-
-
-def namespace(raw: Raw) -> str:
-    return str(raw["metadata"].get("namespace", "default"))
-
-
-def asks(pod: Raw) -> Amounts:
-    """What runs together, or the hungriest moment of the start if that is more; sidecars stay once started."""
-    spec = pod["spec"]
-    lasting: Amounts = {}
-    peak: Amounts = {}
-    for container in spec.get("initContainers") or ():
-        moment = _joined(sum, lasting, _requests(container))
-        peak = _joined(max, peak, moment)
-        if container.get("restartPolicy") == "Always":
-            lasting = moment
-    running = _joined(sum, lasting, *(_requests(container) for container in spec.get("containers") or ()))
-    return _joined(sum, _joined(max, running, peak), _amounts(spec.get("overhead"))) | {"pods": Fraction(1)}
-
-
-def _requests(container: Raw) -> Amounts:
-    resources = container.get("resources") or {}
-    return _amounts(resources.get("limits")) | _amounts(resources.get("requests"))
-
-
-def _amounts(raw: Raw | None) -> Amounts:
-    return {resource: quantity(text) for resource, text in (raw or {}).items()}
-
-
-def _joined(how: Callable[[list[Fraction]], Any], *given: Amounts) -> Amounts:
-    return {name: how([one.get(name, Fraction()) for one in given]) for name in {key for one in given for key in one}}
-
-
-def _seats(world: World, plan: Raw) -> list[Seat]:
-    """Every pod that holds room on a known node after the plan."""
-    new = {f"{b['namespace']}/{b['pod']}": b["node"] for b in plan["bindings"]}
+def _seats(world: World, outcome: Outcome) -> list[Seat]:
+    """Every pod that holds room on a known node."""
     found = []
     for key, pod in world.pods.items():
-        node = world.nodes.get(new.get(key) or pod["spec"].get("nodeName") or "")
-        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            found.append(Seat(pod, node, key in new))
+        node = world.nodes.get(outcome.places.get(key) or pod["spec"].get("nodeName") or "")
+        if node and phase(pod) not in ("Succeeded", "Failed") and key not in outcome.gone:
+            found.append(Seat(pod, node, key in outcome.places))
     return found
 
 
 def _bound_once(world: World, plan: Raw) -> Iterator[str]:
-    """I1: a pod is bound once, and only if it waits."""
-    times = Counter(f"{b['namespace']}/{b['pod']}" for b in plan["bindings"])
+    """I1: a pod is bound or nominated once, and only if it waits."""
+    times = Counter(key_of(one) for one in (*plan["bindings"], *(plan.get("nominations") or ())))
     for pod, count in times.items():
         raw = world.pods.get(pod)
         if count > 1:
             yield f"{pod} is bound {count} times"
         if raw is None or raw["spec"].get("nodeName") or raw["spec"].get("schedulingGates"):
             yield f"{pod} cannot be bound"
-        elif raw["metadata"].get("deletionTimestamp") or raw.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        elif terminating(raw) or phase(raw) in ("Succeeded", "Failed"):
             yield f"{pod} has ended"
-
-
-def _overfull(world: World, plan: Raw) -> Iterator[str]:
-    """I2: no node over its allocatable, other schedulers' pods included."""
-    used: dict[str, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
-    new = {f"{b['namespace']}/{b['pod']}": b["node"] for b in plan["bindings"]}
-    for key, pod in world.pods.items():
-        node = new.get(key) or pod["spec"].get("nodeName")
-        if node and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-            for resource, amount in asks(pod).items():
-                used[node][resource] += amount
-    for node in set(new.values()):
-        room = world.nodes[node]["status"]["allocatable"]
-        for resource, amount in used[node].items():
-            if resource == "pods" and "pods" not in room:
-                continue
-            if amount > quantity(room.get(resource, 0)):
-                yield f"{node} has {room.get(resource, 0)} {resource}, but {amount} are asked of it"
 
 
 def _misplaced(world: World, seats: list[Seat]) -> Iterator[str]:
@@ -237,28 +178,9 @@ def _term(term: Raw, node: Raw) -> bool:
     field = {"metadata.name": node["metadata"]["name"]}
     return (
         bool(by_label or by_field)
-        and all(_expression(one, labels(node)) for one in by_label)
-        and all(_expression(one, field) for one in by_field)
+        and all(expression(one, labels(node)) for one in by_label)
+        and all(expression(one, field) for one in by_field)
     )
-
-
-def _expression(one: Raw, given: dict[str, str]) -> bool:
-    value, values = given.get(one["key"]), [str(v) for v in one.get("values") or ()]
-    match one["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and int(value) > int(values[0])
-        case "Lt":
-            return value is not None and int(value) < int(values[0])
-        case _:
-            raise AssertionError(one)
 
 
 def _ports_clash(seats: list[Seat]) -> Iterator[str]:
@@ -305,7 +227,7 @@ def _looks_at(world: World, pod: Raw, term: Raw, other: Raw) -> bool:
         inside = where == namespace(pod)
     else:
         known = world.namespaces.get(where, {"kubernetes.io/metadata.name": where})
-        inside = where in (term.get("namespaces") or ()) or (chosen is not None and _matches(chosen, known))
+        inside = where in (term.get("namespaces") or ()) or (chosen is not None and matches(chosen, known))
     return inside and _alike(term, pod, other)
 
 
@@ -316,14 +238,7 @@ def _alike(term: Raw, pod: Raw, other: Raw) -> bool:
     own, theirs = labels(pod), labels(other)
     agree = all(theirs.get(key) == own[key] for key in term.get("matchLabelKeys") or () if key in own)
     differ = all(theirs.get(key) != own[key] for key in term.get("mismatchLabelKeys") or () if key in own)
-    return agree and differ and _matches(term["labelSelector"], theirs)
-
-
-def _matches(selector: Raw, given: dict[str, str]) -> bool:
-    expressions = selector.get("matchExpressions") or ()
-    return (selector.get("matchLabels") or {}).items() <= given.items() and all(
-        _expression(one, given) for one in expressions
-    )
+    return agree and differ and matches(term["labelSelector"], theirs)
 
 
 def _too_close(world: World, seats: list[Seat]) -> Iterator[str]:
@@ -431,91 +346,22 @@ def _counts(world: World, pod: Raw, rule: Raw, node: Raw) -> bool:
     return affinity and (rule.get("nodeTaintsPolicy") != "Honor" or _taints_tolerated(world, pod, node))
 
 
-def _half_started(world: World, plan: Raw) -> Iterator[str]:
-    """I3, I4, G1, G2: minimums and domains at every level, for what is placed and what is bound now together."""
-    for key, gang in world.gangs.items():
-        nodes, new = _where(world, plan, key, gang)
-        tree = {"": dict(gang["spec"], name="", parent=None)} | {
-            g["name"]: g for g in gang["spec"].get("subGroups", ())
-        }
-        children: dict[str, list[str]] = defaultdict(list)
-        for group in gang["spec"].get("subGroups", ()):
-            children[group.get("parent") or ""].append(group["name"])
-        met = {group: _met(group, tree, children, nodes) for group in tree}
-        for group in tree:
-            inside = _inside(group, children)
-            if any(new[leaf] for leaf in inside) and not met[group]:
+def _half_started(world: World, outcome: Outcome) -> Iterator[str]:
+    """I3, I4, G1, G2: minimums and domains at every level, for what is placed and what is new together."""
+    for key in world.gangs:
+        crew = Crew(world, key, outcome)
+        for group in crew.tree if crew.new() else ():
+            if crew.new(group) and not crew.met(group):
                 yield f"{key}: pods of `{group}` are bound, but it is not satisfied"
-            yield from _apart(world, key, tree, group, [n for leaf in inside for n in nodes[leaf]], new, inside)
-        if any(new.values()) and not met[""]:
+            yield from apart(world, crew, group) if crew.new(group) else ()
+        if crew.new() and not crew.met():
             yield f"{key}: is started below its minimum"
-        said = next(one for one in plan["podGroups"] if f"{one['namespace']}/{one['name']}" == key)
-        if (said["verdict"] == "Scheduled") != met[""]:
-            yield f"{key}: verdict {said['verdict']}, but satisfied is {met['']}"
 
 
-def _where(world: World, plan: Raw, key: str, gang: Raw) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Nodes of every leaf's pods that count, and how many of them are new."""
-    nodes: dict[str, list[str]] = defaultdict(list)
-    new: dict[str, int] = defaultdict(int)
-    bound = {f"{b['namespace']}/{b['pod']}": b["node"] for b in plan["bindings"]}
-    for pod_key, pod in world.pods.items():
-        meta = pod["metadata"]
-        owner = f"{meta.get('namespace', 'default')}/{meta.get('annotations', {}).get('pod-group-name')}"
-        phase = pod.get("status", {}).get("phase")
-        if owner != key or meta.get("deletionTimestamp") or phase == "Failed":
-            continue
-        leaf = meta.get("labels", {}).get("kai.scheduler/subgroup-name", "")
-        if phase == "Succeeded":
-            nodes[leaf].append("")
-        elif pod["spec"].get("nodeName") or pod_key in bound:
-            nodes[leaf].append(pod["spec"].get("nodeName") or bound[pod_key])
-            new[leaf] += pod_key in bound
-    return nodes, new
-
-
-def _met(group: str, tree: Raw, children: dict[str, list[str]], nodes: dict[str, list[str]]) -> bool:
-    below = children.get(group, [])
-    if not below:
-        return len(nodes[group]) >= (tree[group].get("minMember") or 1)
-    good = sum(_met(child, tree, children, nodes) for child in below)
-    pods = sum(len(nodes[leaf]) for leaf in _inside(group, children))
-    return good >= (tree[group].get("minSubGroup") or len(below)) and pods >= (tree[group].get("minMember") or 0)
-
-
-def _inside(group: str, children: dict[str, list[str]]) -> list[str]:
-    found, ahead = [], [group]
-    while ahead:
-        one = ahead.pop()
-        found.append(one)
-        ahead += children.get(one, [])
-    return found
-
-
-def _apart(
-    world: World, key: str, tree: Raw, group: str, nodes: list[str], new: dict[str, int], inside: list[str]
-) -> Iterator[str]:
-    """T1: every pod of the group in one domain of its required level."""
-    level = (tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
-    if not level or not any(new[leaf] for leaf in inside):
-        return
-    named = _named(tree, group)
-    topology = world.topologies[named] if named else next(iter(world.topologies.values()))
-    labels = [one["nodeLabel"] for one in topology["spec"]["levels"]]
-    at = next(i for i, label in enumerate(labels) if level in (label, label.rsplit("/", 1)[-1]))
-    domains = {
-        tuple(world.nodes[node]["metadata"].get("labels", {}).get(label) for label in labels[: at + 1])
-        for node in nodes
-        if node
-    }
-    if len(domains) > 1 or any(None in domain for domain in domains):
-        yield f"{key}: pods of `{group}` are in {sorted(map(str, domains))}, not in one {level}"
-
-
-def _named(tree: Raw, group: str | None) -> str:
-    """T4: the topology that a group names, else its nearest ancestor."""
-    while group is not None:
-        if own := (tree[group].get("topologyConstraint") or {}).get("topology"):
-            return str(own)
-        group = (tree[group].get("parent") or "") if group else None
-    return ""
+def _misjudged(world: World, plan: Raw, after: Outcome) -> Iterator[str]:
+    """`Scheduled` means that the root is satisfied with this plan, nominations counted."""
+    verdicts = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in plan["podGroups"]}
+    for key in world.gangs:
+        met = Crew(world, key, after).met()
+        if (verdicts[key] == "Scheduled") != met:
+            yield f"{key}: verdict {verdicts[key]}, but satisfied is {met}"

@@ -3,7 +3,7 @@
 Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -167,6 +167,24 @@ class Goals:
                 goal = self._made(around, 1, children=(goal,))
         return goal
 
+    def restored(self, leaving: Collection[tuple[str, str]]) -> "Goal | Impossible":
+        """What it takes to have every one of some waiting pods, by (leaf, pod), placed again, levels and all."""
+        wanted: dict[str, int] = {}
+        for leaf, _ in leaving:
+            wanted[leaf] = wanted.get(leaf, 0) + 1
+        made: dict[str, Goal | Impossible] = {}
+        for group in reversed(list(walk(self.gang.root))):
+            if isinstance(group, Leaf):
+                if group.name in wanted:
+                    made[group.name] = self._leaf_of(group, wanted[group.name])
+                continue
+            inside = [made.pop(child.name) for child in group.children if child.name in made]
+            goals = tuple(one for one in inside if isinstance(one, Goal))
+            if inside:
+                broken = [one for one in inside if isinstance(one, Impossible)]
+                made[group.name] = broken[0] if broken else self._made(group, len(goals), children=goals)
+        return made[self.gang.root.name]
+
     def _whole(self, group: Group, more: Mapping[str, int] | None = None) -> "Goal | Impossible | None":
         more = more or {}
         made: dict[str, Goal | Impossible | None] = {}
@@ -180,10 +198,12 @@ class Goals:
         return made[group.name]
 
     def _leaf(self, leaf: Leaf, more: int = 0) -> Goal | Impossible | None:
-        waiting = leaf.those(State.PENDING)
         need = self.standings[leaf.name].missing + more
-        if need == 0:
-            return None
+        return self._leaf_of(leaf, need) if need else None
+
+    def _leaf_of(self, leaf: Leaf, need: int) -> Goal | Impossible:
+        """So many of its waiting pods."""
+        waiting = leaf.those(State.PENDING)
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
         for shape, _ in (runs := tuple(self._runs(waiting))):

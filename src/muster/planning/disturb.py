@@ -23,7 +23,7 @@ from muster.planning.budgets import Budgets
 from muster.planning.crowd import Crowd, Mask
 from muster.planning.decision import EvictionReason
 from muster.planning.line import Line
-from muster.planning.moves import Moves, rehomed
+from muster.planning.moves import Moves, together
 from muster.planning.victims import Choice, Selection, Set
 
 Ints = NDArray[np.int64]
@@ -217,6 +217,10 @@ class _Rules:
                 self.accounts.charge(queue, amount)
         return found
 
+    def at_most(self, gone: Set) -> Ints | None:
+        """A bound on the allowance with only some of these gone: the more leave, the more room there is."""
+        return self.allowance(gone)
+
     def allow(self, gone: Set, asked: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
         """Budgets (P6)."""
         return self.disturbance.budgets.allow(
@@ -228,9 +232,9 @@ class _Rules:
         marks = self.board.snapshot.neighbours.running.get(pod)
         return repr((self.disturbance.budgets.of.get(pod, ()), marks))
 
-    def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:  # noqa: ARG002 (only moves ask who left)
-        """What nobody may disturb stays within quota (Q4)."""
-        return self.board.too_protected(self.gang, seats) is None
+    def settle(self, gone: Set, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:  # noqa: ARG002 (moves ask)
+        """The seats, if what nobody may disturb stays within quota (Q4)."""
+        return seats if self.board.too_protected(self.gang, seats) is None else None
 
 
 class Preempt(_Rules):
@@ -277,10 +281,30 @@ class Reclaim(_Rules):
         return found
 
     def allowance(self, gone: Set) -> Ints | None:
-        """And within the fair share of its own queue."""
+        """And within the fair share of every queue on its way below the victims', and its quota where it has to be."""
+        found = self.at_most(gone).copy()
+        taken = _Taken(self, gone)
+        for victim in taken.queues:
+            mine, theirs = self._below(victim)
+            for node in mine:
+                self._cap(found, node, taken, self.accounts.shares[node.name])
+            short = {name for name in self.asked for node in theirs if not self._keeps_quota(node, taken, name)}
+            quotas = {name: mine[0].share(name).quota for name in short}
+            self._cap(found, mine[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
+        return found
+
+    def at_most(self, gone: Set) -> Ints:
+        """Whom it is taken from can only make it less."""
         base = super().allowance(gone)
-        entitled = self._entitled()
-        return entitled if base is None else np.minimum(base, entitled)
+        return self._entitled() if base is None else np.minimum(base, self._entitled())
+
+    def _cap(self, found: Ints, node: QueueNode, taken: "_Taken", most: Mapping[str, int]) -> None:
+        """No more than what a queue holds leaves of some amounts, with the victims gone."""
+        held, gone = self.accounts.allocated[node.name], taken.gone(node)
+        for name in self.accounts.shared:
+            if name in most:
+                column = self.accounts.column[name]
+                found[column] = min(found[column], most[name] - held.get(name, 0) + gone.get(name, 0))
 
     def promises(self) -> Sequence[str]:
         """The queue's promise to its own."""
@@ -313,33 +337,15 @@ class Reclaim(_Rules):
         )
 
     def allow(self, gone: Set, asked: Resources) -> bool:
-        """Entitled, from those above their share, and never below a quota for a queue above its own."""
+        """From those above their share; what the gang may take is in its allowance."""
         if not super().allow(gone, asked):
             return False
         taken = _Taken(self, gone)
-        for victim in taken.queues:
-            mine, theirs = self._below(victim)
-            if not all(self._within(node, taken, asked) for node in mine):
-                return False
-            if not all(self._above(node, taken.gone(node), taken.largest(node)) for node in theirs):
-                return False
-            beyond = [name for name in self.asked if self._beyond_quota(mine[0], taken, asked, name)]
-            if not all(self._keeps_quota(node, taken, name) for node in theirs for name in beyond):
-                return False
-        return True
-
-    def _within(self, node: QueueNode, taken: "_Taken", asked: Resources) -> bool:
-        held, share, gone = self.accounts.allocated[node.name], self.accounts.shares[node.name], taken.gone(node)
         return all(
-            held.get(name, 0) - gone.get(name, 0) + asked.get(name, 0) <= share.get(name, 0)
-            for name in self.accounts.shared
-            if asked.get(name, 0)
+            self._above(node, taken.gone(node), taken.largest(node))
+            for victim in taken.queues
+            for node in self._below(victim)[1]
         )
-
-    def _beyond_quota(self, node: QueueNode, taken: "_Taken", asked: Resources, name: str) -> bool:
-        quota = node.share(name).quota
-        held = self.accounts.allocated[node.name].get(name, 0) - taken.gone(node).get(name, 0)
-        return quota != UNLIMITED and held + asked.get(name, 0) > quota
 
     def _keeps_quota(self, node: QueueNode, taken: "_Taken", name: str) -> bool:
         quota, held = node.share(name).quota, self.accounts.allocated[node.name].get(name, 0)
@@ -402,8 +408,13 @@ class Consolidate(_Rules):
         return np.array([all(self._movable(n) for n in (i, *one.inside)) for i, one in enumerate(self.crowd.all)])
 
     def _movable(self, number: int) -> bool:
-        """Pods that rules between pods are about stay where they are: what cannot be proved is not moved."""
+        """Pods that rules between pods are about stay where they are: what cannot be proved is not moved.
+
+        So do pods of groups that are short: there is no whole that they could be part of again.
+        """
         one, running = self.crowd.all[number], self.board.snapshot.neighbours.running
+        if any(leaf not in self.moves.whole(one.gang) for leaf, _ in one.pods):
+            return False
         return not any(
             f"{one.gang.namespace}/{member.name}" in running
             or self.board.shape(one.gang, member.name) in self.board.now.company.touched
@@ -420,20 +431,16 @@ class Consolidate(_Rules):
         """Where new places are written."""
         return self.disturbance.moves
 
-    def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:
-        """Every one of them has a new place beside the gang's own."""
-        if not super().accept(gone, seats):
-            return False
-        ledger = self.crowd.without(self.board.later, gone)
-        for seat in seats:
-            ledger.put(seat.node, seat.shape, seat.pods)
+    def settle(self, gone: Set, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:
+        """Seats for the gang and, at the same time, for every pod that leaves: one search for all of them."""
+        if super().settle(gone, seats) is None:
+            return None
         leaving: dict[str, set[tuple[str, str]]] = {}
         for one, leaf, member, _ in self.crowd.members(gone):
             leaving.setdefault(one.gang.key, set()).add((leaf, member.name))
-        self.homes = {}
-        for victim in sorted(leaving):
-            homes = rehomed(self.board, ledger, self.board.turns[victim].gang, leaving[victim])
-            if len(homes) < len(leaving[victim]):
-                return False
-            self.homes[victim] = homes
-        return True
+        gangs = {victim: self.board.turns[victim].gang for victim in sorted(leaving)}
+        found = together(self.board, self.crowd.without(self.board.later, gone), self.goal, gangs, leaving)
+        if found is None or super().settle(gone, found[0]) is None:
+            return None
+        self.homes = found[1]
+        return found[0]

@@ -35,7 +35,10 @@ class Rules(Protocol):
     reason: EvictionReason
 
     def allowance(self, gone: Set) -> Ints | None:
-        """What the gang's new pods may take, by column, with some units gone."""
+        """What the gang's new pods may take, by column, with these units gone."""
+
+    def at_most(self, gone: Set) -> Ints | None:
+        """What they could take if only some of these were gone: a bound."""
 
     def allow(self, gone: Set, asked: Resources) -> bool:
         """Whether these may leave for a gang that asks for so much."""
@@ -43,8 +46,8 @@ class Rules(Protocol):
     def look(self, pod: str) -> object:
         """What tells pods apart in the eyes of these rules, beyond class, node and queue."""
 
-    def accept(self, gone: Set, seats: tuple[Seat, ...]) -> bool:
-        """Whatever else must hold once the seats are known."""
+    def settle(self, gone: Set, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:
+        """The seats that will do, once they are known; None: something else stands against them."""
 
 
 class Choice(Struct, frozen=True):
@@ -62,11 +65,11 @@ class Selection:
         self.mask = mask
         self.numbers: list[int] = []
         self.questions = max(QUESTIONS // max(len(board.snapshot.nodes), 100), 20)
-        self._answers: dict[Set, tuple[Seat, ...] | None] = {}
+        self._answers: dict[tuple[Set, bytes], tuple[Seat, ...] | None] = {}
 
     def _useful(self, numbers: Sequence[int]) -> list[int]:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
-        if self.rules.allowance(frozenset()) is not None:
+        if self.rules.at_most(frozenset()) is not None:
             return list(numbers)
         allowed = np.any([self.board.shapes.allowed(shape) for shape in shapes(self.goal)], axis=0)
         whole = ((number, (number, *self.crowd.all[number].inside)) for number in numbers)
@@ -105,8 +108,9 @@ class Selection:
                 gone = crowd.whole([number])
                 seats = (Seat(goal.name, shape, int(crowd.node[number]), 1),)
                 allowed = self.rules.allow(gone, self.board.asked(seats)) and self._within(gone, seats)
-                if allowed and self.rules.accept(gone, seats):
-                    return Choice(gone, seats)
+                settled = self.rules.settle(gone, seats) if allowed else None
+                if settled is not None:
+                    return Choice(gone, settled)
         return None
 
     def _enough(self, shape: int, numbers: Ints) -> list[int]:
@@ -132,33 +136,41 @@ class Selection:
         return self.crowd.without(self.board.later, gone)
 
     def _fits(self, gone: Set) -> bool:
-        return self._seats(gone) is not None
+        """Whether there are seats with these, or only some of them, gone: a bound."""
+        return self._asked(gone, self.rules.at_most(gone)) is not None
 
     def _seats(self, gone: Set) -> tuple[Seat, ...] | None:
-        """Seats with these gone, whatever is preferred; where nobody knows, it counts as no."""
-        if gone not in self._answers:
+        """Seats with these gone, whatever is preferred."""
+        return self._asked(gone, self.rules.allowance(gone))
+
+    def _asked(self, gone: Set, allowance: Ints | None) -> tuple[Seat, ...] | None:
+        """Where nobody knows, it counts as no."""
+        key = (gone, b"" if allowance is None else allowance.tobytes())
+        if key not in self._answers:
             self.questions -= 1
             try:
-                search = self.board.search(self.without(gone), allowance=self.rules.allowance(gone))
+                search = self.board.search(self.without(gone), allowance=allowance)
                 state = search.first(self.goal)
-                self._answers[gone] = None if state is None else search.seats(state)
+                self._answers[key] = None if state is None else search.seats(state)
             except OutOfSteps:
-                self._answers[gone] = None
-        return self._answers[gone]
+                self._answers[key] = None
+        return self._answers[key]
 
     def _good(self, gone: Set) -> bool:
         """Enough, and allowed."""
         seats = self._seats(gone)
         if seats is None or not self.rules.allow(gone, self.board.asked(seats)):
             return False
-        return self.rules.accept(gone, seats)
+        return self.rules.settle(gone, seats) is not None
 
     def _choice(self, gone: Set) -> Choice | None:
         """With what the gang prefers (T2)."""
-        seats = self.board.find(self.without(gone), self.goal, self.rules.allowance(gone))
-        if seats is None or not self.rules.allow(gone, self.board.asked(seats)) or not self.rules.accept(gone, seats):
-            seats = self._seats(gone)
-        return None if seats is None else Choice(gone, seats)
+        for seats in (self.board.find(self.without(gone), self.goal, self.rules.allowance(gone)), self._seats(gone)):
+            if seats is not None and self.rules.allow(gone, self.board.asked(seats)):
+                settled = self.rules.settle(gone, seats)
+                if settled is not None:
+                    return Choice(gone, settled)
+        return None
 
     # a cheap set ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class Selection:
         """Those in the way of seats that were taken by price; nobody of them could be left out for these seats."""
         ledger = Yielding(self.board.later, self.crowd, sorted(everybody))
         try:
-            search = self.board.search(ledger, allowance=self.rules.allowance(everybody))
+            search = self.board.search(ledger, allowance=self.rules.at_most(everybody))
             state = search.first(self.goal)
         except OutOfSteps:
             return None
