@@ -44,6 +44,10 @@ spec: setup  ## only the promises: one test a rule of the specification
 nightly: setup  ## the properties, with 100 times the examples
 	HYPOTHESIS_PROFILE=nightly $(RUN) pytest -n auto tests/property
 
+.PHONY: envtest
+envtest: setup  ## find a real kube-apiserver and etcd for the tests, or build them once (needs Go)
+	@$(RUN) python -m tests.envtest
+
 .PHONY: golden
 golden: setup  ## rewrite the approved files; read the diff before you commit it
 	MUSTER_GOLDEN=write $(RUN) pytest -n auto tests/golden

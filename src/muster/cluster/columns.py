@@ -1,0 +1,265 @@
+"""How objects are shown in a table: a column is a name and a function from an object, and the time, to a cell."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from muster.api.moment import moment
+from muster.cluster.jsonpath import found
+from muster.cluster.store import Raw
+
+Cell = str | int | float | bool | None
+Cells = Callable[[Raw, datetime], Cell]
+
+
+class Column(Struct, frozen=True, eq=False):
+    """One column. `priority` above 0: only with `-o wide`."""
+
+    name: str
+    cell: Cells
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+def path(name: str, expression: str, kind: str = "string", priority: int = 0, empty: Cell = "<none>") -> Column:
+    """A column that shows what a JSONPath finds."""
+    return Column(name, lambda raw, now: _shown(raw, expression, kind, now, empty), kind, priority=priority)
+
+
+def from_paths(columns: Iterable[Raw]) -> tuple[Column, ...]:
+    """Name and the columns that a CRD asks for; Age where it asks for none."""
+    own = tuple(
+        path(one["name"], one["jsonPath"], one.get("type", "string"), one.get("priority", 0), empty=None)
+        for one in columns
+    )
+    return (NAME, *(own or (AGE,)))
+
+
+def age(since: Any, now: datetime) -> str:
+    """How long ago, as kubectl words it: two units below a certain size, one above."""
+    start = moment(since) if isinstance(since, str) else None
+    if start is None:
+        return "<unknown>"
+    seconds = int((now - start).total_seconds())
+    return "<invalid>" if seconds < -1 else short_duration(max(seconds, 0))
+
+
+def short_duration(seconds: int) -> str:
+    """`119s`, `2m5s`, `3h7m`, `4d`: Kubernetes' HumanDuration."""
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    table = (
+        (seconds < 120, f"{seconds}s"),
+        (minutes < 10, f"{minutes}m{_rest(seconds % 60, 's')}"),
+        (minutes < 180, f"{minutes}m"),
+        (hours < 8, f"{hours}h{_rest(minutes % 60, 'm')}"),
+        (hours < 48, f"{hours}h"),
+        (days < 8, f"{days}d{_rest(hours % 24, 'h')}"),
+        (days < 730, f"{days}d"),
+    )
+    return next((text for fits, text in table if fits), f"{days // 365}y")
+
+
+def _rest(number: int, unit: str) -> str:
+    return f"{number}{unit}" if number else ""
+
+
+def _shown(raw: Raw, expression: str, kind: str, now: datetime, empty: Cell) -> Cell:
+    values = found(raw, expression)
+    if not values:
+        return empty
+    if kind == "date":
+        return age(values[0], now)
+    if len(values) == 1 and isinstance(values[0], str | int | float | bool):
+        return values[0]
+    return ",".join(str(value) for value in values)
+
+
+def _ready(raw: Raw, _: datetime) -> Cell:
+    states = raw.get("status", {}).get("containerStatuses", ())
+    return f"{sum(bool(one.get('ready')) for one in states)}/{len(raw.get('spec', {}).get('containers', ()))}"
+
+
+def _pod_status(raw: Raw, _: datetime) -> Cell:
+    status = raw.get("status", {})
+    if raw["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    gated = any(
+        one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
+        for one in status.get("conditions", ())
+    )
+    if gated:
+        return "SchedulingGated"
+    if status.get("reason"):
+        return str(status["reason"])
+    phase = str(status.get("phase") or "Pending")
+    return {"Succeeded": "Completed", "Failed": "Error"}.get(phase, phase)
+
+
+def _restarts(raw: Raw, _: datetime) -> Cell:
+    return str(sum(one.get("restartCount", 0) for one in raw.get("status", {}).get("containerStatuses", ())))
+
+
+def _gates(raw: Raw, _: datetime) -> Cell:
+    conditions = [one for gate in raw.get("spec", {}).get("readinessGates", ()) for one in (gate["conditionType"],)]
+    true = {one["type"] for one in raw.get("status", {}).get("conditions", ()) if one.get("status") == "True"}
+    return f"{sum(one in true for one in conditions)}/{len(conditions)}" if conditions else "<none>"
+
+
+def _node_status(raw: Raw, _: datetime) -> Cell:
+    ready = [one.get("status") for one in raw.get("status", {}).get("conditions", ()) if one.get("type") == "Ready"]
+    word = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
+    return f"{word},SchedulingDisabled" if raw.get("spec", {}).get("unschedulable") else word
+
+
+def _roles(raw: Raw, _: datetime) -> Cell:
+    prefix = "node-role.kubernetes.io/"
+    found_roles = sorted(
+        label[len(prefix) :] for label in raw["metadata"].get("labels", {}) if label.startswith(prefix)
+    )
+    return ",".join(found_roles) or "<none>"
+
+
+def _address(kind: str) -> Cells:
+    def cell(raw: Raw, _: datetime) -> Cell:
+        all_of_them = raw.get("status", {}).get("addresses", ())
+        return next((one["address"] for one in all_of_them if one.get("type") == kind), "<none>")
+
+    return cell
+
+
+def _count(field: str) -> Cells:
+    return lambda raw, _: len(raw.get(field) or ())
+
+
+def _replicas(raw: Raw, _: datetime) -> Cell:
+    return f"{raw.get('status', {}).get('readyReplicas', 0)}/{raw.get('spec', {}).get('replicas', 1)}"
+
+
+def _completions(raw: Raw, _: datetime) -> Cell:
+    return f"{raw.get('status', {}).get('succeeded', 0)}/{raw.get('spec', {}).get('completions', 1)}"
+
+
+def _last_seen(raw: Raw, now: datetime) -> Cell:
+    series = (raw.get("series") or {}).get("lastObservedTime")
+    times = (series, raw.get("lastTimestamp"), raw.get("deprecatedLastTimestamp"), raw.get("eventTime"))
+    return age(next((one for one in times if one), None), now)
+
+
+def _about(field: str) -> Cells:
+    def cell(raw: Raw, _: datetime) -> Cell:
+        what = raw.get(field) or {}
+        return f"{str(what.get('kind', '')).lower()}/{what.get('name', '')}"
+
+    return cell
+
+
+def _ports(raw: Raw, _: datetime) -> Cell:
+    ports = raw.get("spec", {}).get("ports", ())
+    return ",".join(f"{one.get('port')}/{one.get('protocol', 'TCP')}" for one in ports) or "<none>"
+
+
+NAME = Column("Name", lambda raw, _: raw["metadata"].get("name"), format="name")
+AGE = Column("Age", lambda raw, now: age(raw["metadata"].get("creationTimestamp"), now))
+PLAIN = (NAME, AGE)
+POD = (
+    NAME,
+    Column("Ready", _ready),
+    Column("Status", _pod_status),
+    Column("Restarts", _restarts),
+    AGE,
+    path("IP", ".status.podIP", priority=1),
+    path("Node", ".spec.nodeName", priority=1),
+    path("Nominated Node", ".status.nominatedNodeName", priority=1),
+    Column("Readiness Gates", _gates, priority=1),
+)
+NODE = (
+    NAME,
+    Column("Status", _node_status),
+    Column("Roles", _roles),
+    AGE,
+    path("Version", ".status.nodeInfo.kubeletVersion", empty=""),
+    Column("Internal-IP", _address("InternalIP"), priority=1),
+    Column("External-IP", _address("ExternalIP"), priority=1),
+    path("OS-Image", ".status.nodeInfo.osImage", priority=1, empty="<unknown>"),
+    path("Kernel-Version", ".status.nodeInfo.kernelVersion", priority=1, empty="<unknown>"),
+    path("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion", priority=1, empty="<unknown>"),
+)
+NAMESPACE = (NAME, path("Status", ".status.phase"), AGE)
+_EVENT_TAIL = (path("Type", ".type"), path("Reason", ".reason"))
+EVENT = (
+    Column("Last Seen", _last_seen),
+    *_EVENT_TAIL,
+    Column("Object", _about("involvedObject")),
+    path("Source", ".source.component", priority=1, empty=""),
+    path("Message", ".message"),
+    path("Count", ".count", "integer", priority=1, empty=1),
+    Column("Name", NAME.cell, format="name", priority=1),
+)
+NEW_EVENT = (
+    Column("Last Seen", _last_seen),
+    *_EVENT_TAIL,
+    Column("Object", _about("regarding")),
+    path("Message", ".note"),
+    Column("Name", NAME.cell, format="name", priority=1),
+)
+SERVICE = (
+    NAME,
+    path("Type", ".spec.type", empty="ClusterIP"),
+    path("Cluster-IP", ".spec.clusterIP"),
+    path("External-IP", ".status.loadBalancer.ingress[*].ip"),
+    Column("Port(s)", _ports),
+    AGE,
+)
+CONFIG_MAP = (NAME, Column("Data", _count("data"), "integer"), AGE)
+SECRET = (NAME, path("Type", ".type", empty="Opaque"), Column("Data", _count("data"), "integer"), AGE)
+VOLUME = (
+    NAME,
+    path("Capacity", ".spec.capacity.storage"),
+    path("Status", ".status.phase", empty="Available"),
+    path("Claim", ".spec.claimRef.name", empty=""),
+    path("StorageClass", ".spec.storageClassName", empty=""),
+    AGE,
+)
+CLAIM = (
+    NAME,
+    path("Status", ".status.phase", empty="Pending"),
+    path("Volume", ".spec.volumeName", empty=""),
+    path("Capacity", ".status.capacity.storage", empty=""),
+    path("StorageClass", ".spec.storageClassName", empty=""),
+    AGE,
+)
+DEPLOYMENT = (
+    NAME,
+    Column("Ready", _replicas),
+    path("Up-to-date", ".status.updatedReplicas", "integer", empty=0),
+    path("Available", ".status.availableReplicas", "integer", empty=0),
+    AGE,
+)
+REPLICA_SET = (
+    NAME,
+    path("Desired", ".spec.replicas", "integer", empty=1),
+    path("Current", ".status.replicas", "integer", empty=0),
+    path("Ready", ".status.readyReplicas", "integer", empty=0),
+    AGE,
+)
+STATEFUL_SET = (NAME, Column("Ready", _replicas), AGE)
+JOB = (NAME, Column("Completions", _completions), AGE)
+BUDGET = (
+    NAME,
+    path("Min Available", ".spec.minAvailable", empty="N/A"),
+    path("Max Unavailable", ".spec.maxUnavailable", empty="N/A"),
+    path("Allowed Disruptions", ".status.disruptionsAllowed", "integer", empty=0),
+    AGE,
+)
+PRIORITY = (
+    NAME,
+    path("Value", ".value", "integer", empty=0),
+    path("Global-Default", ".globalDefault", "boolean", empty=False),
+    AGE,
+)
+LEASE = (NAME, path("Holder", ".spec.holderIdentity", empty=""), AGE)
+DEFINITION = (NAME, path("Created At", ".metadata.creationTimestamp"))

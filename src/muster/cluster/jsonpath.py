@@ -1,0 +1,61 @@
+"""The JSONPath that printer columns use: fields, `[0]`, `[*]`, `['a.b']` and `[?(@.type=="Ready")]`."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+_STEP = re.compile(
+    r"""\.?(?P<field>(?:[\w\-/]|\\\.)+)|\[(?P<index>-?\d+)\]|(?P<all>\[\*\]|\.\*)|\[['"](?P<quoted>[^'"]+)['"]\]"""
+    r"""|\[\?\(@\.(?P<where>[\w.]+)\s*==\s*['"]?(?P<value>[^'")]*)['"]?\)\]"""
+)
+
+
+@lru_cache(maxsize=1024)
+def steps(expression: str) -> tuple[tuple[str, str], ...]:
+    """The steps of a path; what cannot be read ends it, and finds nothing."""
+    text = expression.strip().removeprefix("{").removesuffix("}").removeprefix("$")
+    parts: list[tuple[str, str]] = []
+    at = 0
+    while at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            return (("none", ""),)
+        parts.append(_step(step))
+        at = step.end()
+    return tuple(parts)
+
+
+def _step(step: re.Match[str]) -> tuple[str, str]:
+    if step["where"]:
+        return ("where", f"{step['where']}={step['value']}")
+    if step["all"]:
+        return ("all", "")
+    if step["index"]:
+        return ("index", step["index"])
+    return ("field", (step["field"] or step["quoted"]).replace("\\.", "."))
+
+
+def found(raw: Any, expression: str) -> list[Any]:
+    """Everything that a path leads to, without nulls."""
+    values = [raw]
+    for how, what in steps(expression):
+        values = [inner for value in values for inner in _inner(value, how, what)]
+    return [value for value in values if value is not None]
+
+
+def _inner(value: Any, how: str, what: str) -> Iterator[Any]:
+    match how, value:
+        case "field", dict():
+            yield value.get(what)
+        case "index", list() if -len(value) <= int(what) < len(value):
+            yield value[int(what)]
+        case "all", list():
+            yield from value
+        case "all", dict():
+            yield from value.values()
+        case "where", list():
+            field, _, wanted = what.partition("=")
+            yield from (one for one in value if any(str(got) == wanted for got in found(one, f".{field}")))
+        case _:
+            return

@@ -1,0 +1,159 @@
+"""Where an API server is and who we are to it: kubeconfig or in-cluster, read by the official client's loaders.
+
+Nothing here puts a token, a key or a password into a text: errors and logs of the loaders that could are not quoted.
+"""
+
+import logging
+import os
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from muster.cluster.kubernetes_access import Access, Load
+from muster.errors import InputError
+
+DEFAULT_KUBECONFIG = "~/.kube/config"
+HINT = "give a kubeconfig file, set KUBECONFIG, or run inside a cluster with a service account"
+IMPERSONATION = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid", "as-groups": "Impersonate-Group"}
+
+
+def loader(kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None) -> Load:
+    """What reads the configuration, each time anew: the file given, KUBECONFIG, ~/.kube/config, or in-cluster."""
+    paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
+    if not paths and Path(DEFAULT_KUBECONFIG).expanduser().is_file():
+        paths = DEFAULT_KUBECONFIG
+    if paths:
+        return lambda: from_kubeconfig(paths, context)
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster
+    raise InputError("no Kubernetes cluster is configured", hint=HINT)
+
+
+def from_kubeconfig(paths: str, context: str | None = None) -> Access:
+    """One context of the kubeconfig files, several of them as in KUBECONFIG."""
+    # the official client takes more than a second to import
+    from kubernetes.client import Configuration
+    from kubernetes.config import kube_config
+
+    official: Any = kube_config  # it has no types
+    with _told_plainly(f"kubeconfig `{paths}`"):
+        merger = official.KubeConfigMerger(paths)
+        if merger.config is None:
+            raise InputError(f"kubeconfig `{paths}`: no such file", hint=HINT)
+        _known_context(paths, merger.config, context)
+        # as kubectl does, tokens that an auth provider refreshed are written back
+        one = official.KubeConfigLoader(
+            merger.config, context, config_base_path=None, config_persister=merger.save_changes
+        )
+        configuration = Configuration()
+        one.load_and_set(configuration)
+        user = _user(merger.config, one.current_context)
+        found = _access(configuration, user, getattr(one, "proxy", ""), getattr(one, "expiry", None))
+    if "exec" in user and not found.headers and not found.certificate:
+        raise InputError(
+            f"kubeconfig `{paths}`: the exec plugin `{user['exec'].get('command', '')}` gave no credential",
+            hint="run it by hand to see why",
+        )
+    return found
+
+
+def in_cluster() -> Access:
+    """The service account of the pod we run in; its token is a file that changes."""
+    from kubernetes.client import Configuration
+    from kubernetes.config import incluster_config
+
+    official: Any = incluster_config  # it has no types
+    with _told_plainly("in-cluster configuration"):
+        configuration = Configuration()
+        official.InClusterConfigLoader(
+            official.SERVICE_TOKEN_FILENAME, official.SERVICE_CERT_FILENAME, environ=os.environ
+        ).load_and_set(configuration)
+        return _access(configuration, {"tokenFile": official.SERVICE_TOKEN_FILENAME})
+
+
+def _access(configuration: Any, user: Mapping[str, Any], proxy: str = "", expiry: Any = None) -> Access:
+    authorization = next(iter(configuration.api_key.values()), "").strip()
+    if urlsplit(configuration.host).username is not None:
+        raise InputError("the server's address holds a user name", hint="put credentials into the kubeconfig's user")
+    return Access(
+        configuration.host,
+        (*((("Authorization", authorization),) if authorization else ()), *_impersonated(user)),
+        configuration.ssl_ca_cert or "",
+        (configuration.cert_file, configuration.key_file) if configuration.cert_file else None,
+        configuration.verify_ssl,
+        configuration.tls_server_name or "",
+        _proxy(configuration.host, proxy),
+        expires=expiry.astimezone(UTC) if expiry is not None else None,
+        changes="tokenFile" in user,
+    )
+
+
+def _impersonated(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, header in IMPERSONATION.items():
+        given = user.get(key) or []
+        yield from ((header, str(value)) for value in (given if isinstance(given, list) else [given]))
+
+
+def _proxy(server: str, given: str) -> str:
+    at = urlsplit(server)
+    if not given and not urllib.request.proxy_bypass(at.hostname or ""):
+        given = urllib.request.getproxies().get(at.scheme, "")
+    if given and urlsplit(given).scheme not in ("http", "https"):
+        raise InputError(f"{server}: only HTTP proxies are supported", hint="`proxy-url` must begin with http")
+    return given
+
+
+def _known_context(paths: str, config: Any, context: str | None) -> None:
+    names = [str(each.value.get("name")) for each in config.value.get("contexts", ())]
+    wanted = context if context is not None else config.value.get("current-context")
+    if wanted not in names:
+        problem = f"has no context `{wanted}`" if wanted else "names no current context"
+        raise InputError(f"kubeconfig `{paths}`: {problem}", hint=f"known: {', '.join(names) or 'none'}")
+
+
+def _user(config: Any, context: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = context["context"].get("user")
+    users = (each.value for each in config.value.get("users", ()))
+    return next((user.get("user") or {} for user in users if user.get("name") == name), {})
+
+
+@contextmanager
+def _told_plainly(what: str) -> Iterator[None]:
+    """Errors of the official loaders without what they quote after ` in `: that can be the user with the token."""
+    from kubernetes.config import ConfigException
+    from yaml import YAMLError
+
+    try:
+        with _silent():
+            yield
+    except ConfigException as error:
+        told = str(error).removeprefix("Invalid kube-config file. ").partition(" in ")[0].partition("\n")[0]
+        raise InputError(f"{what}: {told}", hint=HINT) from None
+    except OSError as error:
+        raise InputError(f"{what}: cannot be read: {error.strerror or 'it fails'}", hint=HINT) from None
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise InputError(f"{what}: is not YAML{f', line {mark.line + 1}' if mark else ''}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{what}: cannot be understood ({type(error).__name__})", hint=HINT) from None
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """The official loader logs what an exec plugin says, on the root logger; that can be a secret."""
+    root, handler = logging.getLogger(), logging.NullHandler()
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not record.pathname.endswith("kube_config.py")
+
+    root.addHandler(handler)  # with none, `logging.error` would configure the root logger
+    root.addFilter(keep)
+    try:
+        yield
+    finally:
+        root.removeFilter(keep)
+        root.removeHandler(handler)

@@ -1,0 +1,474 @@
+"""Every setting of the control plane: one file, one type; each has a default, its unit in its name, and a reason.
+
+Rule 1: a file that says something else than it seems to is refused: keys that are not settings, values of a wrong type
+or out of range, settings that contradict each other; all of them at once, with path and hint. Rule 2: no secret stands
+here: credentials come from the kubeconfig or the service account, keys from the Secret or the folder that is named.
+"""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from muster.api.meta import Wire, doc
+from muster.api.reader import documents
+from muster.api.shape import decode
+from muster.errors import InputError
+from muster.planning.policy import Policy
+from muster.reporting.problems import lines
+from muster.reporting.text import plain
+from muster.rules.problem import Problem, listed
+
+Level = Literal["debug", "info", "warning", "error"]
+FAILURE_POLICIES = ("Fail", "Ignore")
+SOURCES = ("generated", "files")
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+_HOUR, _DAYS = 3600, 3650
+_MOST_MIB = 1  # of a configuration; a person writes less
+_PORT: dict[str, Any] = {"minimum": 1, "maximum": 65535}
+_NAME: dict[str, Any] = {"maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
+_LABEL: dict[str, Any] = {"maxLength": 63, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
+
+
+def _between(least: int, most: int) -> dict[str, Any]:
+    return {"minimum": least, "maximum": most}
+
+
+class Scheduling(Wire, frozen=True):
+    """The loop that plans, binds and evicts."""
+
+    scheduler_name: Annotated[
+        str, doc("Pods with this `spec.schedulerName` are ours; all others only count as used.", **_NAME)
+    ] = "muster"
+    namespaces: Annotated[
+        tuple[str, ...],
+        doc("Only gangs of these namespaces are scheduled; empty: all. What runs elsewhere still counts as used."),
+    ] = ()
+    dry_run: Annotated[bool, doc("Plan and tell, but write nothing: to look at muster beside another scheduler.")] = (
+        False
+    )
+    debounce_milliseconds: Annotated[
+        int,
+        doc(
+            "Quiet after a change before a cycle begins: the pods of a gang are created one by one, and one plan for "
+            "all of them is better than one for each.",
+            **_between(0, 10_000),
+        ),
+    ] = 50
+    longest_debounce_milliseconds: Annotated[
+        int,
+        doc(
+            "A cycle begins after this long even while changes keep coming: a busy cluster is never quiet.",
+            **_between(0, 60_000),
+        ),
+    ] = 500
+    idle_cycle_seconds: Annotated[
+        int,
+        doc(
+            "A cycle begins after this long without any change: grace periods (S2) and minimum run times pass by "
+            "themselves.",
+            **_between(1, _HOUR),
+        ),
+    ] = 10
+    search_steps: Annotated[
+        int,
+        doc(
+            "What the search for one gang may cost before its verdict is Unknown (X1). Steps, not seconds: the same "
+            "cluster gets the same plan on every machine.",
+            **_between(1_000, 10**9),
+        ),
+    ] = Policy().steps
+    bind_concurrency: Annotated[
+        int,
+        doc(
+            "Bindings in flight at once: enough to keep an API server busy, few enough for its limit on requests of "
+            "one client.",
+            **_between(1, 1_000),
+        ),
+    ] = 64
+    bind_timeout_seconds: Annotated[
+        int,
+        doc(
+            "A binding that is not answered by then is looked up again, as it may or may not have happened (G5).",
+            **_between(1, 300),
+        ),
+    ] = 10
+
+
+class LeaderElection(Wire, frozen=True):
+    """One replica acts, the others stand by with everything in memory."""
+
+    enabled: Annotated[bool, doc("Switch off only where a single replica is certain: two leaders bind twice.")] = True
+    lease_name: Annotated[str, doc("The Lease that replicas compete for; one for each scheduler name.", **_NAME)] = (
+        "muster"
+    )
+    lease_namespace: Annotated[
+        str, doc("Where the Lease lives; the role of the service account is bound there.", **_LABEL)
+    ] = "muster-system"
+    lease_seconds: Annotated[
+        int,
+        doc("A leader that is silent for this long is replaced: the longest time without any.", **_between(2, 600)),
+    ] = 15
+    renew_deadline_seconds: Annotated[
+        int,
+        doc(
+            "A leader that could not renew for this long stops by itself, before another may begin (I9).",
+            **_between(1, 599),
+        ),
+    ] = 10
+    retry_seconds: Annotated[
+        int, doc("Between attempts to get or renew the Lease; several fit into the deadline.", **_between(1, 300))
+    ] = 2
+
+
+class Certificates(Wire, frozen=True):
+    """What the webhook shows to the API server."""
+
+    source: Annotated[
+        str,
+        doc(
+            "`generated`: muster makes an authority and a certificate, keeps them in a Secret, renews them and puts "
+            "the authority into the webhook configurations. `files`: you bring them, and muster reads them again when "
+            "they change.",
+            enum=list(SOURCES),
+        ),
+    ] = "generated"
+    secret_name: Annotated[
+        str, doc("`generated`: the Secret in `namespace` that all replicas share, so that they show one.", **_NAME)
+    ] = "muster-webhook-certificates"
+    namespace: Annotated[str, doc("Of the Secret and of the Service.", **_LABEL)] = "muster-system"
+    service_name: Annotated[
+        str, doc("`generated`: the Service that the API server calls; the certificate is made out to it.", **_NAME)
+    ] = "muster-webhook"
+    folder: Annotated[
+        str,
+        doc(
+            "`files`: holds `tls.crt` and `tls.key`, as in a Secret of type `kubernetes.io/tls`, and `ca.crt` where "
+            "muster should put the authority into the webhook configurations, too."
+        ),
+    ] = ""
+    validity_days: Annotated[
+        int, doc("`generated`: how long a certificate holds; short, as renewing costs nothing.", **_between(1, 825))
+    ] = 90
+    authority_validity_days: Annotated[
+        int,
+        doc(
+            "`generated`: how long the authority holds. A new one is trusted beside the old one until that expires.",
+            **_between(2, 10 * _DAYS),
+        ),
+    ] = _DAYS
+    renew_before_days: Annotated[
+        int,
+        doc(
+            "A certificate is renewed this long before it expires: weeks in which somebody may notice that it fails.",
+            **_between(0, 824),
+        ),
+    ] = 30
+    check_seconds: Annotated[
+        int,
+        doc(
+            "How often files, the Secret and the expiry are looked at; a mounted Secret takes about a minute anyway.",
+            **_between(1, _HOUR),
+        ),
+    ] = 60
+
+
+class Webhook(Wire, frozen=True):
+    """The server that the API server asks about PodGroups, Queues and Topologies (V)."""
+
+    enabled: Annotated[bool, doc("Without it, only the rules that CRDs can hold are enforced.")] = True
+    host: Annotated[str, doc("The address to listen on; in a pod that is every address, as the Service finds it.")] = (
+        "0.0.0.0"
+    )
+    port: Annotated[int, doc("Above 1024, as muster does not run as root.", **_PORT)] = 9443
+    configuration_name: Annotated[
+        str, doc("The ValidatingWebhookConfiguration and MutatingWebhookConfiguration that muster keeps.", **_NAME)
+    ] = "muster"
+    failure_policy: Annotated[
+        str,
+        doc(
+            "What the API server does while no webhook answers. `Fail`: nothing invalid is ever stored, and nobody "
+            "can change a PodGroup meanwhile. `Ignore`: the reverse.",
+            enum=list(FAILURE_POLICIES),
+        ),
+    ] = "Fail"
+    convert_older_dialects: Annotated[
+        bool,
+        doc(
+            "Rewrite older dialects (D) when they are created, instead of refusing them. Off: what is stored is what "
+            "was written."
+        ),
+    ] = False
+    max_body_bytes: Annotated[
+        int,
+        doc(
+            "Larger requests are refused unread. etcd stores 1.5 MiB, and an update carries the old object, too.",
+            **_between(1_024, 64 * 2**20),
+        ),
+    ] = 4 * 2**20
+    timeout_seconds: Annotated[
+        int,
+        doc(
+            "A request that takes longer is given up, by muster and by the API server: a client is waiting. Usual "
+            "answers take a few milliseconds.",
+            **_between(1, 30),
+        ),
+    ] = 5
+    concurrency: Annotated[
+        int,
+        doc(
+            "Requests judged at once; more wait, and count against their timeout. It bounds memory.",
+            **_between(1, 1_000),
+        ),
+    ] = 32
+    certificates: Annotated[Certificates, doc("What it shows to the API server.")] = Certificates()
+
+
+class Observability(Wire, frozen=True):
+    """`/livez`, `/readyz` and `/metrics`, in plain HTTP."""
+
+    host: Annotated[str, doc("The address to listen on; kubelet and Prometheus come from outside of the pod.")] = (
+        "0.0.0.0"
+    )
+    port: Annotated[int, doc("Apart from the webhook: other callers, and no TLS.", **_PORT)] = 8080
+    silent_watch_seconds: Annotated[
+        int,
+        doc(
+            "A watch without an event or bookmark for this long counts as dead, and muster as not ready. The API "
+            "server sends a bookmark about every minute.",
+            **_between(10, _HOUR),
+        ),
+    ] = 180
+    stuck_cycle_seconds: Annotated[
+        int,
+        doc(
+            "A cycle that takes longer counts as stuck, and muster as not alive: kubelet restarts it.",
+            **_between(10, _HOUR),
+        ),
+    ] = 300
+
+
+class Log(Wire, frozen=True):
+    """JSON lines on stderr."""
+
+    level: Annotated[
+        str,
+        doc(
+            "The least important that is written. `debug` tells every decision, several lines a gang.",
+            enum=list(LEVELS),
+        ),
+    ] = "info"
+
+
+class Config(Wire, frozen=True):
+    """The whole file. Everything has a default: an empty file is a good one."""
+
+    scheduling: Annotated[Scheduling, doc("")] = Scheduling()
+    leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
+    webhook: Annotated[Webhook, doc("")] = Webhook()
+    observability: Annotated[Observability, doc("")] = Observability()
+    log: Annotated[Log, doc("")] = Log()
+
+    @property
+    def policy(self) -> Policy:
+        """What a plan may cost."""
+        return Policy(steps=self.scheduling.search_steps)
+
+
+# reading ------------------------------------------------------------------------------------------------------------
+
+
+def load(path: str | Path) -> Config:
+    """The configuration in a file; InputError tells everything that is wrong with it."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_MIB * 2**20 + 1)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file", hint="docs/reference/config.md shows one with every setting"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > _MOST_MIB * 2**20:
+        raise InputError(f"{path}: is larger than {_MOST_MIB} MiB", hint="is it a configuration of muster?")
+    return read(data, str(path))
+
+
+def read(data: bytes, source: str) -> Config:
+    """The configuration in the bytes of a YAML or JSON file; an empty one is all defaults."""
+    found = documents(data, source)
+    if len(found) > 1:
+        raise InputError(f"{source}: holds {len(found)} documents", hint="a configuration is one document")
+    raw = found[0] if found else {}
+    try:
+        config, misfits = decode(raw, Config)
+    except (UnicodeError, ValueError, OverflowError):
+        raise InputError(f"{source}: holds text or numbers that cannot be written out") from None
+    problems = [*_unknown_keys(raw, Config, ""), *(Problem(misfit.at, misfit.says) for misfit in misfits)]
+    problems += [*_values(config, ""), *_contradictions(config)]
+    if problems:
+        raise InputError(f"{source}: the configuration is invalid\n{plain(lines(problems))}")
+    return config
+
+
+def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
+    """A key that nobody reads is a setting that somebody believes in."""
+    if not isinstance(raw, dict):
+        return
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for key, value in raw.items():
+        where = f"{at}.{key}".lstrip(".")[:200]
+        if key in fields:
+            yield from _unknown_keys(value, inner, where) if (inner := _struct(fields[key])) else ()
+        else:
+            close = get_close_matches(str(key)[:80], fields, n=1, cutoff=0.6)
+            hint = f"did you mean `{close[0]}`?" if close else f"known: {listed(fields)}"
+            yield Problem(where, "is not a setting", hint=hint)
+
+
+def _values(part: Wire, at: str) -> Iterator[Problem]:
+    """Numbers in their range, words from their list, names that Kubernetes accepts."""
+    for field in msgspec.structs.fields(type(part)):
+        where, value = f"{at}.{field.encode_name}".lstrip("."), getattr(part, field.name)
+        if isinstance(value, Wire):
+            yield from _values(value, where)
+        else:
+            yield from _value(where, value, _schema(field))
+
+
+def _value(at: str, value: Any, schema: dict[str, Any]) -> Iterator[Problem]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield Problem(at, f"`{value[:60]}` is not one of its words", hint=f"known: {', '.join(schema['enum'])}")
+    if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
+        yield Problem(at, f"must be between {schema['minimum']} and {schema['maximum']}, is {_short(value)}")
+    if "pattern" in schema and not (re.fullmatch(schema["pattern"], value) and len(value) <= schema["maxLength"]):
+        hint = f"lower-case letters, digits and `-`, at most {schema['maxLength']}"
+        yield Problem(at, f"`{value[:60]}` is not a name that Kubernetes accepts", hint=hint)
+
+
+def _short(value: int) -> str:
+    return str(value) if abs(value) < 10**20 else "far outside"
+
+
+def _contradictions(config: Config) -> Iterator[Problem]:
+    """Settings that are fine alone and make no sense together."""
+    scheduling, election, shown = config.scheduling, config.leader_election, config.webhook.certificates
+    if scheduling.longest_debounce_milliseconds < scheduling.debounce_milliseconds:
+        yield Problem(
+            "scheduling.longestDebounceMilliseconds",
+            f"is less than `debounceMilliseconds`, {scheduling.debounce_milliseconds}",
+            hint=f"at least {scheduling.debounce_milliseconds}",
+        )
+    for namespace in scheduling.namespaces:
+        yield from _value("scheduling.namespaces", namespace, _LABEL)
+    if not election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
+        yield Problem(
+            "leaderElection",
+            f"needs retrySeconds < renewDeadlineSeconds < leaseSeconds, has {election.retry_seconds}, "
+            f"{election.renew_deadline_seconds}, {election.lease_seconds}",
+            hint="a leader must stop before another may begin; 2, 10, 15 are the defaults",
+        )
+    yield from _about_certificates(shown)
+    if config.webhook.enabled and config.webhook.port == config.observability.port:
+        yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
+
+
+def _about_certificates(shown: Certificates) -> Iterator[Problem]:
+    at = "webhook.certificates"
+    if shown.source == "files" and not shown.folder:
+        yield Problem(f"{at}.folder", "is missing", hint="with `source: files`, say where `tls.crt` and `tls.key` are")
+    if shown.source == "generated" and not shown.renew_before_days < shown.validity_days:
+        yield Problem(
+            f"{at}.renewBeforeDays",
+            f"must be less than `validityDays`, {shown.validity_days}, is {shown.renew_before_days}",
+            hint="or every look at the certificate would renew it",
+        )
+    if shown.source == "generated" and shown.authority_validity_days <= shown.validity_days:
+        yield Problem(
+            f"{at}.authorityValidityDays",
+            f"must be more than `validityDays`, {shown.validity_days}, is {shown.authority_validity_days}",
+            hint="an authority outlives what it signs",
+        )
+
+
+# the types as data --------------------------------------------------------------------------------------------------
+
+
+def _notes(field: FieldInfo) -> tuple[Any, ...]:
+    return field.type.__metadata__ if get_origin(field.type) is Annotated else ()
+
+
+def _schema(field: FieldInfo) -> dict[str, Any]:
+    return {key: value for note in _notes(field) for key, value in (note.extra_json_schema or {}).items()}
+
+
+def _struct(field: FieldInfo) -> type[Wire] | None:
+    kind = get_args(field.type)[0] if get_origin(field.type) is Annotated else field.type
+    return kind if isinstance(kind, type) and issubclass(kind, Wire) else None
+
+
+# the reference ------------------------------------------------------------------------------------------------------
+
+
+def reference() -> str:
+    """docs/reference/config.md: every setting with its default, its range and its reason, from the types."""
+    return _HEAD + "".join(_section(Config, "")).rstrip() + "\n"
+
+
+def _section(kind: type[Wire], at: str) -> Iterator[str]:
+    fields = msgspec.structs.fields(kind)
+    own = [field for field in fields if _struct(field) is None]
+    if at:
+        yield f"## `{at}`\n\n{' '.join((kind.__doc__ or '').split())}\n\n"
+    if own:
+        yield "| setting | default | values | why |\n|---|---|---|---|\n"
+        yield from map(_row, own)
+        yield "\n"
+    for field in fields:
+        if inner := _struct(field):
+            yield from _section(inner, f"{at}.{field.encode_name}".lstrip("."))
+
+
+def _row(field: FieldInfo) -> str:
+    default = msgspec.json.encode(field.default).decode() if field.default != () else "[]"
+    why = " ".join(note.description for note in _notes(field))
+    return f"| `{field.encode_name}` | `{default}` | {_range(field)} | {why} |\n"
+
+
+def _range(field: FieldInfo) -> str:
+    schema = _schema(field)
+    if "enum" in schema:
+        return " or ".join(f"`{word}`" for word in schema["enum"])
+    if "minimum" in schema:
+        return f"{schema['minimum']:,} – {schema['maximum']:,}"
+    if isinstance(field.default, bool):
+        return "`true` or `false`"
+    if field.default == ():
+        return "a list of names"
+    return "a name" if "pattern" in schema else "text"
+
+
+_HEAD = """\
+# Configuration
+
+<!-- Made from src/muster/config.py by `make golden`; change it there. -->
+
+`muster run --config FILE` reads one YAML (or JSON) file. Every setting has a default, so an empty file is a good one.
+Keys that are not settings, values of a wrong type or out of range, and settings that contradict each other are refused,
+all at once, each with its path and a hint. Units are part of the names. No secret belongs into this file.
+
+```yaml
+scheduling: {schedulerName: muster, namespaces: [], dryRun: false}
+leaderElection: {leaseNamespace: muster-system}
+webhook:
+  failurePolicy: Fail
+  certificates: {source: generated}
+log: {level: info}
+```
+
+"""

@@ -1,0 +1,1 @@
+"""Time at will: a clock, kubelets, workloads and scenarios that are not real."""

@@ -1,0 +1,52 @@
+"""Objects and questions that the contract tests share."""
+
+from asyncio import timeout
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+import pytest
+
+from muster.cluster.kinds import POD_GROUPS, PODS
+from muster.cluster.store import ApiError, Change, Cluster, Raw, Resource
+
+
+def config_map(namespace: str, name: str, labels: dict[str, str] | None = None, **data: str) -> Raw:
+    return {"metadata": {"name": name, "namespace": namespace, "labels": labels or {}}, "data": data}
+
+
+def pod(namespace: str, name: str, labels: dict[str, str] | None = None, **spec: Any) -> Raw:
+    return {
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/main:1"}], **spec},
+    }
+
+
+def pod_group(namespace: str, name: str, **spec: Any) -> Raw:
+    return {**kind_of(POD_GROUPS), "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+def kind_of(resource: Resource) -> Raw:
+    """Objects of custom kinds must say what they are."""
+    return {"apiVersion": resource.api_version, "kind": resource.kind}
+
+
+async def refused(call: Awaitable[Any]) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await call
+    return caught.value
+
+
+async def next_change(changes: AsyncIterator[Change]) -> Change:
+    """The next one that is not a bookmark."""
+    async with timeout(10):
+        while (change := await anext(changes)).type == "BOOKMARK":
+            pass
+        return change
+
+
+async def running(cluster: Cluster, namespace: str, name: str, labels: dict[str, str]) -> Raw:
+    """A pod that is bound, Running and Ready."""
+    made = await cluster.create(PODS, pod(namespace, name, labels))
+    await cluster.bind(namespace, name, made["metadata"]["uid"], "somewhere")
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return await cluster.patch(PODS, namespace, name, {"status": status}, subresource="status")

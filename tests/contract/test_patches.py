@@ -1,0 +1,142 @@
+"""Patches of every kind, and server-side apply."""
+
+from typing import Any
+
+from muster.cluster.kinds import CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS
+from muster.cluster.store import Cluster, Raw
+from tests.contract.given import config_map, pod, pod_group, refused
+
+
+async def test_merge_patches_set_and_delete(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(CONFIG_MAPS, config_map(namespace, "a", x="1", y="2"))
+    changed = await cluster.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": None, "z": "3"}})
+    assert changed["data"] == {"y": "2", "z": "3"}
+
+
+async def test_json_patches_apply_as_a_whole(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(CONFIG_MAPS, config_map(namespace, "a", x="1"))
+    good = [{"op": "test", "path": "/data/x", "value": "1"}, {"op": "add", "path": "/data/y", "value": "2"}]
+    changed = await cluster.patch(CONFIG_MAPS, namespace, "a", good, "application/json-patch+json")
+    assert changed["data"] == {"x": "1", "y": "2"}
+    bad = [{"op": "remove", "path": "/data/y"}, {"op": "test", "path": "/data/x", "value": "9"}]
+    problem = await refused(cluster.patch(CONFIG_MAPS, namespace, "a", bad, "application/json-patch+json"))
+    assert problem.status == 422
+    assert (await cluster.get(CONFIG_MAPS, namespace, "a"))["data"] == {"x": "1", "y": "2"}
+
+
+async def test_strategic_patches_merge_lists_by_key(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(PODS, pod(namespace, "a"))
+    conditions = [{"type": "one", "status": "True"}, {"type": "two", "status": "True"}]
+    kind: Any = "application/strategic-merge-patch+json"
+    await cluster.patch(PODS, namespace, "a", {"status": {"conditions": conditions}}, kind, "status")
+    more = {"status": {"conditions": [{"type": "two", "status": "False"}, {"type": "three", "status": "True"}]}}
+    changed = await cluster.patch(PODS, namespace, "a", more, kind, "status")
+    found = {one["type"]: one["status"] for one in changed["status"]["conditions"]}
+    assert found == {"one": "True", "two": "False", "three": "True"}
+
+
+async def test_custom_kinds_know_no_strategic_patch(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
+    kind: Any = "application/strategic-merge-patch+json"
+    assert (await refused(cluster.patch(POD_GROUPS, namespace, "g", {"spec": {}}, kind))).status == 415
+
+
+async def test_a_patch_can_ask_for_a_version(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
+    old = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"x": "1"}}
+    await cluster.patch(CONFIG_MAPS, namespace, "a", old)
+    problem = await refused(cluster.patch(CONFIG_MAPS, namespace, "a", {**old, "data": {"x": "2"}}))
+    assert (problem.status, problem.reason) == (409, "Conflict")
+
+
+def _config(namespace: str, **data: str) -> Raw:
+    metadata = {"name": "a", "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+async def _apply(cluster: Cluster, raw: Raw, manager: str, force: bool = False) -> Raw:
+    where = raw["metadata"]["namespace"]
+    kind: Any = "application/apply-patch+yaml"
+    return await cluster.patch(CONFIG_MAPS, where, "a", raw, kind, field_manager=manager, force=force)
+
+
+async def test_apply_creates_what_is_missing(cluster: Cluster, namespace: str) -> None:
+    made = await _apply(cluster, _config(namespace, x="1"), "one")
+    assert made["data"] == {"x": "1"}
+    (entry,) = made["metadata"]["managedFields"]
+    assert (entry["manager"], entry["operation"]) == ("one", "Apply")
+    assert entry["fieldsV1"] == {"f:data": {"f:x": {}}}
+
+
+async def test_apply_takes_away_what_its_manager_no_longer_names(cluster: Cluster, namespace: str) -> None:
+    await _apply(cluster, _config(namespace, x="1", y="2"), "one")
+    await _apply(cluster, _config(namespace, z="3"), "two")
+    changed = await _apply(cluster, _config(namespace, x="1"), "one")
+    assert changed["data"] == {"x": "1", "z": "3"}
+
+
+async def test_apply_does_not_take_from_others_unless_forced(cluster: Cluster, namespace: str) -> None:
+    await _apply(cluster, _config(namespace, x="1"), "one")
+    problem = await refused(_apply(cluster, _config(namespace, x="2"), "two"))
+    assert (problem.status, problem.reason) == (409, "Conflict")
+    (cause,) = problem.details["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldManagerConflict", ".data.x")
+    assert 'conflict with "one"' in cause["message"]
+    forced = await _apply(cluster, _config(namespace, x="2"), "two", force=True)
+    assert forced["data"] == {"x": "2"}
+    released = await _apply(cluster, _config(namespace), "one")
+    assert released["data"] == {"x": "2"}
+
+
+async def test_two_managers_may_agree(cluster: Cluster, namespace: str) -> None:
+    await _apply(cluster, _config(namespace, x="1"), "one")
+    await _apply(cluster, _config(namespace, x="1"), "two")
+    kept = await _apply(cluster, _config(namespace), "one")
+    assert kept["data"] == {"x": "1"}
+
+
+async def test_an_update_takes_fields_over_from_an_apply(cluster: Cluster, namespace: str) -> None:
+    await _apply(cluster, _config(namespace, x="1"), "one")
+    await cluster.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "2"}}, field_manager="editor")
+    problem = await refused(_apply(cluster, _config(namespace, x="1"), "one"))
+    assert problem.status == 409
+    assert 'conflict with "editor"' in problem.details["causes"][0]["message"]
+
+
+async def test_applying_the_same_again_changes_nothing(cluster: Cluster, namespace: str) -> None:
+    first = await _apply(cluster, _config(namespace, x="1"), "one")
+    again = await _apply(cluster, _config(namespace, x="1"), "one")
+    assert again["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_status_can_be_applied(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
+    raw = {
+        "apiVersion": made["apiVersion"],
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": namespace},
+        "status": {"phase": "Running"},
+    }
+    kind: Any = "application/apply-patch+yaml"
+    changed = await cluster.patch(POD_GROUPS, namespace, "g", raw, kind, "status", field_manager="m")
+    assert changed["status"]["phase"] == "Running"
+    assert changed["spec"] == made["spec"]
+
+
+async def test_scale_shows_and_sets_replicas(cluster: Cluster, namespace: str) -> None:
+    labels = {"app": "a"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "main", "image": "registry.example/a:1"}]},
+    }
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    await cluster.create(DEPLOYMENTS, {"metadata": {"name": "a", "namespace": namespace}, "spec": spec})
+    scaled = await cluster.patch(DEPLOYMENTS, namespace, "a", {"spec": {"replicas": 5}}, subresource="scale")
+    assert scaled["kind"] == "Scale"
+    assert scaled["spec"]["replicas"] == 5
+    assert scaled["status"]["selector"] == "app=a"
+    scaled["spec"]["replicas"] = 3
+    await cluster.replace(DEPLOYMENTS, scaled, "scale")
+    found = await cluster.get(DEPLOYMENTS, namespace, "a")
+    assert found["spec"]["replicas"] == 3
+    assert found["spec"]["selector"] == spec["selector"]

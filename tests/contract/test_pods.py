@@ -1,0 +1,126 @@
+"""Binding, grace and eviction of pods."""
+
+from muster.cluster.kinds import BUDGETS, PODS, PRIORITY_CLASSES
+from muster.cluster.store import Cluster, Raw
+from tests.contract.given import pod, refused, running
+
+OTHER = "00000000-0000-0000-0000-000000000000"
+
+
+async def test_a_binding_puts_a_pod_on_a_node(cluster: Cluster, namespace: str) -> None:
+    """The node need not be known: an API server does not ask."""
+    made = await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.bind(namespace, "a", made["metadata"]["uid"], "nowhere")
+    found = await cluster.get(PODS, namespace, "a")
+    assert found["spec"]["nodeName"] == "nowhere"
+    (scheduled,) = (one for one in found["status"]["conditions"] if one["type"] == "PodScheduled")
+    assert scheduled["status"] == "True"
+
+
+async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1")
+    for node in ("n1", "n2"):
+        problem = await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], node))
+        assert (problem.status, problem.reason) == (409, "Conflict")
+    assert (await cluster.get(PODS, namespace, "a"))["spec"]["nodeName"] == "n1"
+
+
+async def test_a_binding_means_one_pod_only(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(PODS, pod(namespace, "a"))
+    problem = await refused(cluster.bind(namespace, "a", OTHER, "n1"))
+    assert (problem.status, problem.reason) == (409, "Conflict")
+    assert not (await cluster.get(PODS, namespace, "a"))["spec"].get("nodeName")
+
+
+async def test_a_gated_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(PODS, pod(namespace, "a", schedulingGates=[{"name": "example.com/wait"}]))
+    assert (await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
+
+
+async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
+    raw = pod(namespace, "a")
+    raw["metadata"]["finalizers"] = ["example.com/hold"]
+    made = await cluster.create(PODS, raw)
+    await cluster.delete(PODS, namespace, "a")
+    assert (await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
+    await cluster.patch(PODS, namespace, "a", {"metadata": {"finalizers": None}})
+
+
+async def test_an_unbound_pod_goes_at_once(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(PODS, pod(namespace, "a"))
+    await cluster.delete(PODS, namespace, "a")
+    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+
+
+async def test_a_bound_pod_is_given_its_grace(cluster: Cluster, namespace: str) -> None:
+    await running(cluster, namespace, "a", {})
+    await cluster.delete(PODS, namespace, "a")
+    found = await cluster.get(PODS, namespace, "a")
+    assert found["metadata"]["deletionTimestamp"]
+    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
+    await cluster.delete(PODS, namespace, "a", grace_seconds=5)
+    assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionGracePeriodSeconds"] == 5
+    await cluster.delete(PODS, namespace, "a", grace_seconds=0)
+    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+
+
+async def test_a_new_pod_is_pending_and_has_defaults(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(PODS, {**pod(namespace, "a"), "status": {"phase": "Running"}})
+    assert made["status"]["phase"] == "Pending"
+    assert made["spec"]["schedulerName"] == "default-scheduler"
+    assert made["spec"]["terminationGracePeriodSeconds"] == 30
+    assert made["spec"]["priority"] == 0
+
+
+async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace: str, unique: str) -> None:
+    await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 77})
+    made = await cluster.create(PODS, pod(namespace, "a", priorityClassName=unique))
+    assert made["spec"]["priority"] == 77
+    problem = await refused(cluster.create(PODS, pod(namespace, "b", priorityClassName=f"{unique}-none")))
+    assert (problem.status, problem.reason) == (403, "Forbidden")
+
+
+async def test_an_eviction_without_a_budget_is_a_deletion(cluster: Cluster, namespace: str) -> None:
+    made = await running(cluster, namespace, "a", {})
+    problem = await refused(cluster.evict(namespace, "a", OTHER))
+    assert (problem.status, problem.reason) == (409, "Conflict")
+    await cluster.evict(namespace, "a", made["metadata"]["uid"])
+    assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionTimestamp"]
+
+
+async def _budget(cluster: Cluster, namespace: str, least: int, healthy: int) -> None:
+    """A budget and its status, as the disruption controller writes it, whether or not one is there."""
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "a"}}}
+    made = await cluster.create(BUDGETS, {"metadata": {"name": "b", "namespace": namespace}, "spec": spec})
+    status: Raw = {
+        "expectedPods": healthy,
+        "currentHealthy": healthy,
+        "desiredHealthy": least,
+        "disruptionsAllowed": healthy - least,
+        "observedGeneration": made["metadata"]["generation"],
+    }
+    await cluster.patch(BUDGETS, namespace, "b", {"status": status}, subresource="status")
+
+
+async def test_budgets_refuse_evictions(cluster: Cluster, namespace: str) -> None:
+    made = await running(cluster, namespace, "a", {"app": "a"})
+    await _budget(cluster, namespace, least=1, healthy=1)
+    problem = await refused(cluster.evict(namespace, "a", made["metadata"]["uid"]))
+    assert (problem.status, problem.reason) == (429, "TooManyRequests")
+    assert problem.details["causes"][0]["reason"] == "DisruptionBudget"
+    assert "deletionTimestamp" not in (await cluster.get(PODS, namespace, "a"))["metadata"]
+
+
+async def test_budgets_allow_as_many_evictions_as_they_say(cluster: Cluster, namespace: str) -> None:
+    pods = [await running(cluster, namespace, name, {"app": "a"}) for name in ("a", "b", "c")]
+    await _budget(cluster, namespace, least=2, healthy=3)
+    await cluster.evict(namespace, "a", pods[0]["metadata"]["uid"])
+    assert (await refused(cluster.evict(namespace, "b", pods[1]["metadata"]["uid"]))).status == 429
+
+
+async def test_budgets_do_not_hold_pods_that_never_started(cluster: Cluster, namespace: str) -> None:
+    made = await cluster.create(PODS, pod(namespace, "a", {"app": "a"}))
+    await _budget(cluster, namespace, least=1, healthy=1)
+    await cluster.evict(namespace, "a", made["metadata"]["uid"])
+    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404

@@ -1,0 +1,100 @@
+"""What a table shows of an object."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.cluster import columns
+from muster.cluster.jsonpath import found
+from muster.cluster.kinds import BUILT_IN, POD_GROUPS, defined
+from muster.cluster.memory import Store
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RAW: Any = {
+    "metadata": {"name": "a", "labels": {"example.com/x": "y"}},
+    "list": [{"type": "A", "v": 1}, {"type": "B", "v": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (".metadata.name", ["a"]),
+        ("{.metadata.name}", ["a"]),
+        ("$.metadata.name", ["a"]),
+        (".metadata.none", []),
+        (".metadata.labels['example.com/x']", ["y"]),
+        (r".metadata.labels.example\.com/x", ["y"]),
+        (".list[0].v", [1]),
+        (".list[-1].v", [2]),
+        (".list[9].v", []),
+        (".list[*].v", [1, 2]),
+        ('.list[?(@.type=="B")].v', [2]),
+        (".list[?(@.type=='C')].v", []),
+        (".list[", []),
+        (".metadata.name.deeper", []),
+    ],
+)
+def test_paths_find_what_kubectl_would(path: str, wanted: list[Any]) -> None:
+    assert found(RAW, path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (600, "10m"), (3 * 3600, "3h"), (3 * 3600 + 420, "3h7m"),
+     (9 * 3600, "9h"), (2 * 86400, "2d"), (2 * 86400 + 3600, "2d1h"), (9 * 86400, "9d"), (800 * 86400, "2y")],
+)  # fmt: skip
+def test_ages_read_as_kubectl_has_them(seconds: int, wanted: str) -> None:
+    text = (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    assert columns.age(text, NOW) == wanted
+
+
+def test_ages_of_nothing_are_unknown() -> None:
+    assert columns.age(None, NOW) == "<unknown>"
+    assert columns.age("2027-01-01T00:00:00Z", NOW) == "<invalid>"
+
+
+def _row(kind: tuple[columns.Column, ...], raw: Any) -> dict[str, Any]:
+    return {column.name: column.cell(raw, NOW) for column in kind}
+
+
+def test_a_pods_row_says_how_it_is() -> None:
+    raw: Any = {
+        "metadata": {"name": "a", "creationTimestamp": "2025-12-31T23:59:00Z"},
+        "spec": {"containers": [{}, {}], "nodeName": "n"},
+        "status": {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 2}]},
+    }
+    row = _row(columns.POD, raw)
+    assert row["Ready"] == "1/2"
+    assert (row["Status"], row["Restarts"], row["Age"], row["Node"]) == ("Running", "2", "60s", "n")
+    assert _row(columns.POD, {**raw, "status": {"phase": "Succeeded"}})["Status"] == "Completed"
+    terminating = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "x"}}
+    assert _row(columns.POD, terminating)["Status"] == "Terminating"
+
+
+def test_a_nodes_row_says_whether_it_is_ready() -> None:
+    raw: Any = {
+        "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/gpu": ""}},
+        "spec": {"unschedulable": True},
+    }
+    raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    row = _row(columns.NODE, raw)
+    assert (row["Status"], row["Roles"]) == ("Ready,SchedulingDisabled", "gpu")
+
+
+def test_every_column_can_show_an_object_with_nothing_in_it() -> None:
+    for kind in (*BUILT_IN, *Store().kinds):
+        for column in kind.columns:
+            column.cell({"metadata": {"name": "a"}}, NOW)
+
+
+def test_columns_of_custom_kinds_come_from_their_definition() -> None:
+    kind = Store().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
+    raw: Any = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
+    raw["status"] = {"conditions": [{"type": "Scheduled", "reason": "Fits"}]}
+    row = _row(kind.columns, raw)
+    assert (row["Name"], row["Queue"], row["Min-Pods"], row["Reason"]) == ("g", "q", 3, "Fits")
+    bare = defined({"spec": {"group": "g", "scope": "Cluster", "names": {"kind": "K", "plural": "ks"}, "versions": [
+        {"name": "v1"}]}})[0]  # fmt: skip
+    assert [column.name for column in bare.columns] == ["Name", "Age"]

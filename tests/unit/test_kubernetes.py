@@ -1,0 +1,511 @@
+"""The client of Kubernetes against a small server that says what it is told to: patience, bindings, watches, errors."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from muster.cluster.kubernetes import Kubernetes
+from muster.cluster.kubernetes_access import Access, Credentials
+from muster.cluster.kubernetes_answers import (
+    ASKED_SECONDS,
+    LONGEST_SECONDS,
+    Unanswered,
+    pause_seconds,
+    worth_another_try,
+)
+from muster.cluster.kubernetes_http import Http, Limits
+from muster.cluster.store import ApiError, Resource
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
+SECRET = "Bearer s3cr3t-t0k3n"
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Script:
+    """Answers in turn, the last one for ever; remembers what was asked."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = [*answers]
+        self.asked: list[tuple[str, str, Any]] = []
+        self.queries: list[dict[str, str]] = []
+        self.headers: list[dict[str, str]] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.asked.append((request.method, request.raw_path.partition("?")[0], msgspec.json.decode(body or b"null")))
+        self.queries.append(dict(request.query))
+        self.headers.append(dict(request.headers))
+        return await (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(request)
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _, _ in self.asked]
+
+
+def says(value: Any, status: int = 200, **headers: str) -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        body = msgspec.json.encode(value)
+        named = {name.replace("_", "-"): text for name, text in headers.items()}
+        return web.Response(status=status, body=body, content_type="application/json", headers=named)
+
+    return answer
+
+
+def fails(code: int, reason: str = "", message: str = "no", details: Any = None, **headers: str) -> Answer:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return says({**status, "message": message, "details": details}, code, **headers)
+
+
+def hangs_up() -> Answer:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    return answer
+
+
+def keeps_quiet() -> Answer:
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(0.5)
+        return web.Response()
+
+    return answer
+
+
+def streams(*chunks: bytes, then: Callable[[web.Request], Awaitable[None]] | None = None) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for chunk in chunks:
+            await response.write(chunk)
+        if then is not None:
+            await then(request)
+        return response
+
+    return answer
+
+
+async def breaks(request: web.Request) -> None:
+    await asyncio.sleep(0.05)  # let what was written go out
+    assert request.transport is not None
+    request.transport.abort()
+
+
+def event(kind: str, version: int, name: str = "a") -> bytes:
+    return msgspec.json.encode({"type": kind, "object": pod(name, version)}) + b"\n"
+
+
+def pod(name: str = "a", version: int = 1, uid: str = "u1", node: str = "") -> dict[str, Any]:
+    meta = {"namespace": "team", "name": name, "uid": uid, "resourceVersion": str(version)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"nodeName": node} if node else {}}
+
+
+@asynccontextmanager
+async def cluster(script: Script, limits: Limits = Limits()) -> AsyncIterator[tuple[Kubernetes, list[float]]]:  # noqa: B008
+    """The client, and how long it waited between tries."""
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", script.answer)
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+
+    async with TestServer(app) as server:
+        address = str(server.make_url("/")).rstrip("/")
+        credentials = Credentials(lambda: Access(address, (("Authorization", SECRET),)))
+        client = Kubernetes(Http(credentials, limits, pause, lambda: 0.0))
+        try:
+            yield client, waited
+        finally:
+            await client.close()
+
+
+# paths and bodies ---------------------------------------------------------------------------------------------------
+
+
+async def test_names_cannot_become_another_path() -> None:
+    script = Script(says(pod()))
+    async with cluster(script) as (client, _):
+        await client.get(PODS, "a/../b", "x?y#z")
+        assert script.asked[0][1] == "/api/v1/namespaces/a%2F..%2Fb/pods/x%3Fy%23z"
+        for name in ("", ".", ".."):
+            with pytest.raises(ApiError) as caught:
+                await client.get(PODS, "team", name)
+            assert caught.value.status == 400
+        assert len(script.asked) == 1
+
+
+async def test_each_verb_asks_what_kubernetes_expects() -> None:
+    script = Script(says(pod()))
+    raw = pod()
+    async with cluster(script) as (client, _):
+        await client.create(PODS, raw)
+        await client.create(QUEUES, {"metadata": {"name": "q"}})
+        await client.replace(PODS, raw, "status")
+        await client.patch(PODS, "team", "a", {"x": 1}, "application/apply-patch+yaml", force=True)
+        await client.delete(PODS, "team", "a", uid="u1", grace_seconds=0)
+        await client.bind("team", "a", "u1", "n1")
+        await client.evict("team", "a", "u1")
+    pods = "/api/v1/namespaces/team/pods"
+    assert [(verb, path) for verb, path, _ in script.asked] == [
+        ("POST", pods),
+        ("POST", "/apis/scheduling.run.ai/v2/queues"),
+        ("PUT", f"{pods}/a/status"),
+        ("PATCH", f"{pods}/a"),
+        ("DELETE", f"{pods}/a"),
+        ("POST", f"{pods}/a/binding"),
+        ("POST", f"{pods}/a/eviction"),
+    ]
+    assert script.queries[3] == {"fieldManager": "muster", "force": "true"}
+    assert script.headers[3]["Content-Type"] == "application/apply-patch+yaml"
+    assert script.asked[4][2]["preconditions"] == {"uid": "u1"}
+    assert script.asked[4][2]["gracePeriodSeconds"] == 0
+    assert script.asked[5][2]["metadata"]["uid"] == "u1"
+    assert script.asked[5][2]["target"]["name"] == "n1"
+    assert script.asked[6][2]["deleteOptions"] == {"preconditions": {"uid": "u1"}}
+    assert all(headers["Authorization"] == SECRET for headers in script.headers)
+
+
+# lists --------------------------------------------------------------------------------------------------------------
+
+
+def page(*names: str, version: str = "7", more: str = "") -> Answer:
+    items = [{"metadata": {"name": name}} for name in names]
+    return says({"kind": "PodList", "metadata": {"resourceVersion": version, "continue": more}, "items": items})
+
+
+async def test_a_list_is_read_page_by_page_and_each_object_says_what_it_is() -> None:
+    script = Script(page("a", more="m1"), page("b", more="m2"), page("c"))
+    async with cluster(script) as (client, _):
+        found = await client.list(PODS, "team", labels="app=x", fields="spec.nodeName=")
+    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "b", "c"]
+    assert {(raw["apiVersion"], raw["kind"]) for raw in found.items} == {("v1", "Pod")}
+    assert (found.resource_version, found.more) == ("7", "")
+    assert [query.get("continue") for query in script.queries] == [None, "m1", "m2"]
+    assert script.queries[0]["labelSelector"] == "app=x"
+    assert script.queries[0]["fieldSelector"] == "spec.nodeName="
+
+
+async def test_a_list_that_grows_too_old_is_read_in_one_piece() -> None:
+    script = Script(page("a", more="m1"), fails(410, "Expired"), page("a", "b", version="9"))
+    async with cluster(script) as (client, _):
+        found = await client.list(PODS)
+    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "b"]
+    assert "limit" not in script.queries[2]
+
+
+async def test_a_page_that_is_asked_for_and_too_old_is_told() -> None:
+    async with cluster(Script(fails(410, "Expired"))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.list(PODS, limit=5, after="old")
+    assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+async def test_an_empty_list_may_say_null() -> None:
+    async with cluster(Script(says({"metadata": {"resourceVersion": "3"}, "items": None}))) as (client, _):
+        assert (await client.list(PODS)).items == ()
+
+
+# errors -------------------------------------------------------------------------------------------------------------
+
+
+async def test_an_error_keeps_what_the_status_says() -> None:
+    details = {"causes": [{"field": "spec.x", "message": "bad"}]}
+    async with cluster(Script(fails(422, "Invalid", "it is bad", details))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.create(PODS, pod())
+    error = caught.value
+    assert (error.status, error.reason, error.message, error.details) == (422, "Invalid", "it is bad", details)
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(403, "Forbidden"), (404, "NotFound"), (418, "Unknown"), (302, "Unknown")]
+)
+async def test_an_answer_that_is_no_status_is_told_without_its_text(status: int, reason: str) -> None:
+    """A proxy may write anything, and may echo what we sent."""
+
+    async def proxy(request: web.Request) -> web.Response:
+        headers = {"Location": "http://elsewhere.invalid/"} if status == 302 else {}
+        return web.Response(status=status, text=f"<html>{request.headers['Authorization']}", headers=headers)
+
+    async with cluster(Script(proxy)) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.get(PODS, "team", "a")
+    assert (caught.value.status, caught.value.reason) == (status, reason)
+    assert "s3cr3t" not in str(caught.value)
+
+
+async def test_an_answer_that_is_no_object_is_an_error() -> None:
+    async with cluster(Script(streams(b"<html>"))) as (client, _):
+        with pytest.raises(ApiError, match="not a Kubernetes object"):
+            await client.get(PODS, "team", "a")
+
+
+async def test_a_server_that_is_not_there_is_told_without_a_secret() -> None:
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        waited.append(seconds)
+
+    access = Access("http://127.0.0.1:1", (("Authorization", SECRET),))
+    client = Kubernetes(Http(Credentials(lambda: access), Limits(attempts=3), pause))
+    with pytest.raises(ApiError) as caught:
+        await client.create(PODS, pod())  # never sent, so that it may be tried again
+    await client.close()
+    assert (caught.value.status, caught.value.reason) == (503, "ServiceUnavailable")
+    assert len(waited) == 2
+    assert "s3cr3t" not in f"{caught.value!s} {caught.value!r} {client!r} {access!r}"
+
+
+# patience -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_reads_and_repeatable_writes_are_tried_again(status: int) -> None:
+    script = Script(fails(status), fails(status), says(pod()))
+    async with cluster(script) as (client, waited):
+        await client.get(PODS, "team", "a")
+        script.answers = [fails(status), says(pod())]
+        await client.patch(PODS, "team", "a", {})
+    assert len(script.asked) == 5
+    assert waited == [0.1, 0.2, 0.1]
+
+
+async def test_a_creation_is_tried_again_only_where_it_was_turned_away() -> None:
+    script = Script(fails(429, Retry_After="2"), fails(503))
+    async with cluster(script) as (client, waited):
+        with pytest.raises(ApiError) as caught:
+            await client.create(PODS, pod())
+    assert (caught.value.status, waited) == (503, [2.0])
+    assert len(script.asked) == 2
+
+
+async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
+    script = Script(hangs_up())
+    async with cluster(script) as (client, _):
+        with pytest.raises(Unanswered):
+            await client.patch(PODS, "team", "a", [], "application/json-patch+json")
+    assert len(script.asked) == 1
+
+
+async def test_patience_ends() -> None:
+    script = Script(fails(503))
+    async with cluster(script, Limits(attempts=3)) as (client, waited):
+        with pytest.raises(ApiError):
+            await client.get(PODS, "team", "a")
+    assert (len(script.asked), len(waited)) == (3, 2)
+
+
+async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
+    async with cluster(Script(keeps_quiet()), Limits(answer_seconds=0.05, attempts=1)) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.get(PODS, "team", "a")
+    assert (caught.value.status, caught.value.reason) == (504, "Timeout")
+
+
+async def test_a_deletion_whose_answer_is_lost_and_then_not_found_was_carried_out() -> None:
+    async with cluster(Script(hangs_up(), fails(404, "NotFound"))) as (client, _):
+        await client.delete(PODS, "team", "a", uid="u1")
+        with pytest.raises(ApiError):
+            await client.delete(PODS, "team", "a", uid="u1")
+
+
+async def test_a_budget_that_says_no_is_told_at_once() -> None:
+    details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}
+    script = Script(fails(429, "TooManyRequests", details=details, Retry_After="10"))
+    async with cluster(script) as (client, waited):
+        with pytest.raises(ApiError) as caught:
+            await client.evict("team", "a", "u1")
+    assert (caught.value.status, len(script.asked), waited) == (429, 1, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "repeatable", "again"),
+    [
+        (ApiError(409, "Conflict", ""), True, False),
+        (ApiError(410, "Expired", ""), True, False),
+        (ApiError(403, "Forbidden", ""), True, False),
+        (ApiError(429, "TooManyRequests", ""), False, True),
+        (ApiError(500, "InternalError", ""), True, True),
+        (ApiError(500, "InternalError", ""), False, False),
+        (Unanswered(504, "", sent=True), False, False),
+        (Unanswered(504, "", sent=True), True, True),
+        (Unanswered(503, "", sent=False), False, True),
+    ],
+)
+def test_what_is_worth_another_try(error: ApiError, repeatable: bool, again: bool) -> None:
+    assert worth_another_try(error, repeatable) is again
+
+
+def test_pauses_double_are_bounded_and_heed_the_server() -> None:
+    plain = ApiError(503, "ServiceUnavailable", "")
+    assert [pause_seconds(nth, plain, 0.0) for nth in (1, 2, 3)] == [0.1, 0.2, 0.4]
+    assert pause_seconds(10_000, plain, 1.0) == LONGEST_SECONDS
+    assert pause_seconds(1, ApiError(429, "", "", {"retryAfterSeconds": 3}), 0.0) == 3.0
+    assert pause_seconds(1, ApiError(429, "", "", {"retryAfterSeconds": 10**9}), 0.0) == ASKED_SECONDS
+
+
+async def test_a_401_reads_the_credentials_anew_once() -> None:
+    script = Script(fails(401, "Unauthorized"), says(pod()))
+    now = [0.0]
+    readings = iter(["Bearer old", "Bearer new"])
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", script.answer)
+    async with TestServer(app) as server:
+        address = str(server.make_url("/")).rstrip("/")
+        credentials = Credentials(lambda: Access(address, (("Authorization", next(readings)),)), lambda: now[0])
+        client = Kubernetes(Http(credentials))
+        now[0] = 10.0
+        await client.create(PODS, pod())
+        script.answers = [fails(401, "Unauthorized")]
+        with pytest.raises(ApiError) as caught:
+            await client.get(PODS, "team", "a")
+        await client.close()
+    assert [headers["Authorization"] for headers in script.headers] == ["Bearer old", "Bearer new", "Bearer new"]
+    assert caught.value.status == 401
+
+
+# bindings -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", [hangs_up(), fails(500, "InternalError"), fails(504, "Timeout")])
+async def test_a_binding_whose_answer_is_lost_is_looked_up_before_anything_else(lost: Answer) -> None:
+    script = Script(lost, says(pod(node="n1")))
+    async with cluster(script) as (client, _):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "GET"]
+
+
+async def test_a_binding_that_was_not_carried_out_is_sent_again() -> None:
+    script = Script(hangs_up(), says(pod()), says({"kind": "Status"}))
+    async with cluster(script) as (client, waited):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "GET", "POST"]
+    assert waited == [0.1]
+
+
+async def test_a_conflict_with_our_own_lost_binding_is_success() -> None:
+    """The first one was still under way when we looked."""
+    script = Script(hangs_up(), says(pod()), fails(409, "Conflict"), says(pod(node="n1")))
+    async with cluster(script) as (client, _):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "GET", "POST", "GET"]
+
+
+@pytest.mark.parametrize(
+    ("found", "status"),
+    [(says(pod(node="n2")), 409), (says(pod(uid="u2", node="n1")), 409), (fails(404, "NotFound"), 404)],
+)
+async def test_a_lost_binding_of_a_pod_that_went_elsewhere_is_refused(found: Answer, status: int) -> None:
+    script = Script(hangs_up(), found)
+    async with cluster(script) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.bind("team", "a", "u1", "n1")
+    assert (caught.value.status, script.verbs) == (status, ["POST", "GET"])
+
+
+async def test_a_conflict_at_the_first_try_is_told_without_looking() -> None:
+    script = Script(fails(409, "Conflict"))
+    async with cluster(script) as (client, _):
+        with pytest.raises(ApiError):
+            await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST"]
+
+
+async def test_a_binding_that_is_turned_away_is_sent_again_without_looking() -> None:
+    script = Script(fails(429), says({"kind": "Status"}))
+    async with cluster(script) as (client, _):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "POST"]
+
+
+# watches ------------------------------------------------------------------------------------------------------------
+
+
+async def taken(client: Kubernetes, count: int, since: str = "1") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    async with client.watch(PODS, since, "team") as changes:
+        async for change in changes:
+            if change.type != "BOOKMARK" or change.object.get("kind"):  # not that of a new stream
+                found.append((change.type, change.resource_version))
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_a_watch_goes_on_where_its_stream_ended() -> None:
+    first = streams(event("ADDED", 2), event("BOOKMARK", 5))
+    script = Script(first, streams(event("DELETED", 6)))
+    async with cluster(script) as (client, _):
+        assert await taken(client, 3) == [("ADDED", "2"), ("BOOKMARK", "5"), ("DELETED", "6")]
+    assert [query["resourceVersion"] for query in script.queries] == ["1", "5"]
+    assert script.queries[0]["allowWatchBookmarks"] == "true"
+
+
+async def test_each_new_stream_is_a_sign_of_life() -> None:
+    """Readiness would otherwise not know a quiet watch from a dead one."""
+    script = Script(streams(event("ADDED", 2)), streams(event("ADDED", 3)))
+    async with cluster(script) as (client, _), client.watch(PODS, "1") as changes:
+        seen = [await anext(changes) for _ in range(3)]
+    assert [(change.type, change.resource_version) for change in seen] == [
+        ("ADDED", "2"),
+        ("BOOKMARK", "2"),
+        ("ADDED", "3"),
+    ]
+
+
+async def test_a_line_that_breaks_off_comes_again() -> None:
+    whole = event("MODIFIED", 3)
+    script = Script(streams(event("ADDED", 2), whole[:20], then=breaks), streams(whole[:7], whole[7:]))
+    async with cluster(script) as (client, _):
+        assert await taken(client, 2) == [("ADDED", "2"), ("MODIFIED", "3")]
+    assert [query["resourceVersion"] for query in script.queries] == ["1", "2"]
+
+
+async def test_lines_may_be_longer_than_any_buffer() -> None:
+    raw = pod(version=2)
+    raw["spec"]["note"] = "x" * 3_000_000
+    line = msgspec.json.encode({"type": "ADDED", "object": raw}) + b"\n"
+    async with cluster(Script(streams(line))) as (client, _):
+        assert await taken(client, 1) == [("ADDED", "2")]
+
+
+@pytest.mark.parametrize("reason", ["Expired", "Gone"])
+async def test_a_watch_that_is_too_old_says_expired(reason: str) -> None:
+    status = {"kind": "Status", "code": 410, "reason": reason, "message": "too old resource version"}
+    error = msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n"
+    for answer in (streams(error), fails(410, reason)):
+        async with cluster(Script(answer)) as (client, _):
+            with pytest.raises(ApiError) as caught:
+                await taken(client, 1)
+        assert (caught.value.status, caught.value.reason) == (410, "Expired")
+
+
+async def test_a_watch_that_may_not_be_is_told_when_it_is_opened() -> None:
+    async with cluster(Script(fails(403, "Forbidden"))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            async with client.watch(PODS, "1"):
+                pass
+    assert caught.value.status == 403
+
+
+async def test_streams_that_end_at_once_are_not_opened_in_a_rush() -> None:
+    script = Script(streams(), streams(), streams(), streams(event("ADDED", 2)))
+    async with cluster(script) as (client, waited):
+        assert await taken(client, 1) == [("ADDED", "2")]
+    assert waited == [0.1, 0.2, 0.4]
+
+
+async def test_a_line_that_is_no_event_is_an_error() -> None:
+    async with cluster(Script(streams(b"<html>\n"))) as (client, _):
+        with pytest.raises(ApiError, match="not an event"):
+            await taken(client, 1)

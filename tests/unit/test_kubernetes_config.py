@@ -1,0 +1,304 @@
+"""Kubeconfigs of every kind, and credentials that change while we run; no secret in any text."""
+
+import asyncio
+import base64
+import logging
+import ssl
+import stat
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from kubernetes.config import incluster_config
+
+from muster.cluster.kubernetes import connect
+from muster.cluster.kubernetes_access import Access, Credentials
+from muster.cluster.kubernetes_config import from_kubeconfig, in_cluster, loader
+from muster.errors import InputError
+from tests.envtest_certificates import certificates
+
+SECRET = "s3cr3t"
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the machine that runs the tests."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Path:
+    folder = tmp_path / "tls"
+    folder.mkdir()
+    certificates(folder)
+    return folder
+
+
+def kubeconfig(path: Path, user: dict[str, Any], name: str = "main", **cluster: Any) -> str:
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": name, "cluster": {"server": "https://api.test:6443", **cluster}}],
+                "users": [{"name": name, "user": user}],
+                "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+                "current-context": name,
+            }
+        )
+    )
+    return str(path)
+
+
+def plugin(path: Path, status: dict[str, Any] | None, says: str = "") -> dict[str, Any]:
+    """An exec plugin that gives this credential, or fails with a word on stderr."""
+    credential = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": status}
+    end = f"print(json.dumps({credential!r}))" if status is not None else "sys.exit(3)"
+    path.write_text(f"#!{sys.executable}\nimport json, sys\nsys.stderr.write({says!r})\n{end}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(path), "interactiveMode": "Never"}}
+
+
+def authorization(access: Access) -> str:
+    return dict(access.headers).get("Authorization", "")
+
+
+# who we are ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_token(tmp_path: Path) -> None:
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": SECRET}))
+    assert (access.server, authorization(access)) == ("https://api.test:6443", f"Bearer {SECRET}")
+    assert SECRET not in f"{access} {access!r}"
+
+
+def test_a_token_file_beside_the_kubeconfig_without_its_last_newline(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"tokenFile": "token"}))
+    assert authorization(access) == f"Bearer {SECRET}"
+    assert access.changes
+
+
+def test_a_user_name_and_password(tmp_path: Path) -> None:
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"username": "u", "password": SECRET}))
+    assert authorization(access) == "Basic " + base64.b64encode(f"u:{SECRET}".encode()).decode()
+
+
+def test_client_certificates_as_files_and_as_data(tmp_path: Path, tls: Path) -> None:
+    data = {name: base64.b64encode((tls / name).read_bytes()).decode() for name in ("ca.crt", "admin.crt", "admin.key")}
+    user = {"client-certificate": "tls/admin.crt", "client-key": "tls/admin.key"}
+    files = from_kubeconfig(kubeconfig(tmp_path / "a", user, **{"certificate-authority": "tls/ca.crt"}))
+    user = {"client-certificate-data": data["admin.crt"], "client-key-data": data["admin.key"]}
+    inline = from_kubeconfig(kubeconfig(tmp_path / "b", user, **{"certificate-authority-data": data["ca.crt"]}))
+    for access in (files, inline):
+        context = access.tls()
+        assert isinstance(context, ssl.SSLContext)
+        assert [ca["subject"] for ca in context.get_ca_certs()] == [((("commonName", "ca"),),)]
+        assert access.certificate is not None
+        assert Path(access.certificate[0]).read_bytes() == (tls / "admin.crt").read_bytes()
+
+
+def test_an_exec_plugin_that_gives_a_token(tmp_path: Path) -> None:
+    status = {"token": SECRET, "expirationTimestamp": "2030-01-01T00:00:00Z"}
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", plugin(tmp_path / "plugin", status)))
+    assert authorization(access) == f"Bearer {SECRET}"
+    assert access.expires == datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def test_an_exec_plugin_that_gives_a_certificate(tmp_path: Path, tls: Path) -> None:
+    status = {
+        "clientCertificateData": (tls / "admin.crt").read_text(),
+        "clientKeyData": (tls / "admin.key").read_text(),
+    }
+    path = kubeconfig(
+        tmp_path / "c", plugin(tmp_path / "plugin", status), **{"certificate-authority": str(tls / "ca.crt")}
+    )
+    access = from_kubeconfig(path)
+    assert access.certificate is not None
+    assert isinstance(access.tls(), ssl.SSLContext)
+
+
+def test_an_exec_plugin_that_fails_is_named_and_not_quoted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The official client logs what it says and goes on without a credential."""
+    user = plugin(tmp_path / "plugin", None, f"denied for {SECRET}")
+    with caplog.at_level(logging.DEBUG), pytest.raises(InputError) as caught:
+        from_kubeconfig(kubeconfig(tmp_path / "c", user))
+    assert str(tmp_path / "plugin") in str(caught.value)
+    assert SECRET not in str(caught.value) + caplog.text + "".join(capfd.readouterr())
+
+
+def test_impersonation_is_not_dropped(tmp_path: Path) -> None:
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": "t", "as": "ann", "as-groups": ["a", "b"]}))
+    assert access.headers[1:] == (("Impersonate-User", "ann"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
+
+
+def test_in_cluster(tmp_path: Path, tls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tls / "ca.crt"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    assert loader() is in_cluster
+    access = in_cluster()
+    assert (access.server, access.changes) == ("https://[fd00::1]:443", True)
+    assert authorization(access).lower() == f"bearer {SECRET}"
+
+
+# which cluster ------------------------------------------------------------------------------------------------------
+
+
+def test_contexts_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = kubeconfig(tmp_path / "one", {"token": "1"}, "one")
+    two = kubeconfig(tmp_path / "two", {"token": "2"}, "two")
+    monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
+    assert authorization(loader(context="one")()) == "Bearer 1"
+    assert authorization(loader(context="two")()) == "Bearer 2"
+    assert authorization(loader(one)()) == "Bearer 1"
+    with pytest.raises(InputError, match="known: one, two"):
+        loader(context="three")()
+
+
+def test_the_file_in_the_home_folder(tmp_path: Path) -> None:
+    (tmp_path / "home" / ".kube").mkdir(parents=True)
+    kubeconfig(tmp_path / "home" / ".kube" / "config", {"token": "h"})
+    assert authorization(loader()()) == "Bearer h"
+
+
+def test_no_cluster_at_all() -> None:
+    with pytest.raises(InputError, match="set KUBECONFIG"):
+        loader()
+
+
+def test_how_it_is_reached(tmp_path: Path) -> None:
+    special: dict[str, Any] = {
+        "insecure-skip-tls-verify": True,
+        "tls-server-name": "inside",
+        "proxy-url": "http://proxy.test:3128",
+    }
+    access = from_kubeconfig(kubeconfig(tmp_path / "c", {}, **special))
+    assert (access.verify, access.server_name, access.proxy) == (False, "inside", "http://proxy.test:3128")
+    context = access.tls()
+    assert isinstance(context, ssl.SSLContext)
+    assert context.verify_mode == ssl.CERT_NONE
+
+
+def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = kubeconfig(tmp_path / "c", {})
+    monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert from_kubeconfig(path).proxy == "http://proxy.test:3128"
+    monkeypatch.setenv("no_proxy", "api.test")
+    assert from_kubeconfig(path).proxy == ""
+
+
+# what cannot be used ------------------------------------------------------------------------------------------------
+
+
+CONTEXT = "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\n"
+USER = f"users: [{{name: a, user: {{token: {SECRET}}}}}]\n"
+GCP = f"users: [{{name: a, user: {{token: {SECRET}, auth-provider: {{name: gcp}}}}}}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"users: [{{name: a, user: {{token: {SECRET}",
+        f"- {SECRET}",
+        f"current-context: a\nusers: {{token: {SECRET}}}",
+        f"current-context: a\ncontexts: [{{name: a, {SECRET}: 1}}]\nclusters: []",
+        f"{CONTEXT}clusters: [{{name: a}}]\n{USER}",
+        f"{CONTEXT}clusters: [{{name: a, cluster: {{server: 'https://x', certificate-authority: nowhere}}}}]\n{USER}",
+        f"{CONTEXT}clusters: [{{name: a, cluster: {{server: 'https://x'}}}}]\n{GCP}",
+        f"{CONTEXT}clusters: [{{name: a, cluster: {{server: 'https://u:{SECRET}@x'}}}}]\n{USER}",
+        "",
+        "\0",
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_without_its_secrets(tmp_path: Path, text: str) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(InputError) as caught:
+        connect(tmp_path / "c")
+    assert SECRET not in str(caught.value)
+
+
+def test_files_that_are_missing_or_no_certificates(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        loader(tmp_path / "nowhere")()
+    (tmp_path / "ca").write_text("no certificate")
+    with pytest.raises(InputError, match="cannot be used"):
+        from_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).tls()
+
+
+# what changes -------------------------------------------------------------------------------------------------------
+
+
+class Turns:
+    """Readings in turn, and a clock."""
+
+    def __init__(self, **fields: Any) -> None:
+        self.count, self.now, self.fields = 0, 0.0, fields
+        self.wrong = False
+
+    def __call__(self) -> Access:
+        if self.wrong:
+            raise InputError("gone")
+        self.count += 1
+        return Access("http://x", (("Authorization", str(self.count)),), **self.fields)
+
+    def clock(self) -> float:
+        return self.now
+
+
+async def test_a_token_file_is_read_again_every_minute() -> None:
+    turns = Turns(changes=True)
+    credentials = Credentials(turns, turns.clock)
+    for now, read in ((0.0, 1), (59.0, 1), (60.0, 2), (61.0, 2), (121.0, 3)):
+        turns.now = now
+        assert authorization(await credentials.current()) == str(read)
+
+
+async def test_a_token_is_renewed_before_it_expires_and_plugins_are_not_run_for_every_request() -> None:
+    turns = Turns(expires=datetime.now(UTC) + timedelta(seconds=30))
+    credentials = Credentials(turns, turns.clock)
+    for now, read in ((0.0, 1), (4.0, 1), (5.0, 2), (6.0, 2), (11.0, 3)):
+        turns.now = now
+        assert authorization(await credentials.current()) == str(read)
+
+
+async def test_what_does_not_expire_is_read_once() -> None:
+    turns = Turns(expires=None)
+    credentials = Credentials(turns, turns.clock)
+    turns.now = 1e9
+    assert authorization(await credentials.current()) == "1"
+
+
+async def test_many_that_are_refused_at_once_read_once() -> None:
+    turns = Turns()
+    credentials = Credentials(turns, turns.clock)
+    turns.now, stale = 10.0, credentials.access
+    found = await asyncio.gather(*(credentials.renewed(stale) for _ in range(5)))
+    assert {authorization(access) for access in found} == {"2"}
+    assert turns.count == 2
+
+
+async def test_a_reading_that_fails_leaves_what_was_there() -> None:
+    turns = Turns(changes=True)
+    credentials = Credentials(turns, turns.clock)
+    turns.wrong, turns.now = True, 100.0
+    assert authorization(await credentials.current()) == "1"
+
+
+def test_a_certificate_that_is_written_anew_needs_new_connections(tls: Path) -> None:
+    access = Access("https://x", ca=str(tls / "ca.crt"), certificate=(str(tls / "admin.crt"), str(tls / "admin.key")))
+    before = access.stamp()
+    assert access.stamp() == before
+    (tls / "admin.crt").write_text("another")
+    assert access.stamp() != before
