@@ -26,9 +26,7 @@ def main() -> None:
     for shape in SHAPES:
         print(f"measuring: {shape.name}", file=sys.stderr)
         print(placed(shape, figure(shape)), flush=True)
-    print(
-        "\n| queues and evictions | nodes | pods | places kept | evicted | cycle | ÷ one pass over the nodes | to reach |"
-    )
+    print("\n| queues and evictions | nodes | pods | places kept | evicted | cycle | ÷ one pass | to reach |")
     print("|---|---:|---:|---:|---:|---:|---:|---|")
     for crowd in CROWDS:
         print(f"measuring: {crowd.name}", file=sys.stderr)

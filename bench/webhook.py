@@ -1,0 +1,167 @@
+"""`python -m bench.webhook`: how long the webhook takes to answer, over TLS, in a process of its own.
+
+One connection that is kept, as the API server's; one request after the other. *Bare* is a request for nothing (404) on
+the same server in the same run: what HTTP and TLS cost, so that figures of different machines compare.
+"""
+
+import asyncio
+import contextlib
+import http.client
+import multiprocessing
+import socket
+import ssl
+import statistics
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from muster.config import Certificates, Webhook
+from muster.server import webhook
+from muster.server.certificates import Bundle, Door, issue, service_names
+
+Raw = dict[str, Any]
+SETTINGS = Webhook(convert_older_dialects=True)
+HOST = service_names(Certificates())[0]
+REQUESTS = 2_000
+PROMISED_SECONDS = 0.005
+
+
+class Figure(Struct, frozen=True):
+    """Seconds for one answer."""
+
+    name: str
+    size: int  # bytes of the request
+    p50: float
+    p99: float
+    judging: float  # CPU time of the answer alone, without HTTP and TLS: a busy machine changes it little
+
+
+def podgroup(leaves: int, **spec: Any) -> Raw:
+    """Leaves of eight in branches of ten, with topology constraints, as Dynamo's."""
+    branches = [{"name": f"branch-{i}", "minSubGroup": 1} for i in range(max(leaves // 10, 1))]
+    constraint = {"topology": "datacenter", "requiredTopologyLevel": "rack"}
+    below = [
+        {"name": f"leaf-{i}", "parent": f"branch-{i % len(branches)}", "minMember": 8, "topologyConstraint": constraint}
+        for i in range(leaves)
+    ]
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": "gang", "namespace": "team"},
+        "spec": {"minSubGroup": 1, "subGroups": branches + below, "preemptibility": "semi-preemptible"} | spec,
+    }
+
+
+def review(raw: Raw, old: Raw | None = None) -> bytes:
+    group, version = raw["apiVersion"].split("/")
+    request = {
+        "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "kind": {"group": group, "version": version, "kind": raw["kind"]},
+        "operation": "UPDATE" if old else "CREATE",
+        "object": raw,
+        "oldObject": old,
+    }
+    return msgspec.json.encode({"apiVersion": webhook.API_VERSION, "kind": "AdmissionReview", "request": request})
+
+
+QUEUE = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
+OLDER = podgroup(0) | {"spec": {"minMember": 2, "subgroups": [{"name": f"g{i}", "minMember": 9} for i in range(10)]}}
+CASES: tuple[tuple[str, str, bytes], ...] = (
+    ("bare: nothing at this path", "/nothing", b"{}"),
+    ("validate: a Queue", "/validate", review(QUEUE | {"spec": {"resources": {"gpu": {"quota": 8}}}})),
+    ("validate: a PodGroup, 11 SubGroups", "/validate", review(podgroup(10))),
+    ("validate: its update", "/validate", review(podgroup(10), podgroup(10))),
+    ("validate: refused, 2 problems, one of type", "/validate", review(podgroup(10, minSubGroup=0, queue=7))),
+    ("mutate: 10 SubGroups of an older dialect", "/mutate", review(OLDER)),
+    ("validate: 110 SubGroups", "/validate", review(podgroup(100))),
+    ("validate: 1,100 SubGroups", "/validate", review(podgroup(1_000))),
+)
+
+
+def serve(port: int, bundle: Bundle) -> None:
+    """The webhook, until it is ended."""
+    door = Door()
+    door.show(bundle)
+    asyncio.run(webhook.listener(webhook.app(SETTINGS), "127.0.0.1", port, door).serve())
+
+
+@contextlib.contextmanager
+def served() -> Iterator[http.client.HTTPSConnection]:
+    """A connection to a webhook in another process."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    bundle = issue(SETTINGS.certificates, datetime.now(UTC))
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(port, bundle), daemon=True)
+    process.start()
+    try:
+        with contextlib.closing(_connected(port, bundle)) as connection:
+            yield connection
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _connected(port: int, bundle: Bundle) -> http.client.HTTPSConnection:
+    trust = ssl.create_default_context(cadata=bundle.authority.decode())
+    connection = http.client.HTTPSConnection("127.0.0.1", port)
+    until = time.monotonic() + 30
+    while True:
+        try:
+            plain = socket.create_connection(("127.0.0.1", port), timeout=30)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sock = trust.wrap_socket(plain, server_hostname=HOST)
+            return connection
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+
+
+def measure(connection: http.client.HTTPSConnection, name: str, path: str, body: bytes, requests: int) -> Figure:
+    """After a few to get warm."""
+    taken = []
+    for i in range(requests + 50):
+        began = time.perf_counter()
+        connection.request("POST", path, body)
+        connection.getresponse().read()
+        taken += [time.perf_counter() - began] if i >= 50 else []
+    cuts = statistics.quantiles(taken, n=100)
+    return Figure(name, len(body), cuts[49], cuts[98], judging(path, body))
+
+
+def judging(path: str, body: bytes, runs: int = 50) -> float:
+    """The median of a few."""
+    judge = {"/validate": webhook.validate, "/mutate": webhook.mutate}.get(path)
+    if judge is None:
+        return 0.0
+    taken = []
+    for _ in range(runs):
+        began = time.process_time()
+        webhook.respond(judge, body)
+        taken.append(time.process_time() - began)
+    return statistics.median(taken)
+
+
+def main() -> None:
+    print("| webhook | request | p50 | p99 | ÷ bare | judging alone (CPU) | p99 under 5 ms |")
+    print("|---|---:|---:|---:|---:|---:|---|")
+    with served() as connection:
+        bare = 0.0
+        for name, path, body in CASES:
+            found = measure(connection, name, path, body, REQUESTS if len(body) < 50_000 else REQUESTS // 10)
+            bare = bare or found.p50
+            kept = "yes" if found.p99 < PROMISED_SECONDS else "no"
+            print(
+                f"| {name} | {found.size:,} B | {found.p50 * 1e3:.2f} ms | {found.p99 * 1e3:.2f} ms "
+                f"| {found.p50 / bare:.1f} | {found.judging * 1e3:.2f} ms | {kept} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

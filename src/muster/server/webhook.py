@@ -1,0 +1,401 @@
+"""What the API server asks before it stores an object: `/validate` (V1-V6), and `/mutate` (D) where that is wanted.
+
+Rule 1: every answer is a value, and whatever is wrong with a request ends in a sentence: no traceback leaves this file.
+Rule 2: size, time and the number of requests at once are bounded; what takes long never holds up what does not.
+Rule 3: only what an object says itself refuses it. What lies around it may still come (`kubectl apply` of a folder has
+no order): there a PodGroup without its Topology is told in a warning, and waits with a reason (T6, Q2).
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from muster.api import names
+from muster.api.codec import Document, title
+from muster.api.meta import Wire
+from muster.config import Webhook
+from muster.errors import MusterError
+from muster.reporting.problems import lines
+from muster.reporting.text import plain
+from muster.rules.around import Around
+from muster.rules.check import check, errors
+from muster.rules.dialects import convert
+from muster.rules.problem import Problem
+from muster.server.certificates import Door
+from muster.server.logs import logger
+from muster.server.metrics import Metrics
+
+API_VERSION = "admission.k8s.io/v1"
+JUDGED = ((names.SCHEDULING, "PodGroup"), (names.QUEUES, "Queue"), (names.TOPOLOGIES, "Topology"))
+SMALL_BYTES = 64 * 2**10  # judged at once, in about a millisecond; what is larger goes to a thread
+MOST_TOLD = 200  # problems in one answer; the rest is counted
+MOST_WARNINGS = 20
+LONGEST_WARNING = 250  # characters; the API server cuts longer ones
+THREADS = 2
+_CAUSES = {"V5": "FieldValueForbidden"}
+
+Raw = dict[str, Any]
+Knows = Callable[[], Around]
+
+
+class GroupVersionKind(Wire, frozen=True):
+    """A kind, as a request names it."""
+
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+class Asked(Wire, frozen=True):
+    """AdmissionRequest: what is about to happen."""
+
+    uid: str = ""
+    kind: GroupVersionKind = GroupVersionKind()
+    sub_resource: str = ""
+    operation: str = ""
+    object: Any = None
+    old_object: Any = None
+
+    @property
+    def type(self) -> tuple[str, str]:
+        """`apiVersion` and `kind`."""
+        group = f"{self.kind.group}/" if self.kind.group else ""
+        return f"{group}{self.kind.version}", self.kind.kind
+
+    @property
+    def judged(self) -> bool:
+        """Whether it is muster's to say anything: creates and updates of our kinds, in any version of them."""
+        ours = any(kind == self.kind.kind and version.split("/")[0] == self.kind.group for version, kind in JUDGED)
+        return ours and self.operation in ("CREATE", "UPDATE") and not self.sub_resource
+
+    @property
+    def new(self) -> Raw:
+        """The object, as what the request says it is."""
+        version, kind = self.type
+        return {**self.object, "apiVersion": version, "kind": kind}
+
+
+class Review(Wire, frozen=True):
+    """AdmissionReview, as it comes in."""
+
+    api_version: str = ""
+    kind: str = ""
+    request: Asked | None = None
+
+
+class Answer(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """AdmissionResponse."""
+
+    uid: str
+    allowed: bool
+    status: Raw = {}
+    warnings: tuple[str, ...] = ()
+    patch_type: Literal["", "JSONPatch"] = ""
+    patch: bytes = b""  # base64 on the wire
+
+    @property
+    def result(self) -> str:
+        """In a word, for the metrics."""
+        if not self.allowed:
+            return "denied"
+        return "patched" if self.patch else "warned" if self.warnings else "allowed"
+
+
+Judge = Callable[[Asked], Answer]
+
+
+class Unanswerable(MusterError):
+    """A request that gets an HTTP status and a sentence instead of an answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+# judging: pure ------------------------------------------------------------------------------------------------------
+
+
+def validate(asked: Asked, around: Around | None = None) -> Answer:
+    """V1-V6 on what is created or updated; everything else passes."""
+    if not asked.judged or _leaving(asked.object):
+        return Answer(asked.uid, allowed=True)
+    old = asked.old_object if asked.operation == "UPDATE" else None
+    problems = _problems(asked.new, old, around)
+    refused = errors(problems)
+    warnings = _warnings(problem for problem in problems if problem.severity == "warning")
+    if not refused:
+        return Answer(asked.uid, allowed=True, warnings=warnings)
+    return Answer(asked.uid, allowed=False, status=_status(asked, refused), warnings=warnings)
+
+
+def _leaving(raw: Raw) -> bool:
+    """An object that is being deleted is not judged: its finalizers must go, whatever it says."""
+    meta = raw.get("metadata")
+    return isinstance(meta, dict) and bool(meta.get("deletionTimestamp"))
+
+
+def _problems(raw: Raw, old: Any, around: Around | None) -> tuple[Problem, ...]:
+    """Rule 3: an error that only what lies around shows is a warning."""
+    problems = check(raw, old, around)
+    if around is None or not errors(problems):
+        return problems
+    alone = frozenset(check(raw, old))
+    return tuple(problem if problem in alone else replace(problem, severity="warning") for problem in problems)
+
+
+def _status(asked: Asked, refused: tuple[Problem, ...]) -> Raw:
+    told, more = refused[:MOST_TOLD], len(refused) - MOST_TOLD
+    message = f"{title(asked.new)} is invalid\n{plain(lines(told))}"
+    meta = asked.object.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return {
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": f"{message}\n  … and {more} more" if more > 0 else message,
+        "details": {
+            "name": name if isinstance(name, str) else "",
+            "group": asked.kind.group,
+            "kind": asked.kind.kind,
+            "causes": [_cause(problem) for problem in told],
+        },
+    }
+
+
+def _cause(problem: Problem) -> Raw:
+    kind = "FieldValueTypeInvalid" if problem.key == "type" else _CAUSES.get(problem.rule, "FieldValueInvalid")
+    return {"reason": kind, "message": _sentence(problem, at=False), "field": problem.at}
+
+
+def _sentence(problem: Problem, *, at: bool = True) -> str:
+    """One line: where, what, the rule, the way out."""
+    where = f"{problem.at}: " if problem.at and at else ""
+    rule = f" ({problem.rule})" if problem.rule else ""
+    hint = f"; hint: {problem.hint}" if problem.hint else ""
+    return " ".join(f"{where}{problem.says}{rule}{hint}".split())
+
+
+def _warnings(problems: Any) -> tuple[str, ...]:
+    told = [_short(_sentence(problem)) for problem in problems]
+    more = len(told) - MOST_WARNINGS
+    return tuple(told if more <= 0 else [*told[:MOST_WARNINGS], f"… and {more} more warnings"])
+
+
+def _short(text: str) -> str:
+    shown = "".join(character if character.isprintable() else "�" for character in text)
+    return shown if len(shown) <= LONGEST_WARNING else f"{shown[: LONGEST_WARNING - 1]}…"
+
+
+def mutate(asked: Asked) -> Answer:
+    """Older dialects to the form of record (D). It never refuses: what cannot be converted is left to `validate`.
+
+    What is stored in an older form stays as it is until somebody rewrites it (V4): its reading must not change in
+    passing, because another field was updated.
+    """
+    if not asked.judged or asked.type != JUDGED[0] or _leaving(asked.object):
+        return Answer(asked.uid, allowed=True)
+    if asked.operation == "UPDATE" and _older({**asked.new, "spec": asked.old_object.get("spec")}):
+        return Answer(asked.uid, allowed=True)
+    raw = asked.new
+    try:
+        done = convert(Document(_WHERE, raw))
+    except MusterError as error:
+        said = " ".join(error.message.removeprefix(f"{_WHERE}: ").split())
+        return Answer(asked.uid, allowed=True, warnings=(_short(f"not converted: {said}"),))
+    patch = difference(asked.object.get("spec"), done.raw.get("spec")) if done.changes else []
+    if not patch:
+        return Answer(asked.uid, allowed=True)
+    prefix = f"{_WHERE}: {title(raw)}: "
+    told = tuple(_short(f"converted: {change.removeprefix(prefix)}") for change in done.changes[:MOST_WARNINGS])
+    return Answer(asked.uid, allowed=True, warnings=told, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
+
+
+_WHERE = "request"
+
+
+def _older(raw: Raw) -> bool:
+    """Whether there is something to convert, or something that cannot be."""
+    try:
+        return bool(convert(Document(_WHERE, raw)).changes)
+    except MusterError:
+        return True
+
+
+def difference(old: Any, new: Any) -> list[Raw]:
+    """A JSON Patch from one spec to another, field by field: what is untouched is not mentioned."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [{"op": "add", "path": "/spec", "value": new}]
+    gone = [{"op": "remove", "path": _pointer(key)} for key in old if key not in new]
+    return gone + [
+        {"op": "add", "path": _pointer(key), "value": value}
+        for key, value in new.items()
+        if key not in old or old[key] != value
+    ]
+
+
+def _pointer(key: str) -> str:
+    return "/spec/" + key.replace("~", "~0").replace("/", "~1")
+
+
+# reading and answering ----------------------------------------------------------------------------------------------
+
+_REVIEWS = msgspec.json.Decoder(Review)
+_OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+
+
+def read(body: bytes) -> Asked:
+    """The request of a review; Unanswerable says in a sentence what is wrong with it."""
+    try:
+        review = _REVIEWS.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
+        raise Unanswerable(400, f"this is not an AdmissionReview: {_short(str(error))}") from None
+    if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
+        said = _short(f"`{review.kind}` of `{review.api_version}`")
+        raise Unanswerable(400, f"expected an AdmissionReview of `{API_VERSION}`, got {said}")
+    if review.request is None or not review.request.uid:
+        raise Unanswerable(400, "the review has no `request` with a `uid`")
+    return _sound(review.request)
+
+
+def _sound(asked: Asked) -> Asked:
+    if asked.operation not in _OPERATIONS:
+        raise Unanswerable(400, f"`{_short(asked.operation)}` is no operation; known: {', '.join(_OPERATIONS)}")
+    if asked.judged and not isinstance(asked.object, dict):
+        raise Unanswerable(400, f"the request is a {asked.operation} without an object")
+    if asked.judged and asked.operation == "UPDATE" and not isinstance(asked.old_object, dict):
+        raise Unanswerable(400, "the request is an UPDATE without the old object")
+    return asked
+
+
+def written(answer: Answer) -> bytes:
+    """The review that goes back."""
+    return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})
+
+
+def respond(judge: Judge, body: bytes) -> tuple[bytes, str]:
+    """Bytes in, bytes and the result in a word out."""
+    try:
+        answer = judge(read(body))
+    except RecursionError:
+        raise Unanswerable(400, "the review is nested too deeply") from None
+    return written(answer), answer.result
+
+
+class Desk:
+    """Where requests are taken one by one, within their limits."""
+
+    def __init__(self, settings: Webhook, metrics: Metrics | None) -> None:
+        self._settings, self._metrics = settings, metrics
+        self._gate = asyncio.Semaphore(settings.concurrency)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
+        self._log = logger("webhook")
+
+    def endpoint(self, path: str, judge: Judge) -> Callable[[Request], Awaitable[Response]]:
+        """Answers on one path."""
+
+        async def answer(request: Request) -> Response:
+            began = time.perf_counter()
+            response, result = await self._answer(request, judge)
+            if self._metrics:
+                self._metrics.answered(path, result, time.perf_counter() - began)
+            return response
+
+        return answer
+
+    async def _answer(self, request: Request, judge: Judge) -> tuple[Response, str]:
+        try:
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                body = await _body(request, self._settings.max_body_bytes)
+                data, result = await self._judged(judge, body)
+            return Response(data, media_type="application/json"), result
+        except Unanswerable as error:
+            return _said(error.status, error.message)
+        except ClientDisconnect:
+            return _said(400, "the caller has left")
+        except TimeoutError:
+            return _said(504, f"there is no answer within {self._settings.timeout_seconds} s")
+        except Exception as error:
+            self._log.exception("a review could not be judged")
+            return _said(500, f"internal error: {type(error).__name__}; the log of muster says more")
+
+    async def _judged(self, judge: Judge, body: bytes) -> tuple[bytes, str]:
+        """Small ones at once; large ones in a thread, which keeps its place at the gate until it is through."""
+        await self._gate.acquire()
+        if len(body) <= SMALL_BYTES:
+            try:
+                return respond(judge, body)
+            finally:
+                self._gate.release()
+        work = asyncio.get_running_loop().run_in_executor(self._threads, respond, judge, body)
+        work.add_done_callback(self._through)
+        return await asyncio.shield(work)
+
+    def _through(self, work: asyncio.Future[tuple[bytes, str]]) -> None:
+        self._gate.release()
+        if not work.cancelled():
+            work.exception()  # seen: nobody may be waiting for it any more
+
+
+async def _body(request: Request, most: int) -> bytes:
+    """What was sent, unless it is too much: then not even that is read."""
+    too_much = Unanswerable(413, f"the review is larger than {most} bytes")
+    stated = request.headers.get("content-length", "")
+    if stated.isascii() and stated.isdigit() and int(stated[:20]) > most:
+        raise too_much
+    found = bytearray()
+    async for chunk in request.stream():
+        found += chunk
+        if len(found) > most:
+            raise too_much
+    return bytes(found)
+
+
+def _said(status: int, sentence: str) -> tuple[Response, str]:
+    return PlainTextResponse(f"{sentence}\n", status), str(status)
+
+
+def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None = None) -> Starlette:
+    """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
+    desk = Desk(settings, metrics)
+    judges: Mapping[str, Judge] = {"/validate": lambda asked: validate(asked, knows() if knows else None)}
+    if settings.convert_older_dialects:
+        judges = {**judges, "/mutate": mutate}
+    return Starlette(
+        routes=[Route(path, desk.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
+        exception_handlers={404: partial(_nowhere, tuple(judges)), 405: partial(_nowhere, tuple(judges))},
+    )
+
+
+async def _nowhere(paths: tuple[str, ...], _request: Request, error: Exception) -> Response:
+    return _said(getattr(error, "status_code", 404), f"nothing here; POST to {' or '.join(paths)}")[0]
+
+
+def listener(listening: Starlette, host: str, port: int, door: Door | None = None) -> uvicorn.Server:
+    """A server to be run with `serve()`; with TLS where there is a door. It leaves signals to whoever runs it."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            listening,
+            host=host,
+            port=port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            limit_concurrency=1_000,  # connections; more are told to come back
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=10,
+            ssl_context_factory=(lambda _config, _default: door.context) if door else None,
+        )
+    )

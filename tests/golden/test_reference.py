@@ -1,0 +1,22 @@
+"""The reference is made from the code. `make golden` rewrites it; read the diff before you commit it."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster import config
+from muster.server import metrics
+
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+
+
+@pytest.mark.parametrize(("name", "made"), [("config", config.reference), ("metrics", metrics.reference)])
+def test_the_reference_is_that_of_the_code(name: str, made: Callable[[], str]) -> None:
+    """Whoever adds a setting or a metric documents it by doing so."""
+    path = REFERENCE / f"{name}.md"
+    if os.environ.get("MUSTER_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(made(), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == made(), f"{path.name} has changed; `make golden` rewrites it"

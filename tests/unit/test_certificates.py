@@ -1,0 +1,452 @@
+"""Certificates: trusted at every moment, renewed in time, changed without a stop, and in no log."""
+
+# ruff: noqa: ARG002 (the shelf has the signatures of a Cluster)
+
+import asyncio
+import base64
+import copy
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.applications import Starlette
+
+from muster.cluster.store import ApiError, PatchType, Raw, Resource
+from muster.config import Certificates, Webhook
+from muster.server import webhook
+from muster.server.certificates import (
+    CONFIGURATIONS,
+    SECRETS,
+    Brought,
+    Bundle,
+    CertificateError,
+    Door,
+    Generated,
+    InFolder,
+    InSecret,
+    Keeping,
+    due,
+    inject,
+    issue,
+    service_names,
+    source,
+)
+from muster.server.metrics import Metrics
+from tests.given import podgroup
+from tests.reviews import sent
+
+SETTINGS = Certificates()
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOST = "muster-webhook.muster-system.svc"
+
+
+class Shelf:
+    """Objects by name with resource versions: as much of a cluster as certificates need."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Raw] = {}
+        self.writes = 0
+        self.before_write: list[Any] = []  # called once each: another replica that is faster
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        if (resource.plural, name) not in self.objects:
+            raise ApiError(404, "NotFound", f"{resource.plural} {name} not found")
+        return copy.deepcopy(self.objects[resource.plural, name])
+
+    async def create(self, resource: Resource, raw: Raw) -> Raw:
+        if self.before_write:
+            await self.before_write.pop()()
+        if (resource.plural, raw["metadata"]["name"]) in self.objects:
+            raise ApiError(409, "AlreadyExists", "it exists")
+        return self._put(resource, raw)
+
+    async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
+        if self.before_write:
+            await self.before_write.pop()()
+        stored = self.objects[resource.plural, raw["metadata"]["name"]]
+        if stored["metadata"]["resourceVersion"] != raw["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "it has changed")
+        return self._put(resource, raw)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        kind: PatchType = "application/merge-patch+json",
+        subresource: str = "",
+        field_manager: str = "muster",
+        force: bool = False,
+    ) -> Raw:
+        assert kind == "application/json-patch+json"
+        raw = await self.get(resource, namespace, name)
+        for step in patch:
+            *way, last = step["path"].split("/")[1:]
+            holder: Any = raw
+            for part in way:
+                holder = holder[int(part)] if isinstance(holder, list) else holder[part]
+            if step["op"] == "test":
+                assert holder[last] == step["value"]
+            else:
+                holder[last] = step["value"]
+        return self._put(resource, raw)
+
+    def _put(self, resource: Resource, raw: Raw) -> Raw:
+        self.writes += 1
+        stored = copy.deepcopy(raw)
+        stored["metadata"]["resourceVersion"] = str(self.writes)
+        self.objects[resource.plural, raw["metadata"]["name"]] = stored
+        return stored
+
+    def configure(self, *names: str) -> None:
+        for resource in CONFIGURATIONS:
+            hooks = [{"name": name, "clientConfig": {"service": {"name": "muster-webhook"}}} for name in names]
+            self._put(resource, {"metadata": {"name": "muster"}, "webhooks": hooks})
+        self.writes = 0
+
+
+# making -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_is_made_out_to_the_service() -> None:
+    """The names that an API server may use, for a server, signed by the authority, for as long as was said."""
+    bundle = issue(SETTINGS, NOW)
+    certificate = x509.load_pem_x509_certificate(bundle.certificate)
+    (authority,) = x509.load_pem_x509_certificates(bundle.authority)
+    certificate.verify_directly_issued_by(authority)
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert tuple(names.get_values_for_type(x509.DNSName)) == service_names(SETTINGS)
+    assert service_names(SETTINGS)[0] == HOST
+    assert certificate.not_valid_after_utc == NOW + timedelta(days=90)
+    assert authority.not_valid_after_utc == NOW + timedelta(days=3650)
+    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert due(bundle, SETTINGS, NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("days", "reason"),
+    [(0, ""), (59, ""), (60, "it expires in 30 days"), (89, "it expires in 1 days"), (91, "it has expired")],
+)
+def test_a_certificate_is_renewed_before_it_expires(days: int, reason: str) -> None:
+    """90 days, of which the last 30 are for whoever has to notice that renewing fails."""
+    assert due(issue(SETTINGS, NOW), SETTINGS, NOW + timedelta(days=days)) == reason
+
+
+def test_whatever_cannot_be_used_is_replaced() -> None:
+    """Whatever somebody put there: rubbish, half of another bundle, other names, a time that is still to come."""
+    one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
+    moved = Certificates(namespace="elsewhere")
+    assert due(Bundle(b"", b""), SETTINGS, NOW) == "it cannot be read"
+    assert due(Bundle(b"x", b"y", b"z", b""), SETTINGS, NOW) == "it cannot be read"
+    assert due(Bundle(one.certificate, one.key, other.authority), SETTINGS, NOW) == "it cannot be read"
+    assert due(Bundle(one.certificate, other.key, one.authority), SETTINGS, NOW) == "its key is another's"
+    assert due(one, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
+    assert due(one, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
+
+
+def test_renewing_keeps_the_authority() -> None:
+    """What the API server trusts does not change every two months."""
+    old = issue(SETTINGS, NOW)
+    new = issue(SETTINGS, NOW + timedelta(days=60), old)
+    assert new.authority == old.authority
+    assert new.certificate != old.certificate
+    assert new.key != old.key
+
+
+def test_a_new_authority_is_trusted_beside_the_old_one() -> None:
+    """Replicas that still show the old certificate are trusted until they show the new one."""
+    old = issue(SETTINGS, NOW)
+    later = NOW + timedelta(days=3600)
+    new = issue(SETTINGS, later, old)
+    first, second = x509.load_pem_x509_certificates(new.authority)
+    assert second == x509.load_pem_x509_certificate(old.authority)
+    x509.load_pem_x509_certificate(new.certificate).verify_directly_issued_by(first)
+    assert due(new, SETTINGS, later) == ""
+    much_later = issue(SETTINGS, later + timedelta(days=100), new)
+    assert x509.load_pem_x509_certificates(much_later.authority) == [first]
+
+
+@pytest.mark.parametrize("old", [Bundle(b"x", b"x", b"x", b"x"), Bundle(b"", b"")])
+def test_rubbish_is_no_authority(old: Bundle) -> None:
+    """It is left behind."""
+    assert due(issue(SETTINGS, NOW, old), SETTINGS, NOW) == ""
+
+
+def test_an_authority_with_a_key_of_another_kind_is_left_behind() -> None:
+    """Ours are elliptic; somebody may have put his own."""
+    foreign = rsa.generate_private_key(65537, 2048).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    old = issue(SETTINGS, NOW)
+    new = issue(SETTINGS, NOW, Bundle(old.certificate, old.key, old.authority, foreign))
+    assert len(x509.load_pem_x509_certificates(new.authority)) == 2
+
+
+def test_a_bundle_shows_nothing_of_itself() -> None:
+    """It may end up in a log by mistake."""
+    assert repr(issue(SETTINGS, NOW)) == "Bundle(…)"
+
+
+# keeping ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["empty secret", "no secret"])
+async def test_replicas_share_one_secret(exists: bool) -> None:
+    """The first one makes it, the second one uses it; what else is in the Secret stays."""
+    shelf = Shelf()
+    if exists:
+        shelf._put(
+            SECRETS, {"metadata": {"name": SETTINGS.secret_name, "labels": {"a": "b"}}, "data": {"mine": "eA=="}}
+        )
+    one, two = (source(SETTINGS, shelf) for _ in range(2))
+    assert await one.current(NOW) == await two.current(NOW)
+    stored = shelf.objects["secrets", SETTINGS.secret_name]
+    assert set(stored["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"} | ({"mine"} if exists else set())
+    assert stored["metadata"].get("labels") == ({"a": "b"} if exists else None)
+    assert shelf.writes == 1 + exists
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["empty secret", "no secret"])
+async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
+    """Both show what is stored in the end."""
+    shelf = Shelf()
+    if exists:
+        shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+    faster: list[Bundle] = []
+
+    async def other() -> None:
+        faster.append(await source(SETTINGS, shelf).current(NOW))
+
+    shelf.before_write.append(other)
+    assert [await source(SETTINGS, shelf).current(NOW)] == faster
+
+
+async def test_a_secret_that_never_rests_is_told() -> None:
+    """Five times in a row is not chance."""
+    shelf = Shelf()
+    shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+
+    async def touched() -> None:
+        shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+
+    shelf.before_write += [touched] * 5
+    with pytest.raises(CertificateError, match="somebody else changes it"):
+        await source(SETTINGS, shelf).current(NOW)
+
+
+async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """403 is not 404: to make a new one would change nothing."""
+    shelf = Shelf()
+
+    async def forbidden(*_: Any) -> Raw:
+        raise ApiError(403, "Forbidden", "no")
+
+    monkeypatch.setattr(shelf, "get", forbidden)
+    with pytest.raises(ApiError, match="no"):
+        await InSecret(shelf, "a", "b").load()
+    with pytest.raises(ApiError, match="no"):
+        await inject(shelf, Webhook(), b"x")
+    monkeypatch.setattr(shelf, "create", forbidden)
+    with pytest.raises(ApiError, match="no"):
+        await InSecret(shelf, "a", "b").store(issue(SETTINGS, NOW))
+
+
+async def test_broken_data_in_a_secret_is_replaced() -> None:
+    """Whatever somebody typed there."""
+    shelf = Shelf()
+    shelf._put(
+        SECRETS, {"metadata": {"name": SETTINGS.secret_name}, "data": {"tls.crt": "%%", "tls.key": 3, "ca.crt": "eA=="}}
+    )
+    assert due(await source(SETTINGS, shelf).current(NOW), SETTINGS, NOW) == ""
+
+
+async def test_a_folder_keeps_keys_to_its_owner(tmp_path: Path) -> None:
+    """Outside of Kubernetes; read back as it was written."""
+    folder = tmp_path / "certificates"
+    bundle = await Generated(InFolder(folder), SETTINGS).current(NOW)
+    assert await Generated(InFolder(folder), SETTINGS).current(NOW) == bundle
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    renewed = await Generated(InFolder(folder), SETTINGS).current(NOW + timedelta(days=70))
+    assert renewed.certificate != bundle.certificate
+
+
+async def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """With its path."""
+    (tmp_path / "file").touch()
+    with pytest.raises(CertificateError, match=r"file: cannot be written"):
+        await InFolder(tmp_path / "file").store(issue(SETTINGS, NOW))
+    with pytest.raises(CertificateError, match=r"ca.crt: cannot be read"):
+        await InFolder(tmp_path / "file").load()
+
+
+async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
+    """A mounted Secret changes under our feet; `ca.crt` is optional."""
+    given = source(Certificates(source="files", folder=str(tmp_path)), Shelf())
+    assert isinstance(given, Brought)
+    with pytest.raises(CertificateError, match=r"tls.crt: is missing"):
+        await given.current(NOW)
+    for bundle in (issue(SETTINGS, NOW), issue(SETTINGS, NOW)):
+        (tmp_path / "tls.crt").write_bytes(bundle.certificate)
+        (tmp_path / "tls.key").write_bytes(bundle.key)
+        assert await given.current(NOW) == Bundle(bundle.certificate, bundle.key)
+
+
+# telling the API server ---------------------------------------------------------------------------------------------
+
+
+async def test_the_api_server_learns_whom_to_trust() -> None:
+    """Every webhook of both configurations; once, and again only when something differs."""
+    shelf = Shelf()
+    shelf.configure("podgroups.muster.dev", "queues.muster.dev")
+    settings = Webhook(failure_policy="Ignore", timeout_seconds=3)
+    assert await inject(shelf, settings, b"authority") == 2
+    for resource in CONFIGURATIONS:
+        for hook in shelf.objects[resource.plural, "muster"]["webhooks"]:
+            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == b"authority"
+            assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
+            assert hook["clientConfig"]["service"] == {"name": "muster-webhook"}
+    assert await inject(shelf, settings, b"authority") == 0
+    assert await inject(shelf, settings, b"another") == 2
+    assert await inject(shelf, settings, b"") == 0  # the user's own business
+
+
+async def test_configurations_that_are_not_there_are_left_out() -> None:
+    """The mutating one is an option."""
+    shelf = Shelf()
+    shelf.configure("a")
+    del shelf.objects[CONFIGURATIONS[1].plural, "muster"]
+    assert await inject(shelf, Webhook(), b"authority") == 1
+
+
+# showing ------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def listening(app: Starlette, door: Door) -> AsyncIterator[int]:
+    server = webhook.listener(app, "127.0.0.1", 0, door)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await task
+
+
+async def fetch(port: int, authority: bytes) -> tuple[int, bytes]:
+    """As the API server does: TLS to the Service's name, trusting the authority only; the certificate it was shown."""
+    trust = ssl.create_default_context(cadata=authority.decode())
+    body = sent(podgroup(minMember=1))
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname=HOST)
+    shown: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.write(b"POST /validate HTTP/1.1\r\nhost: muster\r\nconnection: close\r\n")
+    writer.write(b"content-length: %d\r\n\r\n%s" % (len(body), body))
+    status = (await reader.read()).split()[1]
+    writer.close()
+    await writer.wait_closed()
+    return int(status), shown
+
+
+async def test_a_certificate_is_changed_without_a_stop() -> None:
+    """The same socket, the next handshake: another authority, another certificate, then one of another kind."""
+    now = datetime.now(UTC)
+    door = Door()
+    assert door.problem() == "there is none yet"
+    async with listening(webhook.app(Webhook()), door) as port:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await fetch(port, issue(SETTINGS, now).authority)
+        for _ in range(2):
+            bundle = issue(SETTINGS, now)
+            door.show(bundle)
+            status, shown = await fetch(port, bundle.authority)
+            assert status == 200
+            assert shown == x509.load_pem_x509_certificate(bundle.certificate).public_bytes(serialization.Encoding.DER)
+            assert door.problem() == ""
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await fetch(port, issue(SETTINGS, now).authority)
+
+
+def test_what_cannot_be_shown_leaves_the_old_one() -> None:
+    """And says why, without the key."""
+    door = Door(lambda: NOW)
+    one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
+    door.show(one)
+    for wrong in (Bundle(one.certificate, other.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
+        with pytest.raises(CertificateError, match="cannot be used") as raised:
+            door.show(wrong)
+        assert "PRIVATE" not in str(raised.value)
+    assert door.problem() == ""
+
+
+def test_an_expired_certificate_is_not_ready() -> None:
+    """Nobody could talk to it."""
+    door = Door(lambda: NOW + timedelta(days=91))
+    door.show(issue(SETTINGS, NOW))
+    assert (door.name, door.problem()) == ("certificate", "it has expired")
+
+
+async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
+    """Day by day: what is shown is valid and signed by what the API server holds, authority changes included."""
+    settings = Webhook(certificates=Certificates(validity_days=30, renew_before_days=10, authority_validity_days=100))
+    day, metrics, shelf = [NOW], Metrics(), Shelf()
+    shelf.configure("podgroups.muster.dev")
+    doors = [Door(lambda: day[0]) for _ in range(2)]
+    replicas = [
+        Keeping(door, source(settings.certificates, shelf), shelf, settings, metrics, lambda: day[0]) for door in doors
+    ]
+    trusted: set[bytes] = set()
+    for i in range(365):
+        day[0] = NOW + timedelta(days=i)
+        for replica in replicas:
+            await replica.look()
+            assert replica._shown is not None
+            assert due(replica._shown, settings.certificates, day[0]) == ""
+            held = base64.b64decode(
+                shelf.objects[CONFIGURATIONS[0].plural, "muster"]["webhooks"][0]["clientConfig"]["caBundle"]
+            )
+            assert replica._shown.authority == held
+            trusted.add(held)
+        assert [door.problem() for door in doors] == ["", ""]
+    assert 4 <= len(trusted) <= 12
+    assert metrics.registry.get_sample_value("muster_certificate_expiry_timestamp_seconds", {}) is not None
+
+
+async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the cluster does, the loop goes on; only being cancelled ends it."""
+    tries: list[int] = []
+
+    class Moody:
+        async def current(self, now: datetime) -> Bundle:
+            tries.append(1)
+            match len(tries):
+                case 1:
+                    raise ApiError(500, "InternalError", "not now")
+                case 2:
+                    raise OSError("no route")
+                case _:
+                    return issue(SETTINGS, now)
+
+    naps: list[float] = []
+
+    async def nap(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            raise asyncio.CancelledError
+
+    door = Door()
+    monkeypatch.setattr("muster.server.certificates.asyncio.sleep", nap)
+    with pytest.raises(asyncio.CancelledError):
+        await Keeping(door, Moody(), Shelf(), Webhook()).run()
+    assert naps == [60, 60, 60]
+    assert door.problem() == ""

@@ -1,0 +1,383 @@
+"""What is installed: manifests that fit together, rights that are exactly those needed, a chart that gives the same.
+
+The plain manifests are the chart with its defaults, written out: MUSTER_GOLDEN=write rewrites them.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from muster import __version__, config
+from muster.api import codec
+from muster.rules.crds import crds
+from muster.server import webhook
+from muster.server.certificates import service_names
+from tests.chart import rendered
+from tests.given import Raw
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "helm" / "muster"
+MANIFESTS = DEPLOY / "manifests"
+NAMESPACE = "muster-system"
+VALUES: Raw = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+ABOUT: Raw = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+PLAIN = {  # template -> plain manifest
+    "rbac.yaml": "20-rbac.yaml",
+    "config.yaml": "30-config.yaml",
+    "service.yaml": "40-service.yaml",
+    "deployment.yaml": "50-deployment.yaml",
+    "webhook.yaml": "60-webhook.yaml",
+    "conversion.yaml": "optional/conversion.yaml",
+    "servicemonitor.yaml": "optional/servicemonitor.yaml",
+}
+OPTIONS = {
+    "conversion.yaml": {"config.webhook.convertOlderDialects": True},
+    "servicemonitor.yaml": {"serviceMonitor.enabled": True},
+}
+
+
+def values(**changes: Any) -> Raw:
+    found: Raw = yaml.safe_load(yaml.safe_dump(VALUES))
+    for path, value in changes.items():
+        holder = found
+        *way, last = path.split(".")
+        for part in way:
+            holder = holder[part]
+        holder[last] = value
+    return found
+
+
+def template(name: str, chosen: Raw | None = None, namespace: str = NAMESPACE) -> str:
+    text = (CHART / "templates" / name).read_text(encoding="utf-8")
+    return rendered(text, chosen if chosen is not None else values(**OPTIONS.get(name, {})), namespace, ABOUT)
+
+
+def written(path: Path, text: str) -> None:
+    if os.environ.get("MUSTER_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, f"{path.name} is out of date; MUSTER_GOLDEN=write rewrites it"
+
+
+def objects() -> list[Raw]:
+    return [
+        raw
+        for path in sorted(MANIFESTS.rglob("*.yaml"))
+        for raw in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    ]
+
+
+def named(kind: str, name: str = "muster") -> Raw:
+    (found,) = [raw for raw in objects() if raw["kind"] == kind and raw["metadata"]["name"] == name]
+    return found
+
+
+# the chart and the manifests ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(PLAIN))
+def test_the_manifests_are_the_chart_written_out(name: str) -> None:
+    """One source; whoever changes a template sees what it does."""
+    written(MANIFESTS / PLAIN[name], template(name))
+
+
+def test_every_template_has_its_manifest() -> None:
+    """And no manifest stands alone, but for the namespace and the CRDs."""
+    assert {path.name for path in (CHART / "templates").iterdir()} == set(PLAIN)
+    found = {str(path.relative_to(MANIFESTS)) for path in MANIFESTS.rglob("*.yaml")}
+    assert found == {"00-namespace.yaml", "10-crds.yaml", *PLAIN.values()}
+
+
+@pytest.mark.parametrize("path", [MANIFESTS / "10-crds.yaml", CHART / "crds" / "crds.yaml"], ids=["plain", "chart"])
+def test_the_crds_are_those_of_the_types(path: Path) -> None:
+    """As `muster crds` prints them."""
+    written(path, codec.to_yaml(crds()))
+
+
+def test_every_value_is_documented() -> None:
+    """With a comment right above it, or above the section that it is in."""
+    lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
+    sections = ("image:", "config:", "webhook:", "observability:", "serviceMonitor:", "requests:", "limits:")
+    covered = ("cpu:", "memory:", "schedulerName:", "level:", "tolerations:", *sections)
+    for before, line in zip(["", *lines], lines, strict=False):
+        if re.match(r"\s*[A-Za-z]+:", line) and not line.strip().startswith(covered):
+            assert before.strip().startswith("#"), f"`{line.strip()}` has no comment"
+
+
+def test_every_value_is_used() -> None:
+    """A value that nothing reads is a promise that nobody keeps."""
+    texts = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
+
+    def leaves(raw: Any, at: str) -> list[str]:
+        if isinstance(raw, dict) and raw and f"toYaml .Values{at}" not in texts:
+            return [leaf for key, value in raw.items() for leaf in leaves(value, f"{at}.{key}")]
+        return [at]
+
+    for at in leaves(VALUES, ""):
+        assert f".Values{at}" in texts, at
+
+
+def test_the_chart_has_the_version_of_muster() -> None:
+    """And installs the image of that version."""
+    assert ABOUT["appVersion"] == __version__
+    assert container()["image"] == f"muster:{__version__}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "template_name", "told"),
+    [
+        ({"name": "gang", "image.tag": "9"}, "deployment.yaml", 'image: "muster:9"'),
+        ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
+        ({"tolerations": [{"operator": "Exists"}]}, "deployment.yaml", "tolerations:\n        - operator: Exists"),
+        ({"certificatesSecret": "mine"}, "deployment.yaml", "secretName: mine"),
+    ],
+)
+def test_options_end_where_they_should(changes: Raw, template_name: str, told: str) -> None:
+    """And what comes out is YAML still."""
+    text = template(template_name, values(**changes))
+    assert told in text
+    assert list(yaml.safe_load_all(text))
+
+
+def test_what_is_switched_off_is_not_installed() -> None:
+    """Nothing is left of it but blanks."""
+    off = values(**{"config.webhook.enabled": False})
+    assert [
+        raw
+        for name in ("webhook.yaml", "conversion.yaml", "servicemonitor.yaml")
+        for raw in yaml.safe_load_all(template(name, off))
+        if raw
+    ] == []
+
+
+# the configuration --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"name": "gang", "config.log.level": "debug", "config.leaderElection": {"leaseSeconds": 30}},
+        {"certificatesSecret": "mine", "config.webhook.certificates": {"source": "files"}},
+    ],
+)
+def test_the_configuration_is_accepted(changes: Raw) -> None:
+    """By the reader that `muster run` uses; names, ports and namespaces are those of the other objects."""
+    chosen = values(**changes)
+    read = config.read(
+        yaml.safe_load_all(template("config.yaml", chosen, "elsewhere")).__next__()["data"]["config.yaml"].encode(), "c"
+    )
+    name = chosen["name"]
+    (service, _) = yaml.safe_load_all(template("service.yaml", chosen, "elsewhere"))
+    host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
+    assert service_names(read.webhook.certificates)[0] == host
+    assert (read.leader_election.lease_name, read.leader_election.lease_namespace) == (name, "elsewhere")
+    assert read.webhook.configuration_name == name
+    if not changes:
+        assert config.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config.Config()
+
+
+# the objects --------------------------------------------------------------------------------------------------------
+
+
+def container() -> Raw:
+    (found,) = named("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("raw", objects(), ids=lambda raw: f"{raw['kind']}-{raw['metadata']['name']}")
+def test_every_object_is_whole(raw: Raw) -> None:
+    """A kind, a name that Kubernetes accepts, the namespace where it has one, and the label that finds it."""
+    cluster_scoped = re.search("Cluster|Namespace|Definition|Configuration$", raw["kind"])
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", raw["metadata"]["name"])
+    assert raw["metadata"].get("namespace") == (None if cluster_scoped else NAMESPACE)
+    if raw["kind"] != "CustomResourceDefinition":
+        assert raw["metadata"]["labels"]["app.kubernetes.io/name"] == "muster"
+
+
+def test_no_object_is_given_twice() -> None:
+    """Of two, one would win."""
+    keys = [(raw["apiVersion"], raw["kind"], raw["metadata"]["name"]) for raw in objects()]
+    assert len(keys) == len(set(keys))
+
+
+def test_selectors_find_the_pods() -> None:
+    """Of the Deployment, the budget, the spread and both Services; ports by their names."""
+    deployment = named("Deployment")["spec"]
+    labels = deployment["template"]["metadata"]["labels"].items()
+    spread = deployment["template"]["spec"]["topologySpreadConstraints"][0]["labelSelector"]["matchLabels"]
+    services = [named("Service", name)["spec"] for name in ("muster-webhook", "muster-metrics")]
+    for selector in (
+        deployment["selector"]["matchLabels"],
+        spread,
+        named("PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        *(service["selector"] for service in services),
+    ):
+        assert selector.items() <= labels
+    ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
+    assert ports == {"webhook": config.Webhook().port, "http": config.Observability().port}
+    assert [service["ports"][0]["targetPort"] for service in services] == ["webhook", "http"]
+    monitor = named("ServiceMonitor")["spec"]
+    assert (
+        monitor["selector"]["matchLabels"].items() <= named("Service", "muster-metrics")["metadata"]["labels"].items()
+    )
+    assert monitor["endpoints"][0]["port"] == "http"
+
+
+def test_the_pods_are_modest() -> None:
+    """Non-root, nothing to gain, nothing to write to, bounded, probed, and two of them."""
+    spec = named("Deployment")["spec"]
+    assert spec["replicas"] == 2 > named("PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    pod, main = spec["template"]["spec"], container()
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert main["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert set(main["resources"]) == {"requests", "limits"}
+    assert main["resources"]["limits"]["memory"]
+    for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert main[probe]["httpGet"] == {"path": path, "port": "http"}
+    mounts = {mount["name"] for mount in main["volumeMounts"]}
+    assert mounts == {volume["name"] for volume in pod["volumes"]}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert named("Namespace", NAMESPACE)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "kinds"),
+    [
+        ("ValidatingWebhookConfiguration", "/validate", webhook.JUDGED),
+        ("MutatingWebhookConfiguration", "/mutate", webhook.JUDGED[:1]),
+    ],
+)
+def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:
+    """Exactly those kinds, creates and updates; failing as the configuration says."""
+    (hook,) = named(kind)["webhooks"]
+    assert hook["clientConfig"]["service"] == {
+        "name": "muster-webhook",
+        "namespace": NAMESPACE,
+        "path": path,
+        "port": 443,
+    }
+    plurals = {
+        (f"{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}", crd["spec"]["names"]["kind"]): crd["spec"][
+            "names"
+        ]["plural"]
+        for crd in crds()
+    }
+    asked = {(f"{rule['apiGroups'][0]}/{rule['apiVersions'][0]}", rule["resources"][0]) for rule in hook["rules"]}
+    assert asked == {(one[0], plurals[one]) for one in kinds}
+    assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in hook["rules"])
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == (
+        config.Webhook().failure_policy,
+        config.Webhook().timeout_seconds,
+    )
+    assert hook["sideEffects"] == "None"
+    assert hook["admissionReviewVersions"] == ["v1"]
+
+
+# rights -------------------------------------------------------------------------------------------------------------
+
+WATCHED = {
+    "": ("nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims"),
+    "scheduling.k8s.io": ("priorityclasses",),
+    "policy": ("poddisruptionbudgets",),
+    "scheduling.run.ai": ("podgroups", "queues"),
+    "kai.scheduler": ("topologies",),
+}
+# Every call of the control plane to the API server: group, resource, verb, the name where it is always the same.
+CALLS = {
+    *(
+        (group, resource, verb, "")
+        for group, many in WATCHED.items()
+        for resource in many
+        for verb in ("list", "watch")
+    ),
+    ("", "pods", "get", ""),  # control.apply: whether a binding that was not answered has happened
+    ("", "pods/binding", "create", ""),  # control.apply
+    ("", "pods/eviction", "create", ""),  # control.apply
+    ("", "pods/status", "patch", ""),  # control.status: PodScheduled, nominatedNodeName
+    ("scheduling.run.ai", "podgroups", "get", ""),  # control.status: a whole status is written over the stored one
+    ("scheduling.run.ai", "podgroups/status", "update", ""),
+    ("scheduling.run.ai", "queues", "get", ""),
+    ("scheduling.run.ai", "queues/status", "update", ""),
+    ("scheduling.run.ai", "podgroups", "patch", ""),  # control.status: timestamps of S2 and of run times
+    ("", "events", "create", ""),  # control.status
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get", "muster"),  # server.certificates
+    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "patch", "muster"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster"),
+    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "patch", "muster"),
+}
+CALLS_AT_HOME = {  # only in muster's own namespace
+    ("coordination.k8s.io", "leases", "create", ""),  # control: leader election; a create has no name to be limited to
+    ("coordination.k8s.io", "leases", "get", "muster"),
+    ("coordination.k8s.io", "leases", "update", "muster"),
+    ("", "secrets", "get", "muster-webhook-certificates"),  # server.certificates
+    ("", "secrets", "update", "muster-webhook-certificates"),
+}
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("ClusterRole", CALLS), ("Role", CALLS_AT_HOME)])
+def test_rights_are_exactly_those_needed(kind: str, calls: set[tuple[str, ...]]) -> None:
+    """Nothing is missing, and nothing is there that no call needs: no wildcard, no name left open."""
+    granted = {
+        (group, resource, verb, name)
+        for rule in named(kind)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    assert granted == calls
+    assert not any("*" in word for call in granted for word in call)
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_rights_are_given_to_the_pods(kind: str) -> None:
+    """To their service account and nobody else."""
+    binding = named(f"{kind}Binding")
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "muster"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "muster", "namespace": NAMESPACE}]
+    assert (
+        named("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+        == named("ServiceAccount")["metadata"]["name"]
+    )
+
+
+# the image ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_image_has_nothing_to_build_with() -> None:
+    """Two stages of one base, a user that is not root, nothing but the environment copied, no arguments."""
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line and not line.startswith("#")]
+    stages = [i for i, line in enumerate(lines) if line.startswith("FROM ")]
+    assert len(stages) == 2
+    bases = [lines[i].split()[1] for i in stages]
+    assert len(set(bases)) == 1, "what was built with one Python runs with the same"
+    assert re.fullmatch(r"docker\.io/library/python:3\.\d+-slim", bases[0])
+    final = lines[stages[1] :]
+    user = [line for line in final if line.startswith("USER ")][-1].split()[1]
+    assert user == "65532:65532"
+    uid = named("Deployment")["spec"]["template"]["spec"]["securityContext"]["runAsUser"]
+    assert user.startswith(f"{uid}:")
+    assert [line for line in final if line.startswith("COPY ")] == ["COPY --from=build /opt/muster /opt/muster"]
+    assert final[-2:] == ['ENTRYPOINT ["muster"]', 'CMD ["--help"]']
+    assert not re.search(r"apt|curl|wget|gcc|\bADD\b|^ARG|sudo|latest", "\n".join(final))
+    assert "uv sync --frozen --no-dev" in text
+
+
+def test_what_the_image_needs_is_there() -> None:
+    """Every file that is copied into the build."""
+    root = DEPLOY.parent
+    for line in (DEPLOY / "Containerfile").read_text(encoding="utf-8").splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            assert all((root / name).exists() for name in line.split()[1:-1]), line

@@ -1,0 +1,154 @@
+"""Metrics: one prefix, base units, everything documented, and what loops say is counted."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+
+import muster
+from muster.fairness.shares import division
+from muster.model.snapshot import take
+from muster.planning.cycle import plan
+from muster.server import metrics as module
+from muster.server.metrics import TABLE, Metric, Metrics, in_base_units
+from tests.asgi import call
+from tests.given import pod, podgroup
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+CLUSTER = [
+    NODE | {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 8, "pods": 110}}},
+    {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": {}},
+    podgroup(minMember=2, queue="team"),
+    *(pod(f"p{i}", on="n", **{"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}) for i in range(2)),  # type: ignore[arg-type]
+    podgroup(name="waits", minMember=9, queue="team"),
+]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SNAPSHOT = take(muster.objects(CLUSTER), NOW)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"muster_{name}", labels)
+
+
+@pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
+def test_every_metric_has_a_good_name(metric: Metric) -> None:
+    """As Prometheus asks for: counters end in `_total`, times are seconds, and a sentence says what it is."""
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric.name)
+    assert (metric.kind == "counter") == metric.name.endswith("_total")
+    assert not re.search("milli|minutes|hours|mega|kilo|percent", metric.name)
+    assert metric.about.endswith(".")
+    assert bool(metric.buckets) == (metric.kind == "histogram")
+    assert list(metric.buckets) == sorted(metric.buckets)
+    assert f"| `muster_{metric.name}` | {metric.kind} |" in module.reference()
+
+
+def test_whatever_is_exported_is_documented() -> None:
+    """Nothing but the table and the process, all under one prefix."""
+    families = [family.name for family in Metrics().registry.collect()]
+    assert all(name.startswith("muster_") for name in families)
+    known = {f"muster_{metric.name}".removesuffix("_total") for metric in TABLE}
+    process = {name for name in families if name.startswith("muster_process_")}
+    assert set(families) == known | process
+    assert all(name in module.reference() for name in process)
+
+
+def test_a_cycle_is_counted() -> None:
+    """How long, and how many gangs of each verdict; verdicts that nobody has are 0, not missing."""
+    metrics = Metrics()
+    assert value(metrics, "gangs", verdict="Infeasible") == 0
+    made = plan(SNAPSHOT)
+    metrics.cycle(made, 0.02)
+    verdicts = [gang.verdict for gang in made.gangs]
+    assert sorted(verdicts) == ["Scheduled", "Waiting"]
+    for verdict in module.VERDICTS:
+        assert value(metrics, "gangs", verdict=verdict) == verdicts.count(verdict)
+    assert value(metrics, "cycle_duration_seconds_count") == 1
+    assert value(metrics, "cycle_duration_seconds_bucket", le="0.025") == 1
+    assert value(metrics, "nominations_total") == 0
+
+
+def test_queues_are_told_in_base_units() -> None:
+    """cpu in cores, memory in bytes; a queue that is gone is not told any more."""
+    metrics = Metrics()
+    metrics.queues(division(SNAPSHOT))
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
+    assert value(metrics, "queue_allocated", queue="team", resource="memory", unit="byte") == 2 * 2**30
+    assert value(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 2
+    assert value(metrics, "queue_requested", queue="team", resource="cpu", unit="core") == 1.0
+    assert value(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") == 2
+    metrics.queues(division(take(muster.objects([]), NOW)))
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "told"),
+    [
+        ("cpu", 1500, (1.5, "core")),
+        ("memory", 7, (7, "byte")),
+        ("ephemeral-storage", 7, (7, "byte")),
+        ("example.com/nic", 3, (3, "device")),
+    ],
+)
+def test_amounts_have_one_unit_each(resource: str, amount: int, told: tuple[float, str]) -> None:
+    """Base units of Prometheus, not of muster."""
+    assert in_base_units(resource, amount) == told
+
+
+def test_the_lag_of_a_watch_grows_until_it_is_heard() -> None:
+    """Also when nobody tells it: a dead watch must not look young."""
+    now = [100.0]
+    metrics = Metrics(lambda: now[0])
+    metrics.watch("pods")
+    assert value(metrics, "watch_lag_seconds", resource="pods") == -1
+    metrics.heard("pods")
+    now[0] += 42
+    assert value(metrics, "watch_lag_seconds", resource="pods") == 42
+    metrics.heard("pods")
+    assert value(metrics, "watch_lag_seconds", resource="pods") == 0
+
+
+def test_everything_that_happens_is_counted() -> None:
+    """One call, one metric more."""
+    metrics = Metrics()
+    metrics.bound("core", 0.01)
+    metrics.bind_failed("Conflict", 0.01)
+    metrics.evicted("Preempt")
+    metrics.eviction_failed("TooManyRequests")
+    metrics.conflict("podgroups")
+    metrics.watch_restarted("pods")
+    metrics.searched(500)
+    metrics.decided(0.1)
+    metrics.leads(True)
+    metrics.certificate(1e9)
+    for name, labels in {
+        "bindings_total": {"role": "core"},
+        "bind_failures_total": {"reason": "Conflict"},
+        "evictions_total": {"reason": "Preempt"},
+        "eviction_failures_total": {"reason": "TooManyRequests"},
+        "conflicts_total": {"resource": "podgroups"},
+        "watch_restarts_total": {"resource": "pods"},
+        "search_steps_count": {},
+        "decision_latency_seconds_count": {},
+        "leader": {},
+    }.items():
+        assert value(metrics, name, **labels) == 1, name
+    assert value(metrics, "bind_duration_seconds_count") == 2
+    assert value(metrics, "certificate_expiry_timestamp_seconds") == 1e9
+    metrics.leads(False)
+    assert value(metrics, "leader") == 0
+
+
+async def test_prometheus_can_read_it() -> None:
+    """Text by default, OpenMetrics where it is asked for; what runs is among it."""
+    app = Starlette(routes=[module.route(Metrics())])
+    plain = await call(app, "/metrics", method="GET")
+    assert plain.headers["content-type"].startswith("text/plain")
+    found = {family.name: family for family in text_string_to_metric_families(plain.text)}
+    assert found["muster_build_info"].samples[0].labels["version"] == muster.__version__
+    accept = {"accept": "application/openmetrics-text;version=1.0.0"}
+    opened = await call(app, "/metrics", method="GET", headers=accept)
+    assert opened.headers["content-type"].startswith("application/openmetrics-text")
+    assert list(open_metrics(opened.text))  # type: ignore[no-untyped-call]

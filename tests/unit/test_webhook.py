@@ -1,0 +1,412 @@
+"""The webhook: what it refuses, what it lets pass, and how it answers when it is asked badly."""
+
+import asyncio
+import copy
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.applications import Starlette
+
+import muster
+from muster.api.codec import to_json
+from muster.config import Webhook
+from muster.rules.around import Around
+from muster.server import webhook
+from muster.server.metrics import Metrics
+from tests.asgi import Answered, call
+from tests.given import Raw, group, podgroup
+from tests.property.values import cluster
+from tests.reviews import patched, review, sent
+
+APP = webhook.app(Webhook(convert_older_dialects=True))
+QUEUE: Raw = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": {}}
+TOPOLOGY: Raw = {
+    "apiVersion": "kai.scheduler/v1alpha1",
+    "kind": "Topology",
+    "metadata": {"name": "racks"},
+    "spec": {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "rack"}]},
+}
+BROKEN = podgroup(group("a"), group("b", 1, parent="rolse"), minMember=3, minSubGroup=1)
+RUNNING = podgroup(group("a", 2), group("b", 2), minSubGroup=1, preemptibility="semi-preemptible") | {
+    "status": {"phase": "Running", "running": 4}
+}
+
+
+async def ask(raw: Any, old: Any = None, *, path: str = "/validate", app: Starlette = APP, **more: Any) -> Raw:
+    """The response to a review."""
+    answered = await call(app, path, sent(raw, old, **more))
+    assert answered.status == 200, answered.text
+    said = answered.json
+    assert (said["apiVersion"], said["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: Raw = said["response"]
+    assert response["uid"] == review(raw)["request"]["uid"]
+    return response
+
+
+# what is judged -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raw", [podgroup(minMember=3), QUEUE, TOPOLOGY], ids=lambda raw: str(raw["kind"]))
+async def test_a_good_object_passes_without_a_word(raw: Raw) -> None:
+    """Nothing but the uid and yes."""
+    assert await ask(raw) == {"uid": review(raw)["request"]["uid"], "allowed": True}
+
+
+async def test_every_problem_is_told_at_once() -> None:
+    """V: in the message for people, and as causes for programs; each with its path and a way out."""
+    response = await ask(BROKEN)
+    problems = [problem for problem in muster.validate(BROKEN) if problem.severity == "error"]
+    assert len(problems) > 2
+    assert not response["allowed"]
+    status = response["status"]
+    assert (status["code"], status["reason"], status["status"]) == (422, "Invalid", "Failure")
+    assert status["message"].startswith("podgroup `team/gang` is invalid\n")
+    assert status["details"] | {"causes": []} == {
+        "name": "gang",
+        "group": "scheduling.run.ai",
+        "kind": "PodGroup",
+        "causes": [],
+    }
+    assert [cause["field"] for cause in status["details"]["causes"]] == [problem.at for problem in problems]
+    for problem, cause in zip(problems, status["details"]["causes"], strict=True):
+        assert f"{problem.at}: {problem.says}" in status["message"]
+        assert problem.hint in status["message"]
+        assert problem.says in cause["message"]
+        assert problem.hint in cause["message"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "at"),
+    [
+        (QUEUE | {"spec": {"resources": {"gpus": {"quota": 1}}}}, "spec.resources.gpus"),
+        (QUEUE | {"spec": {"parentQueue": "team"}}, "spec.parentQueue"),
+        (TOPOLOGY | {"spec": {"levels": []}}, "spec.levels"),
+        (podgroup(minMember="three"), "spec.minMember"),
+        (podgroup(minMember=0), "spec.minMember"),
+    ],
+)
+async def test_all_three_kinds_are_refused_by_their_rules(raw: Raw, at: str) -> None:
+    """The rules are those of `muster validate`."""
+    causes = (await ask(raw))["status"]["details"]["causes"]
+    assert at in [cause["field"] for cause in causes]
+
+
+@pytest.mark.parametrize("operation", ["DELETE", "CONNECT"])
+async def test_deletes_and_connects_pass(operation: str) -> None:
+    """There is nothing to judge: no object comes with them."""
+    assert (await ask(None, operation=operation, oldObject=BROKEN))["allowed"]
+
+
+async def test_other_kinds_pass() -> None:
+    """A webhook that is asked too much does no harm."""
+    assert (await ask({"apiVersion": "v1", "kind": "Pod", "metadata": {}}))["allowed"]
+    assert (await ask({"apiVersion": "example.com/v1", "kind": "PodGroup", "spec": 3}))["allowed"]
+
+
+async def test_our_kind_in_another_version_is_refused() -> None:
+    """It would be stored, and nobody would schedule it."""
+    response = await ask(podgroup(minMember=1) | {"apiVersion": "scheduling.run.ai/v9"})
+    assert "muster does not know PodGroup in `scheduling.run.ai/v9`" in response["status"]["message"]
+
+
+async def test_status_is_not_judged() -> None:
+    """Its writer is muster itself."""
+    assert (await ask(BROKEN, BROKEN, subResource="status"))["allowed"]
+
+
+async def test_the_request_says_what_an_object_is() -> None:
+    """An object that leaves out or changes its kind is judged all the same."""
+    hidden = {"metadata": {"name": "g"}, "spec": {"minMember": 0}, "kind": "Pod", "apiVersion": "v1"}
+    kind = {"group": "scheduling.run.ai", "version": "v2alpha2", "kind": "PodGroup"}
+    assert not (await ask(hidden, kind=kind))["allowed"]
+
+
+# updates ------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_broken_already_may_be_updated_with_a_warning() -> None:
+    """V4: the ratchet."""
+    stored = podgroup(group("a", 1), group("b", 1), minMember=2)
+    changed = copy.deepcopy(stored)
+    changed["spec"]["queue"] = "team"
+    assert not (await ask(changed))["allowed"]
+    response = await ask(changed, stored)
+    assert response["allowed"]
+    assert any("as the stored one already does" in warning for warning in response["warnings"])
+
+
+async def test_a_running_semi_preemptible_gang_keeps_its_minimum() -> None:
+    """V5: raising is refused, lowering is not."""
+    raised, lowered = copy.deepcopy(RUNNING), copy.deepcopy(RUNNING)
+    raised["spec"]["minSubGroup"] = 2
+    lowered["spec"]["subGroups"][0]["minMember"] = 1
+    (cause,) = (await ask(raised, RUNNING))["status"]["details"]["causes"]
+    assert (cause["field"], cause["reason"]) == ("spec.minSubGroup", "FieldValueForbidden")
+    assert (await ask(lowered, RUNNING))["allowed"]
+
+
+async def test_what_is_being_deleted_may_lose_its_finalizers() -> None:
+    """Or an object that nobody would accept today could never go."""
+    leaving = copy.deepcopy(BROKEN)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await ask(leaving, leaving))["allowed"]
+
+
+# warnings -----------------------------------------------------------------------------------------------------------
+
+
+async def test_doubtful_objects_pass_with_warnings() -> None:
+    """V6: `kubectl` shows each on a line of its own."""
+    doubtful = podgroup(group("leader", 1), *(group(f"workers-{i}", 1) for i in range(3)), minSubGroup=3)
+    response = await ask(doubtful)
+    assert response["allowed"]
+    (warning,) = response["warnings"]
+    assert warning.startswith("spec.minSubGroup: 3 of 4 may leave out every `leader`")
+    assert "\n" not in warning
+
+
+async def test_warnings_are_short_few_and_printable() -> None:
+    """The API server cuts what is longer, and refuses control characters in a header."""
+    doubtful = podgroup(minMember=1)
+    doubtful["spec"] |= {f"minMembe{letter}": 1 for letter in "abcdefghijklmnopqstuvwxyz"} | {"minMember\x07": 1}
+    response = await ask(doubtful)
+    assert response["warnings"][-1] == "… and 6 more warnings"
+    assert len(response["warnings"]) == 21
+    assert all(warning.isprintable() and len(warning) <= 250 for warning in response["warnings"])
+
+
+async def test_what_may_still_come_is_a_warning() -> None:
+    """T6: `kubectl apply -f folder/` has no order; the gang waits with the reason until its Topology is there."""
+    known = Around(muster.objects(cluster()))
+    app = webhook.app(Webhook(), lambda: known)
+    constraint = {"topology": "blocks", "requiredTopologyLevel": "rack"}
+    response = await ask(podgroup(minMember=1, topologyConstraint=constraint), app=app)
+    assert response["allowed"]
+    assert any("blocks" in warning for warning in response["warnings"])
+    response = await ask(podgroup(minMember=0, topologyConstraint=constraint), app=app)
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.minMember"]
+    assert any("blocks" in warning for warning in response["warnings"])
+
+
+async def test_ten_thousand_problems_are_counted() -> None:
+    """An answer that nobody can read helps nobody."""
+    response = await ask(podgroup(*(group(f"g{i}") for i in range(1_000))))
+    assert len(response["status"]["details"]["causes"]) == 200
+    assert response["status"]["message"].endswith("… and 800 more")
+
+
+# conversion ---------------------------------------------------------------------------------------------------------
+
+OLDER = podgroup(minMember=2) | {"spec": {"minMember": 2, "subgroups": [group("a", 3), group("b", 4)], "x/y~z": 1}}
+
+
+async def test_older_dialects_are_converted() -> None:
+    """D1, D4: the patch gives what `muster convert` gives, touches nothing else, and the result is valid."""
+    response = await ask(OLDER, path="/mutate")
+    assert response["allowed"]
+    assert response["patchType"] == "JSONPatch"
+    after = patched(OLDER, response)
+    assert after["spec"] == {"minSubGroup": 2, "subGroups": OLDER["spec"]["subgroups"], "x/y~z": 1}
+    assert after["metadata"] == OLDER["metadata"]
+    assert (await ask(after))["allowed"]
+    assert response["warnings"][0] == "converted: `spec.subgroups` is now `spec.subGroups` (D4)"
+
+
+async def test_what_can_be_read_two_ways_is_left_alone() -> None:
+    """D5: mutating never guesses; validating says what is wrong."""
+    doubtful = podgroup(group("a", 1), group("b", 1), minMember=2)
+    response = await ask(doubtful, path="/mutate")
+    assert response["allowed"]
+    assert "patch" not in response
+    assert "can be read two ways" in response["warnings"][0]
+    assert not (await ask(doubtful))["allowed"]
+
+
+async def test_the_form_of_record_is_not_touched() -> None:
+    """And costs no word."""
+    for raw in (podgroup(group("a", 1), minSubGroup=1), QUEUE, TOPOLOGY):
+        assert set(await ask(raw, path="/mutate")) == {"uid", "allowed"}
+
+
+async def test_a_stored_older_form_keeps_its_meaning() -> None:
+    """V4: an update of another field must not read `minMember` in a new way in passing."""
+    stored = podgroup(group("a", 8), group("b", 8), group("c", 8), minMember=2)
+    changed = copy.deepcopy(stored)
+    changed["spec"]["queue"] = "team"
+    assert "patch" in await ask(changed, path="/mutate")
+    assert "patch" not in await ask(changed, stored, path="/mutate")
+    converted = patched(stored, await ask(stored, path="/mutate"))
+    assert "patch" in await ask(stored, converted, path="/mutate")
+
+
+async def test_conversion_is_an_option() -> None:
+    """Off, there is nothing at that path."""
+    answered = await call(webhook.app(Webhook()), "/mutate", sent(OLDER))
+    assert (answered.status, answered.text) == (404, "nothing here; POST to /validate\n")
+
+
+def test_a_patch_of_anything_but_objects_replaces_it() -> None:
+    """Specs that are no objects are for `validate` to refuse."""
+    assert webhook.difference(None, None) == []
+    assert webhook.difference(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
+
+
+# asked badly --------------------------------------------------------------------------------------------------------
+
+GOOD = review(podgroup(minMember=1))
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b"", "this is not an AdmissionReview"),
+        (b"{", "this is not an AdmissionReview"),
+        (b"[]", "this is not an AdmissionReview"),
+        (b"\xff\xfe", "this is not an AdmissionReview"),
+        (b'{"request": {"uid": 5}}', "this is not an AdmissionReview"),
+        (b'{"a": "\\ud800"}', "this is not an AdmissionReview"),
+        (b"[" * 100_000, "this is not an AdmissionReview"),
+        (b'{"a":' * 50_000, "the review is nested too deeply"),
+        (b"{}", "expected an AdmissionReview of `admission.k8s.io/v1`"),
+        (GOOD | {"apiVersion": "admission.k8s.io/v1beta1"}, "expected an AdmissionReview of `admission.k8s.io/v1`"),
+        (GOOD | {"request": None}, "the review has no `request`"),
+        (GOOD | {"request": {}}, "the review has no `request`"),
+        (review(podgroup(), operation="PATCH"), "`PATCH` is no operation; known: CREATE"),
+        (review(podgroup()) | {"request": review(podgroup())["request"] | {"object": 3}}, "a CREATE without an object"),
+        (review(podgroup(), operation="UPDATE"), "an UPDATE without the old object"),
+    ],
+)
+async def test_a_malformed_review_gets_a_sentence(body: bytes | Raw, sentence: str) -> None:
+    """400, plain text, one line: the API server shows it to whoever has to mend it."""
+    answered = await call(APP, "/validate", body if isinstance(body, bytes) else msgspec.json.encode(body))
+    assert answered.status == 400
+    assert sentence in answered.text
+    assert answered.text.count("\n") == 1
+    assert "Traceback" not in answered.text
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/validate", 405), ("POST", "/", 404)])
+async def test_other_ways_in_are_shown_the_right_one(method: str, path: str, status: int) -> None:
+    """A wrong path in a webhook configuration is a usual mistake."""
+    answered = await call(APP, path, method=method)
+    assert (answered.status, answered.text) == (status, "nothing here; POST to /validate or /mutate\n")
+
+
+@pytest.mark.parametrize("stated", [True, False])
+async def test_what_is_too_large_is_not_read(stated: bool) -> None:
+    """Neither where the length is stated nor where it is not."""
+    app = webhook.app(Webhook(max_body_bytes=2_000))
+    body = sent(podgroup(minMember=1), padding="x" * 5_000)
+    headers = {"content-length": str(len(body))} if stated else {}
+    answered = await call(app, "/validate", body, headers=headers, pieces=10)
+    assert (answered.status, answered.text) == (413, "the review is larger than 2000 bytes\n")
+
+
+async def test_a_caller_that_leaves_is_let_go() -> None:
+    """Half a body, and then nothing."""
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    said: list[Any] = []
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/validate", "headers": [], "query_string": b""}
+    await APP(scope, receive, send)
+    assert said[0]["status"] == 400
+
+
+async def test_a_caller_that_is_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit holds for reading, too."""
+    monkeypatch.setattr(webhook, "_body", lambda *_: asyncio.sleep(30))
+    app = webhook.app(Webhook(timeout_seconds=0))
+    answered = await call(app, "/validate", sent(podgroup()))
+    assert (answered.status, answered.text) == (504, "there is no answer within 0 s\n")
+
+
+async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large review is judged in a thread: small ones are answered meanwhile, and it is given up in time."""
+    real = webhook.respond
+
+    def slow(judge: webhook.Judge, body: bytes) -> tuple[bytes, str]:
+        if len(body) > webhook.SMALL_BYTES:
+            time.sleep(0.5)
+        return real(judge, body)
+
+    monkeypatch.setattr(webhook, "respond", slow)
+    app = webhook.app(Webhook(timeout_seconds=5))
+    large = asyncio.create_task(call(app, "/validate", sent(podgroup(minMember=1), padding="x" * webhook.SMALL_BYTES)))
+    await asyncio.sleep(0.05)
+    assert (await call(app, "/validate", sent(podgroup(minMember=1)))).status == 200
+    assert not large.done()
+    assert (await large).status == 200
+
+
+async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise callers that try again would pile up threads' work without end."""
+
+    def slow(*_: Any) -> tuple[bytes, str]:
+        time.sleep(0.3)
+        return b"", "allowed"
+
+    monkeypatch.setattr(webhook, "respond", slow)
+    settings = Webhook(concurrency=1)
+    desk = webhook.Desk(settings, None)
+    judge: webhook.Judge = webhook.validate
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await desk._judged(judge, b" " * (webhook.SMALL_BYTES + 1))
+    assert desk._gate.locked()
+    await asyncio.sleep(0.5)
+    assert not desk._gate.locked()
+
+
+async def test_an_error_of_our_own_is_told_without_its_insides(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """500 with a sentence, and the rest in the log."""
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("secret thing")
+
+    monkeypatch.setattr(webhook, "check", broken)
+    answered = await call(APP, "/validate", sent(podgroup(minMember=1)))
+    assert (answered.status, answered.text) == (500, "internal error: ZeroDivisionError; the log of muster says more\n")
+    capsys.readouterr()
+
+
+async def test_every_answer_is_counted() -> None:
+    """By path and by what was said."""
+    metrics = Metrics()
+    app = webhook.app(Webhook(convert_older_dialects=True), metrics=metrics)
+    answers: list[Answered] = [
+        await call(app, path, body)
+        for path, body in (
+            ("/validate", sent(podgroup(minMember=1))),
+            ("/validate", sent(BROKEN)),
+            ("/validate", b""),
+            ("/mutate", sent(OLDER)),
+        )
+    ]
+    assert [answered.status for answered in answers] == [200, 200, 400, 200]
+    for path, result in (
+        ("/validate", "allowed"),
+        ("/validate", "denied"),
+        ("/validate", "400"),
+        ("/mutate", "patched"),
+    ):
+        labels = {"path": path, "result": result}
+        assert metrics.registry.get_sample_value("muster_webhook_requests_total", labels) == 1
+    assert metrics.registry.get_sample_value("muster_webhook_duration_seconds_count", {"path": "/validate"}) == 3
+
+
+def test_the_largest_podgroup_fits_into_the_limit() -> None:
+    """10,000 SubGroups, old and new, and room to spare: nothing that may be stored is refused for its size."""
+    large = podgroup(
+        *(group(f"subgroup-of-some-length-{i}", 8, parent="all") for i in range(9_999)), group("all", of=1)
+    )
+    assert 2 * len(to_json(large)) < Webhook().max_body_bytes
