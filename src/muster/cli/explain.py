@@ -10,7 +10,8 @@ from muster.reporting import plans
 
 @click.command("explain")
 @click.argument("key", metavar="NAMESPACE/NAME")
-@wire.files
+@wire.some_files
+@wire.cluster
 @wire.output("table", "json", "yaml")
 @wire.max_file_mib
 def command(key: str, files: tuple[str, ...], form: str, max_file_mib: int) -> int:

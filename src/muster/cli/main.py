@@ -18,6 +18,9 @@ VERBS = {
     "queues": "The queues with their quotas, fair shares and use.",
     "tree": "Draw gangs: minimums, what is placed, what is core or optional.",
     "conformance": "Run the cases that any gang scheduler should pass.",
+    "run": "The control plane against a Kubernetes cluster.",
+    "snapshot": "Capture a live cluster into files that every verb reads.",
+    "up": "The embedded cluster: API server for kubectl, simulated nodes, the scheduler.",
     "crds": "Print the CRDs to install.",
 }
 

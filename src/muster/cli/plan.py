@@ -48,7 +48,8 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("plan")
-@wire.files
+@wire.some_files
+@wire.cluster
 @suppositions
 @wire.output("table", "json", "yaml")
 @click.option(

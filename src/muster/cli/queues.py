@@ -20,7 +20,8 @@ WORDS: dict[Closed, str] = {
 
 
 @click.command("queues")
-@wire.files
+@wire.some_files
+@wire.cluster
 @wire.output("table", "json", "yaml")
 @wire.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:

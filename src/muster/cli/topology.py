@@ -14,7 +14,8 @@ from muster.reporting.text import Line, Span, table
 
 
 @click.command("topology")
-@wire.files
+@wire.some_files
+@wire.cluster
 @wire.output("table", "json", "yaml")
 @wire.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:

@@ -17,7 +17,8 @@ from muster.rules.membership import Stray
 
 
 @click.command("tree")
-@wire.files
+@wire.some_files
+@wire.cluster
 @wire.output("table", "json", "yaml", "mermaid")
 @wire.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:

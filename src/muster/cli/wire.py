@@ -17,6 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 COLOURS: dict[Role, str] = {"name": "bold", "good": "green", "bad": "red", "warn": "yellow", "dim": "bright_black"}
 
 files = click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(allow_dash=True))
+some_files = click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(allow_dash=True))
 max_file_mib = click.option(
     "--max-file-mib", type=click.IntRange(1), default=MOST_MIB, show_default=True, help="Refuse larger files."
 )
@@ -27,6 +28,26 @@ def output(*forms: str) -> Callable[[F], F]:
     return click.option(
         "-o", "--output", "form", type=click.Choice(forms), default=forms[0], show_default=True, help="How to print it."
     )
+
+
+def cluster(command: F) -> F:
+    """`--kubeconfig` and `--context`: a live cluster, which `load` reads beside or instead of files."""
+
+    def keep(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+        ctx.meta[f"muster.{option.name}"] = value
+
+    for name, says in (
+        ("--context", "Read the live cluster of this context of the kubeconfig."),
+        ("--kubeconfig", "Read the live cluster of this kubeconfig, with what is in the files added to it."),
+    ):
+        command = click.option(name, expose_value=False, callback=keep, help=says)(command)
+    return command
+
+
+def target() -> tuple[str | None, str | None]:
+    """The kubeconfig and the context that were asked for."""
+    meta = click.get_current_context().meta
+    return meta.get("muster.kubeconfig"), meta.get("muster.context")
 
 
 def read(paths: Iterable[str], most_mib: int) -> list[codec.Document]:
@@ -40,8 +61,18 @@ def read_source(source: Source) -> list[codec.Document]:
 
 
 def load(paths: Iterable[str], most_mib: int) -> Objects:
-    """Decoded objects; kinds that muster does not know are told on stderr."""
-    objects = codec.objects(read(paths, most_mib))
+    """Decoded objects of files, and of a live cluster where one is named; unknown kinds are told on stderr."""
+    kubeconfig, context = target()
+    documents = read(paths, most_mib)
+    if kubeconfig or context:
+        from muster.cli import live
+
+        documents = [*live.documents(kubeconfig, context), *documents]
+    elif not documents and not tuple(paths):
+        raise click.UsageError(
+            "Missing argument 'FILE…': a file, a folder or `-`; or name a cluster with --kubeconfig."
+        )
+    objects = codec.objects(documents)
     note_unknown(objects)
     return objects
 

@@ -54,7 +54,7 @@ class Mirror:
         """Fold one piece of news in; whether anything that muster reads is different now."""
         match news:
             case Changed(object=raw):
-                found, _ = decode(raw, struct)
+                found, _ = decode(_unversioned(raw), struct)
                 changed = self._held[struct].get(_key(raw)) != found
                 self._held[struct][_key(raw)] = found
             case Gone(object=raw):
@@ -81,6 +81,11 @@ class Mirror:
     def snapshot(self, now: datetime) -> Snapshot:
         """The cluster at this moment."""
         return take(self.objects, now)
+
+
+def _unversioned(raw: Raw) -> Raw:
+    """Without what differs with every write, whoever wrote whatever."""
+    return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "resourceVersion"}}
 
 
 def _key(raw: Raw) -> tuple[str, str]:

@@ -1,0 +1,125 @@
+"""`muster run`: the control plane against a Kubernetes cluster."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import click
+from msgspec.structs import replace
+from starlette.applications import Starlette
+
+from muster import config
+from muster.cluster.follow import Health
+from muster.cluster.kubernetes import connect
+from muster.cluster.store import Cluster
+from muster.config import Config, LeaderElection
+from muster.control.leader import Leader, Terms
+from muster.control.scheduler import Scheduler
+from muster.rules.around import Around
+from muster.server import certificates, health, metrics, webhook
+from muster.server.logs import configure, logger
+
+
+@click.command("run")
+@click.option("--config", "path", type=click.Path(path_type=Path, dir_okay=False), help="One file with every setting.")
+@click.option("--kubeconfig", type=click.Path(), help="Which cluster; unset: $KUBECONFIG, or the one it runs in.")
+@click.option("--context", help="A context of the kubeconfig; unset: the current one.")
+@click.option("--dry-run", is_flag=True, help="Plan and tell in the log, but write nothing.")
+def command(path: Path | None, kubeconfig: str | None, context: str | None, dry_run: bool) -> int:
+    """The control plane against a Kubernetes cluster, until it is told to stop.
+
+    \b
+    Examples:
+      muster run --kubeconfig ~/.kube/config --dry-run
+      muster run --config /etc/muster/config.yaml
+    """
+    settings = config.load(path) if path else Config()
+    if dry_run:
+        settings = replace(settings, scheduling=replace(settings.scheduling, dry_run=True))
+    configure(settings.log)
+    asyncio.run(_run(settings, connect(kubeconfig, context)))
+    return 0
+
+
+async def _run(settings: Config, cluster: Cluster) -> None:
+    """Every loop, until SIGTERM or SIGINT; then the lease is given back and connections are let go."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
+    elected = settings.leader_election.enabled and not settings.scheduling.dry_run
+    scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None)
+    tasks = [asyncio.create_task(scheduler.run(), name="scheduler")]
+    if elected:
+        tasks.append(asyncio.create_task(leader.run(), name="leader election"))
+    tasks += _servers(settings, cluster, scheduler)
+    waiting = asyncio.create_task(stop.wait(), name="stop")
+    log = logger("run")
+    log.info("muster runs", identity=leader.identity, dry_run=settings.scheduling.dry_run)
+    try:
+        done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {waiting}:
+            task.result()  # whatever ends by itself has failed, and says why
+    finally:
+        for task in [waiting, *tasks]:
+            task.cancel()
+        await asyncio.gather(waiting, *tasks, return_exceptions=True)
+        if elected:
+            await leader.resign()
+        await cluster.close()
+        log.info("muster has stopped")
+
+
+def _servers(settings: Config, cluster: Cluster, scheduler: Scheduler) -> list[asyncio.Task[None]]:
+    measured = metrics.Metrics()
+    watches = [Followed(resource.plural, state) for resource, state in scheduler.health.items()]
+    routes = [*health.routes([], watches), metrics.route(measured)]
+    seen = settings.observability
+    found = [_listen("observability", webhook.listener(Starlette(routes=routes), seen.host, seen.port).serve())]
+    if settings.webhook.enabled and not settings.scheduling.dry_run:
+        door = certificates.Door()
+        source = certificates.source(settings.webhook.certificates, cluster)
+        keeping = certificates.Keeping(door, source, cluster, settings.webhook, measured)
+        app = webhook.app(settings.webhook, lambda: Around(scheduler.mirror.objects), measured)
+        server = webhook.listener(app, settings.webhook.host, settings.webhook.port, door)
+        found += [_listen("certificates", keeping.run()), _listen("webhook", server.serve())]
+    return found
+
+
+def _listen(name: str, work: object) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)  # type: ignore[arg-type]
+
+
+class Followed:
+    """A watch, as a check: alive, and allowed to look."""
+
+    def __init__(self, name: str, state: Health) -> None:
+        self.name, self._state = f"watch-{name}", state
+
+    def problem(self) -> str:
+        """Why it cannot be trusted."""
+        if self._state.trouble is not None:
+            kind = "unauthorised" if self._state.unauthorised else "dead"
+            return f"{kind}: {self._state.trouble.message}"
+        return "" if self._state.synced else "has not begun"
+
+
+def identity() -> str:
+    """Who we are among the replicas; another after every start."""
+    return f"{os.environ.get('MUSTER_IDENTITY') or socket.gethostname()}_{uuid4().hex[:8]}"
+
+
+def terms(settings: LeaderElection) -> Terms:
+    """The lease, as the settings say."""
+    return Terms(
+        name=settings.lease_name,
+        namespace=settings.lease_namespace,
+        duration_seconds=float(settings.lease_seconds),
+        renew_seconds=float(settings.retry_seconds),
+        margin_seconds=float(settings.lease_seconds - settings.renew_deadline_seconds),
+    )

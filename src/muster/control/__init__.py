@@ -1,0 +1,1 @@
+"""Loops that act: a plan becomes bindings, evictions and statuses."""

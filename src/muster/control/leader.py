@@ -1,0 +1,112 @@
+"""One leader at a time: a Lease, renewed in time by a clock that never goes back (I9).
+
+The leader stops acting `margin_seconds` before its lease could be taken by another, whatever it hears or does not hear.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import Struct
+
+from muster.cluster.store import ApiError, Cluster, Raw, Resource
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+
+
+class Terms(Struct, frozen=True):
+    """What a lease is about."""
+
+    name: str = "muster"
+    namespace: str = "muster-system"
+    duration_seconds: float = 15.0  # after this without a renewal, another may take it
+    renew_seconds: float = 5.0  # how often it is renewed
+    margin_seconds: float = 3.0  # how long before the end the leader stops acting
+
+
+class Leader:
+    """One candidate. `leading` is asked before every single write."""
+
+    def __init__(
+        self, cluster: Cluster, identity: str, terms: Terms, clock: Callable[[], float], wall: Callable[[], datetime]
+    ) -> None:
+        self.cluster, self.identity, self.terms, self.clock, self.wall = cluster, identity, terms, clock, wall
+        self._until = -1.0  # of our clock
+        self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
+        self.changed = asyncio.Event()
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may act right now."""
+        return self.clock() < self._until
+
+    async def run(self) -> None:
+        """Compete and renew, without end."""
+        while True:
+            before = self.leading
+            with suppress(ApiError):  # the lease runs out by itself; the next turn tries again
+                await self.turn()
+            if self.leading != before:
+                self.changed.set()
+            await asyncio.sleep(self.terms.renew_seconds)
+
+    async def turn(self) -> None:
+        """Take the lease if it is free, keep it if it is ours."""
+        asked = self.clock()
+        try:
+            lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self.cluster.create(LEASES, self._lease({}, 0))
+            self._hold(asked)
+            return
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity")
+        if holder not in (None, "", self.identity) and not self._expired(lease):
+            return
+        changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
+        await self.cluster.replace(LEASES, self._lease(lease, changes))  # 409 where somebody was faster
+        self._hold(asked)
+
+    async def resign(self) -> None:
+        """Let another go on at once."""
+        if not self.leading:
+            return
+        self._until = -1.0
+        lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
+        if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+            await self.cluster.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": ""}})
+
+    def _hold(self, asked: float) -> None:
+        """From when we asked, not from when we were answered."""
+        self._until = asked + self.terms.duration_seconds - self.terms.margin_seconds
+        self._seen = None
+
+    def _expired(self, lease: Raw) -> bool:
+        """Another's lease that has not changed for its whole duration, by our own clock: clocks of hosts may differ."""
+        version = str(lease["metadata"].get("resourceVersion", ""))
+        if self._seen is None or self._seen[0] != version:
+            self._seen = (version, self.clock())
+            return False
+        duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.terms.duration_seconds)
+        return self.clock() - self._seen[1] >= duration
+
+    def _lease(self, old: Raw, changes: int) -> Raw:
+        now = self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        before: dict[str, Any] = dict(old.get("spec") or {})
+        acquired = before.get("acquireTime") if before.get("holderIdentity") == self.identity else now
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": old.get("metadata") or {"name": self.terms.name, "namespace": self.terms.namespace},
+            "spec": {
+                "holderIdentity": self.identity,
+                "leaseDurationSeconds": max(int(self.terms.duration_seconds), 1),
+                "acquireTime": acquired or now,
+                "renewTime": now,
+                "leaseTransitions": changes,
+            },
+        }

@@ -1,0 +1,93 @@
+"""Objects on their way out: one, many, or as they change; whole, as a table, or their metadata alone."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
+
+from muster.cluster.embedded import Store
+from muster.cluster.store import Raw
+from muster.server.answers import answer
+from muster.server.negotiate import Wanted, flag, wanted, whole
+from muster.server.tables import include, partial, partial_list, table
+from muster.server.target import Target
+from muster.server.watching import Watches, watch
+
+
+class Face(Struct, frozen=True):
+    """The store, and what its REST face keeps beside it."""
+
+    store: Store
+    clock: Callable[[], datetime]
+    watches: Watches
+    token: str = ""  # empty: whoever reaches it may
+
+    def __repr__(self) -> str:
+        return "Face(…)"
+
+
+async def read(face: Face, found: Target, request: Request) -> Response:
+    """One object, or its events."""
+    if flag(request.query_params, "watch"):
+        return _watch(face, found, request)
+    form = wanted(request.headers.get("accept", ""))
+    return shown_as(
+        face, found, request, face.store.get(found.resource, found.namespace, found.name, found.subresource), form
+    )
+
+
+async def listed(face: Face, found: Target, request: Request) -> Response:
+    """Many objects, or their events."""
+    query = request.query_params
+    if flag(query, "watch"):
+        return _watch(face, found, request)
+    form = wanted(request.headers.get("accept", ""))
+    listing = face.store.list(
+        found.resource,
+        found.namespace,
+        labels=query.get("labelSelector", ""),
+        fields=query.get("fieldSelector", ""),
+        limit=whole(query, "limit") or 0,
+        after=query.get("continue", ""),
+    )
+    metadata = {"resourceVersion": listing.resource_version, **({"continue": listing.more} if listing.more else {})}
+    match form.view:
+        case "Table":
+            carry = include(query.get("includeObject", ""))
+            columns, version = found.kind.columns, form.version
+            shown = table(columns, listing.items, face.clock(), carry=carry, version=version, metadata=metadata)
+        case "PartialObjectMetadata":
+            shown = partial_list(listing.items, metadata, form.version)
+        case "Object":
+            shown = whole_list(found, listing.items, metadata)
+    return answer(shown, media=form.media)
+
+
+def _watch(face: Face, found: Target, request: Request) -> Response:
+    return watch(face.store, face.watches, found, request, face.clock)
+
+
+def whole_list(found: Target, items: tuple[Raw, ...], metadata: Raw) -> Raw:
+    """Objects as the list of their kind."""
+    return {
+        "kind": found.kind.list_kind,
+        "apiVersion": found.resource.api_version,
+        "metadata": metadata,
+        "items": items,
+    }
+
+
+def shown_as(
+    face: Face, found: Target, request: Request, raw: Raw, form: Wanted, code: int = 200, warnings: tuple[str, ...] = ()
+) -> Response:
+    """An object as the client likes it."""
+    if raw.get("kind") == "Status" or form.view == "Object":
+        return answer(raw, code, form.media, warnings)
+    if form.view == "PartialObjectMetadata":
+        return answer(partial(raw, form.version), code, form.media, warnings)
+    carry = include(request.query_params.get("includeObject", ""))
+    metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
+    shown = table(found.kind.columns, [raw], face.clock(), carry=carry, version=form.version, metadata=metadata)
+    return answer(shown, code, form.media, warnings)

@@ -1,0 +1,113 @@
+"""The embedded cluster on a socket: TLS, a token, a kubeconfig; gone without a trace when it is left."""
+
+import asyncio
+import secrets
+import socket
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from datetime import datetime
+from pathlib import Path
+
+import uvicorn
+from msgspec import Struct
+from starlette.types import ASGIApp
+
+from muster.cluster.memory import Memory
+from muster.errors import InputError
+from muster.server import kubeconfig, tls
+from muster.server.apiserver import application, face, now
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+GRACE_SECONDS = 5  # for requests under way when it ends
+
+
+class Serving(Struct, frozen=True):
+    """Where it listens, and the file that opens it."""
+
+    address: str
+    kubeconfig: Path
+
+
+@asynccontextmanager
+async def serve(
+    memory: Memory,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    kubeconfig_path: Path | None = None,
+    token: str = "",
+    clock: Callable[[], datetime] = now,
+) -> AsyncIterator[Serving]:
+    """Answers while it is open. Port 0: any that is free; empty token: a new one; no path: a file that goes with it.
+
+    Another host than loopback is for whoever asks for it by name.
+    """
+    token = token or secrets.token_urlsafe(32)
+    certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
+    with tempfile.TemporaryDirectory(prefix="muster-") as folder, _listening(host, port) as listening:
+        address = _address(host, listening.getsockname()[1])
+        path = kubeconfig_path or Path(folder) / "kubeconfig"
+        served = face(memory.store, token, clock)
+        context = tls.server_context(certificates, Path(folder))
+        server = _Server(_config(application(served), context))
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            await _started(server, running)
+            kubeconfig.write(path, kubeconfig.kubeconfig(address, token, certificates.authority))
+            yield Serving(address, path)
+        finally:
+            server.should_exit = True
+            served.watches.end()
+            await running
+
+
+class _Server(uvicorn.Server):
+    """One among other tasks: signals belong to whoever runs the process."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
+
+
+def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    config.load()
+    config.ssl = context
+    return config
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that takes connections at once; InputError where the address is not to be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((host, port))
+        except OSError as error:
+            raise InputError(f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another port") from None
+        listening.listen(2048)
+        yield listening
+
+
+async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
+    while not server.started:
+        if running.done():
+            running.result()
+            raise InputError("the API server ended before it began")
+        await asyncio.sleep(0.005)
+
+
+def _address(host: str, port: int) -> str:
+    """As clients reach it: every address is also the loopback one."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"https://[{reached}]:{port}" if ":" in reached else f"https://{reached}:{port}"

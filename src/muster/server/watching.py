@@ -1,0 +1,171 @@
+"""Watches as answers that go on: a line of JSON for each event, until the client leaves, time is up, or we stop.
+
+Rule: whoever ends a watch closes it; the stream sees that and ends as it should, so the connection can be used again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from muster.cluster.embedded import Store, Watch
+from muster.cluster.store import ApiError, Change, Raw
+from muster.server.answers import JSON, refusal, status
+from muster.server.negotiate import Wanted, flag, wanted, whole
+from muster.server.tables import Include, include, partial, table
+from muster.server.target import Target
+
+Show = Callable[[Change], Raw]
+LONGEST_SECONDS = 3600.0
+BOOKMARK_SECONDS = 60.0
+
+
+class Watches:
+    """Those that are open. Once they are ended, no new one stays open either."""
+
+    def __init__(self) -> None:
+        self._open: set[Watch] = set()
+        self._ended = False
+
+    def add(self, opened: Watch) -> None:
+        """From now on it is ended with the others."""
+        self._open.add(opened)
+        if self._ended:
+            opened.close()
+
+    def discard(self, opened: Watch) -> None:
+        """It has ended by itself."""
+        self._open.discard(opened)
+
+    def end(self) -> None:
+        """All of them."""
+        self._ended = True
+        for opened in tuple(self._open):
+            opened.close()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+def watch(store: Store, watches: Watches, found: Target, request: Request, clock: Callable[[], datetime]) -> Response:
+    """The events of a collection, or of one object; a version that is too old is told as the first event."""
+    query = request.query_params
+    form = wanted(request.headers.get("accept", ""))
+    if form.media != JSON:
+        raise refusal(406, f"a watch is only told as {JSON}")
+    show = _show(found, form, include(query.get("includeObject", "")), clock)
+    seconds = whole(query, "timeoutSeconds") or LONGEST_SECONDS
+    bookmarks, fields = flag(query, "allowWatchBookmarks"), query.get("fieldSelector", "")
+    if found.name:
+        fields = ",".join(filter(None, (fields, f"metadata.name={found.name}")))
+    try:
+        opened = store.watch(
+            found.resource,
+            query.get("resourceVersion", ""),
+            found.namespace,
+            labels=query.get("labelSelector", ""),
+            fields=fields,
+            initial=flag(query, "sendInitialEvents"),
+        )
+    except ApiError as error:
+        if error.status != 410:
+            raise
+        return Response(_line({"type": "ERROR", "object": status(error)}), media_type=JSON)
+    return Stream(opened, watches, show, min(seconds, LONGEST_SECONDS), bookmarks=bookmarks)
+
+
+class Stream(Response):
+    """A watch as an ASGI answer."""
+
+    def __init__(self, opened: Watch, watches: Watches, show: Show, seconds: float, *, bookmarks: bool = False) -> None:
+        super().__init__(media_type=JSON)
+        del self.headers["content-length"]
+        self._watch, self._watches, self._show = opened, watches, show
+        self._seconds, self._bookmarks = seconds, bookmarks
+        self._woken = asyncio.Event()
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Until the watch is closed: by the client, by time, or by us."""
+        loop = asyncio.get_running_loop()
+        self._watch.wake = self._woken.set
+        self._watches.add(self._watch)
+        timer = loop.call_later(self._seconds, self._watch.close)
+        left = loop.create_task(self._until_left(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await self._events(send)
+            await send(_piece(b"", more=False))
+        except OSError:
+            pass  # nobody is there any more
+        finally:
+            timer.cancel()
+            left.cancel()
+            self._watch.close()
+            self._watches.discard(self._watch)
+
+    async def _until_left(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._watch.close()
+
+    async def _events(self, send: Send) -> None:
+        try:
+            while not self._watch.closed:
+                self._woken.clear()
+                lines = self._lines(self._watch.take())
+                if lines:
+                    await send(_piece(lines))
+                if self._watch.pending:
+                    await asyncio.sleep(0)  # others want their turn
+                else:
+                    await self._quiet(send)
+        except ApiError as error:
+            await send(_piece(_line({"type": "ERROR", "object": status(error)})))
+
+    async def _quiet(self, send: Send) -> None:
+        """Nothing to tell until something changes; now and then a bookmark."""
+        try:
+            async with asyncio.timeout(BOOKMARK_SECONDS):
+                await self._woken.wait()
+        except TimeoutError:
+            if self._bookmarks:
+                await send(_piece(self._lines([self._watch.bookmark()])))
+
+    def _lines(self, changes: Iterable[Change]) -> bytes:
+        return b"".join(_line({"type": change.type, "object": self._show(change)}) for change in changes)
+
+
+def _show(found: Target, form: Wanted, carry: Include, clock: Callable[[], datetime]) -> Show:
+    """How each event shows its object. The first row of a table comes with the heads."""
+    heads = True
+
+    def row(change: Change) -> Raw:
+        nonlocal heads
+        shown = [] if change.type == "BOOKMARK" else [change.object]
+        metadata = {"resourceVersion": change.resource_version}
+        made = table(
+            found.kind.columns, shown, clock(), carry=carry, version=form.version, metadata=metadata, heads=heads
+        )
+        heads = False
+        return made
+
+    def short(change: Change) -> Raw:
+        return partial(change.object, form.version)
+
+    def whole_object(change: Change) -> Raw:
+        return change.object
+
+    return {"Table": row, "PartialObjectMetadata": short, "Object": whole_object}[form.view]
+
+
+def _line(event: Any) -> bytes:
+    return msgspec.json.encode(event) + b"\n"
+
+
+def _piece(data: bytes, *, more: bool = True) -> Message:
+    return {"type": "http.response.body", "body": data, "more_body": more}

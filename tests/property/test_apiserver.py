@@ -1,0 +1,288 @@
+"""Whatever is sent to the embedded API server, it answers: never 500, never forever, always JSON that says why."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster.memory import Store
+from muster.server.apiserver import application, face
+from tests.e2e.asgi import Reply, ask
+
+CI = settings().max_examples <= 1000
+LONGEST_SECONDS = 5.0
+fuzz = settings(max_examples=300 if CI else 10_000)
+
+# words that lead somewhere, so that most requests get past the door
+NAMES = ("a", "b", "default", "x.y", "A_", "..", "%", "ä", "")
+PLURALS: tuple[str, ...] = (
+    "pods",
+    "nodes",
+    "namespaces",
+    "events",
+    "secrets",
+    "podgroups",
+    "queues",
+    "topologies",
+    "leases",
+    "deployments",
+)
+PLURALS += ("poddisruptionbudgets", "customresourcedefinitions", "selfsubjectaccessreviews", "things")
+SUBS = ("", "status", "scale", "binding", "eviction", "finalize", "log")
+ROOTS: tuple[str, ...] = (
+    "/api/v1",
+    "/apis/scheduling.run.ai/v2alpha2",
+    "/apis/scheduling.run.ai/v2",
+    "/apis/kai.scheduler/v1alpha1",
+)
+ROOTS += ("/apis/apps/v1", "/apis/policy/v1", "/apis/coordination.k8s.io/v1", "/apis/apiextensions.k8s.io/v1")
+ROOTS += (
+    "/apis/authorization.k8s.io/v1",
+    "/apis",
+    "/api",
+    "/openapi/v3",
+    "/openapi",
+    "/version",
+    "/livez",
+    "",
+    "/apis/x/y",
+)
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "GET", "POST", "PATCH", "HEAD", "OPTIONS", "BREW")
+MEDIA = (
+    "",
+    "*/*",
+    "application/json",
+    "application/yaml",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "text/html;q=x",
+    ";;=,",
+)
+QUERIES: dict[str, tuple[str, ...]] = {
+    "watch": ("true", "0", "yes"),
+    "limit": ("1", "0", "-1", "9" * 30),
+    "continue": ("x", "eyJ9"),
+    "labelSelector": ("a=b", "a in (b,c)", "!a", "a,,b", "(", "a=b,c!=d"),
+    "fieldSelector": ("metadata.name=a", "spec.nodeName=", "status.phase!=Running", "=", "x=y"),
+    "resourceVersion": ("0", "1", "99999", "x", "-1"),
+    "sendInitialEvents": ("true", "x"),
+    "allowWatchBookmarks": ("true",),
+    "timeoutSeconds": ("1", "x"),
+    "dryRun": ("All", "None"),
+    "fieldManager": ("me", "\n", "m" * 200),
+    "fieldValidation": ("Strict", "Warn", "No"),
+    "force": ("true", "false", "2"),
+    "includeObject": ("Object", "None", "Half"),
+    "propagationPolicy": ("Foreground", "Orphan", "Up"),
+    "gracePeriodSeconds": ("0", "30", "-5"),
+}
+KEYS: tuple[str, ...] = (
+    "metadata",
+    "name",
+    "namespace",
+    "labels",
+    "annotations",
+    "spec",
+    "status",
+    "kind",
+    "apiVersion",
+    "op",
+    "path",
+)
+KEYS += ("value", "containers", "replicas", "minMember", "subGroups", "target", "deleteOptions", "finalizers", "uid")
+KEYS += ("ownerReferences", "resourceVersion", "managedFields", "generateName", "conditions", "type", "names", "group")
+KEYS += ("versions", "scope", "schema", "plural", "from", "$patch", "deletionTimestamp", "selector", "minAvailable")
+
+words = st.sampled_from(
+    (*NAMES, "Pod", "Node", "PodGroup", "v1", "add", "remove", "test", "/metadata/labels/a", "/spec/-", "Namespaced")
+)
+leaves = (
+    st.none() | st.booleans() | st.integers(-(2**65), 2**65) | st.floats(allow_nan=False) | words | st.text(max_size=5)
+)
+values: st.SearchStrategy[Any] = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS) | words, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+SIMPLE = {"containers": [{"name": "main", "image": "x"}]}
+SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": SIMPLE}}
+BOATS = {"group": "sea.io", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"}}
+SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+VERSIONS = [{"name": "v1", "served": True, "storage": True, "schema": SCHEMA, "subresources": {"status": {}}}]
+# where objects of a kind live, and one that is as it should be, apart from its name
+PLACES: dict[str, dict[str, Any]] = {
+    "/api/v1/namespaces/default/pods": {"spec": SIMPLE},
+    "/api/v1/nodes": {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+    "/api/v1/namespaces": {},
+    "/api/v1/namespaces/default/events": {"involvedObject": {"kind": "Pod", "name": "a", "namespace": "default"}},
+    "/api/v1/namespaces/default/configmaps": {"data": {"a": "b"}},
+    "/apis/apps/v1/namespaces/default/deployments": {"spec": {"replicas": 1, **SELECTED}},
+    "/apis/policy/v1/namespaces/default/poddisruptionbudgets": {"spec": {"minAvailable": 1, "selector": {}}},
+    "/apis/scheduling.k8s.io/v1/priorityclasses": {"value": 5},
+    "/apis/coordination.k8s.io/v1/namespaces/default/leases": {"spec": {"holderIdentity": "me"}},
+    "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups": {"spec": {"queue": "default", "minMember": 2}},
+    "/apis/scheduling.run.ai/v2/queues": {"spec": {"resources": {"gpu": {"quota": 1}}}},
+    "/apis/kai.scheduler/v1alpha1/topologies": {"spec": {"levels": [{"nodeLabel": "zone"}]}},
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {"spec": {**BOATS, "versions": VERSIONS}},
+    "/apis/sea.io/v1/namespaces/default/boats": {"spec": {}},
+}
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAMED = ("GET", "PUT", "PATCH", "DELETE")
+PATCHES = [media for media in MEDIA if "patch" in media]
+seldom = st.integers(0, 7).map(lambda n: n == 0)
+
+
+def changed(draw: st.DrawFn, raw: Any) -> Any:
+    """The same with something else at one place in it."""
+    if not isinstance(raw, dict) or draw(seldom):
+        return draw(values)
+    key = draw(st.sampled_from(sorted(raw)) | st.sampled_from(KEYS)) if raw else draw(st.sampled_from(KEYS))
+    return {**raw, key: changed(draw, raw.get(key, {}))}
+
+
+@st.composite
+def objects(draw: st.DrawFn, place: str, name: str = "") -> Any:
+    """Something that looks like an object, often with something odd in it."""
+    name = name or ("boats.sea.io" if place == DEFINITIONS else draw(st.sampled_from(("a", "b", "c"))))
+    raw: Any = {"metadata": {"name": name}, **PLACES[place]}
+    for _ in range(draw(st.integers(0, 3))):
+        raw = changed(draw, raw)
+    return raw
+
+
+def encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (OverflowError, msgspec.MsgspecError, UnicodeEncodeError):
+        return repr(value).encode("utf-8", "replace")
+
+
+class Call(NamedTuple):
+    """One request."""
+
+    method: str
+    target: str
+    body: bytes
+    headers: dict[str, str]
+
+
+@st.composite
+def paths(draw: st.DrawFn) -> str:
+    """Words that an API server knows, in any order."""
+    parts = [draw(st.sampled_from(ROOTS) | st.sampled_from(ROOTS[:4]))]
+    parts += ["namespaces", draw(st.sampled_from(NAMES))] if draw(st.booleans()) else []
+    parts += [draw(st.sampled_from(PLURALS))] if draw(st.integers(0, 9)) else []
+    parts += [draw(st.sampled_from(NAMES))] if draw(st.booleans()) else []
+    parts += [draw(st.sampled_from(SUBS))] if draw(st.booleans()) else []
+    return "/".join(quote(part, safe="/") for part in parts) or "/"
+
+
+def queries(draw: st.DrawFn) -> str:
+    named = draw(st.lists(st.sampled_from(sorted(QUERIES)), max_size=3, unique=True))
+    return urlencode(
+        {key: draw(st.sampled_from(QUERIES[key]) | st.text(max_size=3)) for key in named}, errors="replace"
+    )
+
+
+@st.composite
+def wild(draw: st.DrawFn) -> Call:
+    """Anything to anywhere."""
+    headers = {"Accept": draw(st.sampled_from(MEDIA)), "Content-Type": draw(st.sampled_from(MEDIA))}
+    body = draw(st.just(b"") | values.map(encoded) | st.binary(max_size=30))
+    return Call(draw(st.sampled_from(METHODS)), f"{draw(paths())}?{queries(draw)}", body, headers)
+
+
+def patches(draw: st.DrawFn, media: str, place: str, name: str) -> Any:
+    """A change of the kind that the media type names."""
+    if "json-patch" not in media:
+        return draw(objects(place, name))
+    pointers = st.sampled_from(
+        ("/metadata/labels", "/metadata/name", "/spec", "/status", "/spec/replicas", "", "/x/-", "a")
+    )
+    step = {"op": st.sampled_from(("add", "remove", "replace", "test", "move", "copy", "x")), "path": pointers}
+    return draw(st.lists(st.fixed_dictionaries(step, optional={"value": values, "from": pointers}), max_size=4))
+
+
+@st.composite
+def likely(draw: st.DrawFn) -> Call:
+    """What a client would send, more or less."""
+    place = draw(st.sampled_from(sorted(PLACES)))
+    name = "boats.sea.io" if place == DEFINITIONS else draw(st.sampled_from(("a", "a", "b")))
+    served = ("binding", "eviction") if place.endswith("pods") else ("scale",) if place.endswith("deployments") else ()
+    sub = draw(st.sampled_from(SUBS)) if draw(seldom) else draw(st.sampled_from(("", "", "status", *served)))
+    method = draw(st.sampled_from(("POST", "POST", "POST", "GET", "DELETE", *NAMED, *NAMED)))
+    acts = sub in ("binding", "eviction") and method == "POST"
+    target = f"{place}/{name}" if (method in NAMED and not draw(seldom)) or acts else place
+    target += f"/{sub}" if sub and target != place else ""
+    media = draw(st.sampled_from(PATCHES)) if method == "PATCH" else "application/json"
+    body = encoded(patches(draw, media, place, "" if method == "POST" else name))
+    if acts:
+        body = encoded(changed(draw, {"metadata": {"name": name}, "target": {"name": "a"}, "deleteOptions": {}}))
+    if method in ("GET", "DELETE") and not draw(seldom):
+        body = b""
+    query = queries(draw) if draw(seldom) else "fieldManager=me&force=true" if "apply" in media else ""
+    return Call(method, f"{target}?{query}", body, {"Accept": draw(st.sampled_from(MEDIA[:6])), "Content-Type": media})
+
+
+calls = st.one_of(likely(), likely(), likely(), likely(), wild())
+
+
+# one object of each kind, to begin with: most requests are about something that is there
+BEGIN = [
+    Call("POST", place, encoded({"metadata": {"name": "boats.sea.io" if place == DEFINITIONS else "a"}, **raw}), {})
+    for place, raw in PLACES.items()
+]
+
+
+async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Reply]:
+    app = application(face(Store()))
+    async with asyncio.timeout(LONGEST_SECONDS * len(sent)):
+        for call in begin:
+            assert (await ask(app, *call)).status == 201, call
+        return [await ask(app, *call, stays_seconds=0.005) for call in sent]
+
+
+@fuzz
+@given(st.lists(calls, min_size=1, max_size=12))
+def test_everything_is_answered_and_nothing_breaks(sent: list[Call]) -> None:
+    """Several requests to one store: what one leaves behind, the next may stumble over."""
+    for call, reply in zip(sent, asyncio.run(answers(sent, BEGIN)), strict=True):
+        assert 200 <= reply.status < 500, (call, reply)
+        if reply.status >= 400:
+            assert reply.json["kind"] == "Status", call
+            assert reply.json["code"] == reply.status, call
+            assert reply.json["message"], call
+
+
+SHOWN = (
+    "/api/v1/namespaces/default/pods",
+    "/api/v1/nodes",
+    "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups",
+)
+stores = st.sampled_from(SHOWN).flatmap(lambda place: st.tuples(st.just(place), objects(place)))
+
+
+@fuzz
+@given(st.lists(stores, min_size=1, max_size=4))
+def test_whatever_was_stored_can_be_shown_in_every_form(sent: list[tuple[str, Any]]) -> None:
+    """Tables, metadata, YAML and watches do not choke on objects that the store let in."""
+    merge = {"Content-Type": "application/merge-patch+json"}
+    stored = [Call("POST", place, encoded(raw), {}) for place, raw in sent]
+    stored += [Call("PATCH", f"{place}/a/status", encoded(raw), merge) for place, raw in sent]
+    forms = [{"Accept": media} for media in MEDIA[:6]]
+    shown = [Call("GET", place, b"", form) for place in SHOWN for form in forms]
+    watched = [Call("GET", f"{place}?watch=1", b"", forms[4]) for place in SHOWN]
+    replies = asyncio.run(answers([*stored, *shown, *watched]))
+    assert all(reply.status < 500 for reply in replies), replies
+    assert all(reply.status == 200 for reply in replies[len(stored) :]), replies

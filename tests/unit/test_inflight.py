@@ -1,0 +1,136 @@
+"""Decisions that are on their way: laid over what is seen until it is seen, is otherwise, or had long enough."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from muster.api.core import Pod, PodSpec
+from muster.api.meta import ObjectMeta
+from muster.api.objects import Objects
+from muster.control.inflight import Inflight
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = "team/p"
+
+
+def pod(uid: str = "u1", node: str = "", leaving: bool = False) -> Pod:
+    gone = NOW if leaving else None
+    meta = ObjectMeta(name="p", namespace="team", uid=uid, deletion_timestamp=gone)
+    return Pod(meta, PodSpec(node_name=node))
+
+
+def laid(inflight: Inflight, *pods: Pod, at: float = 1.0) -> tuple[Pod, ...]:
+    return inflight.over(Objects(pods=pods), NOW, at).pods
+
+
+def test_nothing_sent_changes_nothing() -> None:
+    objects = Objects(pods=(pod(),))
+    assert Inflight().over(objects, NOW, 0.0) is objects
+
+
+def test_a_binding_that_is_not_seen_yet_counts_as_done() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight, pod()) == (pod(node="a"),)
+    assert len(inflight) == 1
+
+
+def test_a_binding_that_is_seen_is_forgotten() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight, pod(node="a")) == (pod(node="a"),)
+    assert len(inflight) == 0
+
+
+def test_what_is_seen_wins_over_what_was_sent() -> None:
+    """Somebody else was faster and chose another node."""
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight, pod(node="b")) == (pod(node="b"),)
+
+
+def test_an_eviction_that_is_not_seen_yet_counts_as_leaving() -> None:
+    inflight = Inflight()
+    inflight.evicted(KEY, "u1", 0.0)
+    assert laid(inflight, pod(node="a")) == (pod(node="a", leaving=True),)
+    assert laid(inflight, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
+    assert len(inflight) == 0
+
+
+def test_a_pod_that_is_evicted_before_its_binding_is_seen_still_holds_its_room() -> None:
+    """I2: its node would be given to others while it is still there."""
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    inflight.evicted(KEY, "u1", 0.5)
+    assert laid(inflight, pod()) == (pod(node="a", leaving=True),)
+    assert laid(inflight, pod(node="a")) == (pod(node="a", leaving=True),)
+    assert laid(inflight, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
+    assert len(inflight) == 0
+
+
+def test_where_the_eviction_fails_the_binding_before_it_is_still_on_its_way() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    inflight.evicted(KEY, "u1", 0.5)
+    inflight.failed(KEY)
+    assert laid(inflight, pod()) == (pod(node="a"),)
+    inflight.failed(KEY)
+    assert laid(inflight, pod()) == (pod(),)
+
+
+def test_another_pod_of_that_name_has_nothing_to_do_with_it() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight, pod("u2")) == (pod("u2"),)
+    inflight.bound(KEY, "u1", "a", 0.0)
+    inflight.evicted(KEY, "u2", 0.0)
+    assert laid(inflight, pod("u2")) == (pod("u2", leaving=True),)
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight) == ()
+    assert len(inflight) == 0
+
+
+def test_nobody_waits_for_ever() -> None:
+    """A binding that was lost on its way is tried again."""
+    inflight = Inflight(patience_seconds=60)
+    inflight.bound(KEY, "u1", "a", 0.0)
+    assert laid(inflight, pod(), at=60.0) == (pod(node="a"),)
+    assert laid(inflight, pod(), at=60.1) == (pod(),)
+    assert len(inflight) == 0
+
+
+def test_what_did_not_happen_is_forgotten_at_once() -> None:
+    inflight = Inflight()
+    inflight.bound(KEY, "u1", "a", 0.0)
+    inflight.failed(KEY)
+    inflight.failed("team/never-sent")
+    assert laid(inflight, pod()) == (pod(),)
+
+
+STEPS = st.lists(st.sampled_from(["bind", "evict", "see bound", "see leaving", "look"]), max_size=12)
+
+
+@settings(max_examples=200)
+@given(STEPS)
+def test_room_is_never_given_back_by_what_is_on_its_way(steps: list[str]) -> None:
+    """Once bound and until gone, a pod is laid on its node, whatever order things are sent and seen in."""
+    inflight, seen, sent = Inflight(), pod(), False
+    for step in steps:
+        match step:
+            case "bind" if not sent:
+                inflight.bound(KEY, "u1", "a", 0.0)
+                sent = True
+            case "evict":
+                inflight.evicted(KEY, "u1", 0.0)
+            case "see bound" if sent:
+                seen = replace(seen, spec=PodSpec(node_name="a"))
+            case "see leaving" if seen.spec.node_name:
+                seen = pod(node="a", leaving=True)
+        (found,) = laid(inflight, seen)
+        assert found.spec.node_name == ("a" if sent else "")

@@ -1,0 +1,160 @@
+"""One leader at a time (I9), whatever is lost on the way and whenever."""
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.cluster.memory import Memory
+from muster.cluster.store import ApiError
+from muster.control.leader import LEASES, Leader, Terms
+from tests.live import Call, Fault, Faulty
+
+TERMS = Terms(namespace="default")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.seconds)
+
+
+def candidate(cluster: Memory | Faulty, name: str, clock: Hands) -> Leader:
+    return Leader(cluster, name, TERMS, clock, clock.wall)
+
+
+def leads(leader: Leader) -> bool:
+    """Asked anew each time."""
+    return leader.leading
+
+
+async def test_the_first_takes_a_lease_that_nobody_has() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    assert not leads(first)
+    await first.turn()
+    await second.turn()
+    assert (leads(first), leads(second)) == (True, False)
+    spec = (await memory.get(LEASES, "default", "muster"))["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("first", 15, 0)
+
+
+async def test_a_leader_stops_before_another_may_begin() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    clock.seconds += 12
+    assert not leads(first), "three seconds before the end"
+    await second.turn()
+    assert not leads(second)
+    clock.seconds += 3
+    await second.turn()
+    assert leads(second)
+    await first.turn()
+    assert not leads(first)
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_lease_that_is_renewed_is_not_taken() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    for _ in range(10):
+        await first.turn()
+        await second.turn()
+        clock.seconds += 5
+        assert (leads(first), leads(second)) == (True, False)
+
+
+async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
+    """An answer that took ten seconds leaves two."""
+    memory, clock = Memory(), Hands()
+
+    def slow(call: Call) -> Fault | None:
+        clock.seconds += 10 if call.verb == "create" else 0
+        return None
+
+    leader = candidate(Faulty(memory, slow), "slow", clock)
+    await leader.turn()
+    assert leads(leader)
+    clock.seconds += 2
+    assert not leads(leader)
+
+
+async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
+    memory, clock = Memory(), Hands()
+
+    def script(call: Call) -> Fault | None:
+        return "unanswered" if call.verb == "create" else None
+
+    leader = candidate(Faulty(memory, script), "only", clock)
+    with pytest.raises(ApiError):
+        await leader.turn()
+    assert not leads(leader)
+    await leader.turn()
+    assert leads(leader)
+
+
+async def test_who_resigns_is_followed_at_once() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    await second.resign()
+    assert leads(first), "only the leader's own word counts"
+    await first.resign()
+    assert not leads(first)
+    await second.turn()
+    assert leads(second)
+
+
+async def test_of_two_that_are_equally_fast_one_wins() -> None:
+    """Optimistic concurrency: both read the same lease, one of the writes is refused."""
+    memory, clock = Memory(), Hands()
+    old = candidate(memory, "old", clock)
+    await old.turn()
+    rivals = [candidate(Faulty(memory), name, clock) for name in ("a", "b")]
+    await asyncio.gather(*(rival.turn() for rival in rivals))
+    clock.seconds += 15
+    await asyncio.gather(*(rival.turn() for rival in rivals), return_exceptions=True)
+    assert sum(leads(rival) for rival in rivals) == 1
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # who
+        st.floats(0, 9),  # how much later
+        st.sampled_from([None, None, None, "conflict", "busy", "lost", "unanswered"]),
+        st.sampled_from(["turn", "turn", "turn", "resign"]),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=100)
+@given(MOVES)
+def test_there_are_never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
+    asyncio.run(_never_two(moves))
+
+
+async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
+    memory, clock = Memory(), Hands()
+    fault: list[Fault | None] = [None]
+    leaders = [candidate(Faulty(memory, lambda _: fault[0]), f"l{i}", clock) for i in range(3)]
+    for who, later, fault[0], what in moves:
+        clock.seconds += later
+        assert sum(leads(leader) for leader in leaders) <= 1
+        with suppress(ApiError):
+            await (leaders[who].turn() if what == "turn" else leaders[who].resign())
+        assert sum(leads(leader) for leader in leaders) <= 1
