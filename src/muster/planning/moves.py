@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, satisfied, standings, walk
 from muster.model.neighbours import rules_of
 from muster.model.roles import units
 from muster.model.snapshot import Snapshot
@@ -15,7 +15,7 @@ from muster.placement.ledger import Ledger
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.board import Board
-from muster.planning.decision import Eviction
+from muster.planning.decision import Eviction, Verdict
 from muster.planning.extras import further
 
 Ints = NDArray[np.int64]
@@ -68,7 +68,8 @@ class Moves:
             return
         kept = {(one.sub_group, one.pod) for one in back} if whole else self._single(key, back)
         stay = tuple(one for one in turn.evictions if (one.sub_group, one.pod) not in kept)
-        self.board.turns[key] = replace(turn, evictions=stay)
+        verdict: Verdict = "Scheduled" if satisfied(turn.gang.root) else turn.verdict
+        self.board.turns[key] = replace(turn, evictions=stay, verdict=verdict)
 
     def _single(self, key: str, back: list[Eviction]) -> set[tuple[str, str]]:
         """Units that come back as a whole."""
