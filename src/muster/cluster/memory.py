@@ -123,6 +123,7 @@ async def changes(watch: Watch, bookmark_seconds: float = BOOKMARK_SECONDS) -> A
             await asyncio.sleep(0)
             continue
         try:
-            await asyncio.wait_for(woken.wait(), bookmark_seconds)
+            async with asyncio.timeout(bookmark_seconds):  # unlike wait_for, it never swallows a cancellation
+                await woken.wait()
         except TimeoutError:
             yield watch.bookmark()

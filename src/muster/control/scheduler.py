@@ -25,6 +25,7 @@ from muster.planning.decision import Plan
 from muster.planning.policy import Policy
 
 log = structlog.get_logger()
+FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
 
 
 class Always:
@@ -54,6 +55,7 @@ class Scheduler:
         self.last: tuple[Snapshot, Plan, Done] | None = None
         self.cycles = 0
         self._woken = asyncio.Event()
+        self._failed = 0  # cycles in a row that could not do everything: each waits twice as long for the next
 
     @property
     def synced(self) -> bool:
@@ -119,8 +121,9 @@ class Scheduler:
             )
         for failure in done.failures[:5]:
             log.warning("not done", what=failure)
+        self._failed = min(self._failed + 1, MOST_FAILURES) if done.failures else 0
         if done.failures:
-            self._woken.set()
+            asyncio.get_running_loop().call_later(FIRST_SECONDS * 2**self._failed, self._woken.set)
         return done
 
     def _pods_heard_at(self) -> float:

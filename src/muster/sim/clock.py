@@ -28,7 +28,8 @@ class RealClock:
         """See Clock."""
         seconds = None if until is None else max(0.0, (until - self.now()).total_seconds())
         try:
-            await asyncio.wait_for(woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await woken.wait()
         except TimeoutError:
             return
 

@@ -1,0 +1,287 @@
+"""The live loop under faults: a crash at every call, seeded trouble of all kinds, and two leaders (I1-I9)."""
+
+import asyncio
+import os
+from functools import cache
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from muster.cluster import follow
+from muster.cluster.follow import Changed
+from muster.cluster.kinds import NODES as NODE
+from muster.cluster.mirror import FOLLOWED
+from muster.cluster.store import Raw
+from muster.control.leader import Leader, Terms
+from muster.control.scheduler import Scheduler
+from tests.live import HASTY, Call, Fault, Faulty, Live, Script, World, crash_at, group, leaf, node, queue, seeded
+
+SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers that do not rest for long."""
+    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
+
+
+# the scenario -------------------------------------------------------------------------------------------------------
+
+NODES = (node("a"), node("b"), node("c", "r2"), node("d", "r2"))
+NESTED = group(
+    "nested",
+    queue="team",
+    preemptibility="semi-preemptible",
+    subGroups=[leaf("left", 2, rack=True), leaf("right", 2, rack=True)],
+)
+ELASTIC = group("elastic", queue="team", priorityClassName="low", minMember=2)
+URGENT = group("urgent", queue="team", priorityClassName="high", preemptibility="preemptible", minMember=2)
+
+
+class Story:
+    """Two gangs fill the cluster, one of them with extras; then a third needs the room of the extras."""
+
+    def __init__(self) -> None:
+        self.world = World(NODES, [queue("team", quota=16, limit=16)])
+        self.calls, self.starts, self.log = 0, 0, [""]
+
+    async def run(self, *scripts: Script) -> None:
+        """Each script is one process' life; where one has crashed, the next begins; the last has no faults."""
+        lives = iter([*scripts, lambda _: None])
+        self.world.submit(NESTED, {"left": 2, "right": 2})
+        self.world.submit(ELASTIC, {"": 4})
+        steps = iter([self._urgent, self._nothing])
+        step = next(steps)
+        for script in lives:
+            faulty = Faulty(self.world.memory, script)
+            self.starts += 1
+            async with self.world.running(faulty) as live:
+                while await live.settle():
+                    if step == self._nothing:
+                        self._judge(live)
+                        return
+                    step()
+                    step = next(steps)
+            self.calls += faulty.calls
+            self.log += faulty.log
+        raise AssertionError("the last life had no faults and crashed")
+
+    def _urgent(self) -> None:
+        self.world.submit(URGENT, {"": 2})
+
+    def _nothing(self) -> None:
+        return
+
+    def _judge(self, live: Live) -> None:
+        cluster = live.scheduler.cluster
+        assert isinstance(cluster, Faulty)
+        self.calls += cluster.calls
+        self.log += cluster.log
+
+    def end(self) -> Raw:
+        """Where it ends: seats, and what is told about every gang, but for times."""
+        told = {}
+        for name in ("nested", "elastic", "urgent"):
+            status = self.world.group(name)["status"]
+            said = [(one["type"], one["status"], one["reason"]) for one in status["conditions"]]
+            told[name] = status["phase"], status.get("running", 0), status.get("pending", 0), said
+        return {"seats": self.world.seats(), "told": told}
+
+    def wrong(self) -> list[str]:
+        return self.world.judge.broken + self.world.judge.halves()
+
+
+async def _story(*scripts: Script) -> Story:
+    story = Story()
+    await story.run(*scripts)
+    return story
+
+
+@cache
+def undisturbed() -> Story:
+    """The story without faults."""
+    return asyncio.run(_story())
+
+
+def test_without_faults_the_story_ends_well() -> None:
+    story = undisturbed()
+    assert story.wrong() == []
+    assert sorted(story.world.judge.evicted.values()) == ["elastic-2", "elastic-3"]
+    assert {name: told[:3] for name, told in story.end()["told"].items()} == {
+        "nested": ("Running", 4, 0),
+        "elastic": ("Running", 2, 2),
+        "urgent": ("Running", 2, 0),
+    }
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_a_crash_at_any_call_ends_in_the_same_place(part: int) -> None:
+    """I8, enumerated: the process dies right before its n-th call, for every n, and another takes over."""
+    told = await asyncio.to_thread(undisturbed)
+    for number in count(1 + part, 4):
+        story = await _story(crash_at(number))
+        where = f"crash at call {number}: {' '.join(story.log[number : number + 1])}"
+        assert story.wrong() == [], where
+        assert story.end() == told.end(), where
+        assert len(story.world.judge.evicted) == 2, where
+        if story.starts == 1:
+            break  # it ended well before so many calls
+    assert number > 50
+
+
+@pytest.mark.parametrize("part", range(3))
+async def test_any_trouble_is_overcome(part: int) -> None:
+    """I1-I8 under conflicts, 429, 500, lost calls, lost answers, crashes, and events late, twice or cut off."""
+    told = await asyncio.to_thread(undisturbed)
+    for seed in range(part, SEEDS, 3):
+        story = await _story(seeded(3 * seed), seeded(3 * seed + 1), seeded(3 * seed + 2))
+        where = f"seed {seed}"
+        assert story.wrong() == [], where
+        assert counts(story) == counts(told), where
+
+
+def counts(story: Story) -> dict[str, int]:
+    """How many pods of each leaf are placed: a gang that was helped on its way may sit elsewhere."""
+    found: dict[str, int] = {}
+    for name in story.world.seats():
+        found[name.rpartition("-")[0]] = found.get(name.rpartition("-")[0], 0) + 1
+    return found
+
+
+async def test_a_crash_after_a_crash_ends_in_the_same_place() -> None:
+    """The second life dies while it repairs what the first has left."""
+    told = await asyncio.to_thread(undisturbed)
+    for first, second in ((23, 21), (26, 22), (38, 22), (47, 21)):
+        story = await _story(crash_at(first), crash_at(second))
+        assert (story.starts, story.wrong(), story.end()) == (3, [], told.end()), f"{first}, then {second}"
+
+
+# two leaders --------------------------------------------------------------------------------------------------------
+
+
+class Hasty(Faulty):
+    """A cluster on the way to which something happens, once, right before a pod is bound."""
+
+    def __init__(self, world: World, pod: str) -> None:
+        super().__init__(world.memory)
+        self.pod, self.meanwhile = pod, asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+        if pod == self.pod:
+            self.meanwhile.set()
+            await self.go_on.wait()
+        await super().bind(namespace, pod, uid, node)
+
+
+def candidate(world: World, name: str, cluster: Faulty) -> tuple[Leader, Scheduler]:
+    terms = Terms(namespace="default")
+    leader = Leader(cluster, name, terms, lambda: world.seconds, world.time.now)
+    settings = replace(HASTY, bind_concurrency=1)
+    return leader, Scheduler(cluster, settings, leader, lambda: world.seconds, world.time.now)
+
+
+async def heard(world: World, scheduler: Scheduler) -> None:
+    """Everything is told to a scheduler that does nothing by itself."""
+    for resource, struct in FOLLOWED.items():
+        for raw in world.memory.store.list(resource).items:
+            scheduler.mirror.hear(struct, Changed(raw))
+
+
+async def test_a_stale_leader_cannot_bind() -> None:
+    """I9: it was held up between two bindings for longer than its lease, and another has taken over."""
+    world = World([node("a"), node("b")])
+    world.submit(group("g", minMember=4), {"": 4})
+    slow = Hasty(world, "g-1")
+    first, scheduler = candidate(world, "first", slow)
+    second, heir = candidate(world, "second", Faulty(world.memory))
+    await first.turn()
+    await second.turn()
+    assert (first.leading, second.leading) == (True, False)
+    await heard(world, scheduler)
+    cycle = asyncio.create_task(scheduler.cycle())
+    await slow.meanwhile.wait()
+    await world.time.advance(16)
+    await second.turn()
+    assert (first.leading, second.leading) == (False, True)
+    await heard(world, heir)
+    assert (await heir.cycle()).bound == 3
+    before = world.seats()
+    slow.go_on.set()
+    done = await cycle
+    assert (done.bound, len(done.failures)) == (1, 3), "one before it was held up; the late one is refused by the API"
+    assert [line for line in done.failures if "another leader may be acting" in line] == list(done.failures[1:])
+    assert slow.writes().count("bind g-2") == 0
+    assert world.seats() == before
+    assert world.judge.broken == []
+
+
+async def test_a_leader_that_is_not_one_does_nothing() -> None:
+    world = World([node("a")])
+    world.submit(group("g", minMember=1), {"": 1})
+    cluster = Faulty(world.memory)
+    leader, scheduler = candidate(world, "nobody", cluster)
+    await heard(world, scheduler)
+    done = await scheduler.cycle()
+    assert done.bound == 0
+    assert not leader.leading
+    assert cluster.writes() == ()
+
+
+async def test_two_schedulers_take_turns() -> None:
+    """The one that waits knows everything already; when the other is gone it goes on, and nothing is bound twice."""
+    world = World([node("a"), node("b")])
+    world.submit(group("g", minMember=2), {"": 2})
+    ways = [Faulty(world.memory), Faulty(world.memory)]
+    terms = Terms(namespace="default")
+    leaders = [Leader(way, f"l{i}", terms, lambda: world.seconds, world.time.now) for i, way in enumerate(ways)]
+    await leaders[0].turn()
+    await leaders[1].turn()
+    acting = Scheduler(ways[0], HASTY, leaders[0], lambda: world.seconds, world.time.now)
+    async with world.running(ways[1], fence=leaders[1]) as waiting:
+        task = asyncio.create_task(acting.run())
+        await Live(world, acting, task).settle()
+        assert sorted(world.seats()) == ["g-0", "g-1"]
+        ways[0].dead = True
+        assert not any(line.startswith("bind") for line in ways[1].log)
+        world.submit(group("h", minMember=2), {"": 2})
+        await world.time.advance(16)
+        await leaders[1].turn()
+        await waiting.until(lambda: len(world.seats()) == 4)
+    await asyncio.gather(task, return_exceptions=True)
+    assert world.judge.broken == []
+
+
+# hearing nothing ----------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_sent_is_believed_for_as_long_as_nothing_is_heard() -> None:
+    """I2: pods are not heard of for longer than the patience with bindings; their room is not given out again."""
+    world = World([node("a")])
+    deaf = False
+
+    def script(call: Call) -> Fault | None:
+        if not deaf or not call.what.startswith("pods"):
+            return None
+        return {"event": "reset", "watch": "broken", "list": "broken"}.get(call.verb)  # type: ignore[return-value]
+
+    cluster = Faulty(world.memory, script)
+    world.submit(group("big", minMember=4, priorityClassName="high", preemptibility="preemptible"), {"": 4})
+    async with world.running(cluster) as live:
+        await live.settle()
+        world.submit(group("small", minMember=2, preemptibility="non-preemptible"), {"": 2})
+        await live.until(lambda: len(live.scheduler.mirror.objects.pods) == 6)
+        deaf = True
+        await live.until(lambda: len(world.seats()) == 2)
+        await live.until(lambda: not live.scheduler.ready)
+        await world.time.advance(61)
+        world.create(NODE, node("b"))
+        cycles = live.scheduler.cycles
+        await live.until(lambda: live.scheduler.cycles > cycles + 5)
+        assert world.judge.broken == []
+        deaf = False
+        await live.settle()
+    assert sorted(world.seats()) == ["small-0", "small-1"]
+    assert world.judge.broken == []
