@@ -1,30 +1,12 @@
 """What an API server's answers mean: errors as ApiError, which of them are worth another try, and when."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from muster.cluster.store import ApiError
+from muster.cluster.store import REASONS, ApiError
 
-REASONS: Mapping[int, str] = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    406: "NotAcceptable",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
 PASSING = (500, 502, 503, 504)
 FIRST_SECONDS = 0.2  # the pause after the first failure; it doubles each time
 LONGEST_SECONDS = 10.0

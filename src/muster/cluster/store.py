@@ -21,6 +21,25 @@ PatchType = Literal[
 ]
 
 
+REASONS: Mapping[int, str] = {  # Kubernetes' word for each status
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
 class Resource(Struct, frozen=True):
     """A kind of objects as an API server names it."""
 

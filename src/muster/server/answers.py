@@ -7,27 +7,10 @@ import msgspec
 from starlette.responses import Response
 
 from muster.api.codec import to_yaml
-from muster.cluster.store import ApiError
+from muster.cluster.store import REASONS, ApiError
 
 JSON = "application/json"
 YAML = "application/yaml"
-REASONS = {
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    406: "NotAcceptable",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
 
 
 def refusal(code: int, message: str, details: Mapping[str, Any] | None = None) -> ApiError:

@@ -19,12 +19,13 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec import Struct
 
 from muster.cluster.store import ApiError, PatchType, Raw, Resource
 from muster.config import Certificates, Webhook
 from muster.errors import MusterError
+from muster.server.issuing import SLACK, builder, named, usage
 from muster.server.logs import logger
 from muster.server.metrics import Metrics
 
@@ -36,7 +37,6 @@ CONFIGURATIONS = (
 )
 FILES = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 ATTEMPTS = 5  # to store a new bundle while other replicas do the same
-_SLACK = timedelta(minutes=5)  # clocks of two machines
 Now = Callable[[], datetime]
 
 
@@ -113,9 +113,9 @@ def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> B
     key = ec.generate_private_key(ec.SECP256R1())
     hosts = service_names(settings)
     certificate = (
-        _builder(_name(hosts[0][:64]), authority.subject, key.public_key(), now, until)
+        builder(named(hosts[0][:64]), authority.subject, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(host) for host in hosts]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
@@ -142,7 +142,7 @@ def due(bundle: Bundle, settings: Certificates, now: datetime) -> str:
     left = min(certificate.not_valid_after_utc, authority.not_valid_after_utc) - now
     if left <= timedelta(days=settings.renew_before_days):
         return f"it expires in {max(left.days, 0)} days" if left > timedelta() else "it has expired"
-    return "it is not valid yet" if certificate.not_valid_before_utc > now + _SLACK else ""
+    return "it is not valid yet" if certificate.not_valid_before_utc > now + SLACK else ""
 
 
 def _signer(old: Bundle, until: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
@@ -167,47 +167,14 @@ def _authorities(old: Bundle | None, now: datetime) -> list[x509.Certificate]:
 
 def _new_authority(now: datetime, until: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _name("muster webhook CA")
+    name = named("muster webhook CA")
     authority = (
-        _builder(name, name, key.public_key(), now, until)
+        builder(name, name, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
     return authority, key
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, until: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SLACK)
-        .not_valid_after(until)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _pem(certificates: Iterable[x509.Certificate]) -> bytes:

@@ -12,11 +12,12 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec import Struct
 
+from muster.server.issuing import builder, named, usage
+
 VALID_DAYS = 365
-_SLACK = timedelta(minutes=5)  # clocks of one machine agree; those of two may not
 
 
 class Certificates(Struct, frozen=True):
@@ -33,17 +34,18 @@ class Certificates(Struct, frozen=True):
 def generate(hosts: Iterable[str], now: datetime) -> Certificates:
     """A certificate for names and addresses, signed by an authority that is forgotten at once."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = _name("muster embedded CA")
+    authority_name = named("muster embedded CA")
+    until = now + timedelta(days=VALID_DAYS)
     authority = (
-        _builder(authority_name, authority_name, authority_key.public_key(), now)
+        builder(authority_name, authority_name, authority_key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(usage(signs=True), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        _builder(_name("muster"), authority_name, key.public_key(), now)
+        builder(named("muster"), authority_name, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
         .add_extension(
@@ -67,39 +69,6 @@ def server_context(certificates: Certificates, folder: Path) -> ssl.SSLContext:
     finally:
         chain.unlink()
     return context
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SLACK)
-        .not_valid_after(now + timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _usage(*, signs: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _name(common: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])
 
 
 def _alternative(host: str) -> x509.GeneralName:
