@@ -83,7 +83,11 @@ async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, tmp_path:
             await until(runs)
         finally:
             process.terminate()
-            _, said = process.communicate(timeout=30)
+            try:
+                _, said = process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
     assert process.returncode == 0, said.decode()[-2000:]
     lease = await cluster.get(LEASES, "muster-system", "muster")
     assert not lease["spec"].get("holderIdentity")

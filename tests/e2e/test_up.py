@@ -47,7 +47,12 @@ def cluster(tmp_path: Path) -> Iterator[Path]:
             yield path
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=30)
+            try:
+                process.communicate(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+            assert process.returncode == 0
 
 
 def test_reading_verbs_take_a_live_cluster(cluster: Path, tmp_path: Path) -> None:

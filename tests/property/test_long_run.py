@@ -25,7 +25,7 @@ from tests.world import Crew, World, asks, key_of, name, owner, phase, terminati
 Raw = dict[str, Any]
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"
-RUNS, STEPS = (1_000, 100) if NIGHTLY else (60, 50)
+RUNS, STEPS = (1_000, 100) if NIGHTLY else (30, 50)
 SLICES = 10
 QUEUES = ("a", "b", "c")
 STALE, STALE_GROUPS = "kai.scheduler/stale-podgroup-timestamp", "muster.dev/stale-subgroups"

@@ -66,9 +66,11 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         for task in done - {waiting}:
             task.result()  # whatever ends by itself has failed, and says why
     finally:
-        for task in [waiting, *tasks]:
-            task.cancel()
-        await asyncio.gather(waiting, *tasks, return_exceptions=True)
+        left = {waiting, *tasks}
+        while left:  # a loop that is just busy with something else may miss it once
+            for task in left:
+                task.cancel()
+            _, left = await asyncio.wait(left, timeout=1.0)
         if elected:
             await leader.resign()
         await cluster.close()

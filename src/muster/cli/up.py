@@ -1,6 +1,7 @@
 """`muster up`: the embedded cluster with everything in it, in one process."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -91,7 +92,15 @@ async def _up(start: Iterable[Raw], host: str, port: int, kubeconfig: Path, demo
             await _demo(memory, scheduler, kubelets)
         else:
             wire.note("stop it with Ctrl-C")
-            await asyncio.Event().wait()
+            await _told_to_stop()
+
+
+async def _told_to_stop() -> None:
+    """Until SIGINT or SIGTERM."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
 
 
 @asynccontextmanager
@@ -104,11 +113,19 @@ async def running(memory: Memory) -> AsyncIterator[tuple[Scheduler, Kubelets]]:
     try:
         yield scheduler, kubelets
     finally:
-        for task in tasks:
+        await _end(tasks)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    """Cancelled until they are done: a loop that is just busy with something else may miss it once."""
+    left = set(tasks)
+    while left:
+        for task in left:
             task.cancel()
-        for found in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(found, Exception):
-                raise found
+        _, left = await asyncio.wait(left, timeout=0.5)
+    for task in tasks:
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure
 
 
 async def submit(memory: Memory, raw: Raw) -> None:
