@@ -1,0 +1,57 @@
+"""One attempt and no more, until something changes (S4): remembered on the PodGroup alone."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import muster
+from muster.api.names import BACKED_OFF
+from muster.model.snapshot import take
+from muster.planning.cycle import plan
+from muster.reporting.marks import stale_marks
+from muster.reporting.outcome import outcomes
+from tests.given import pod, podgroup
+
+Raw = dict[str, Any]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def node(name: str, gpus: int = 1) -> Raw:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": {"gpu": gpus}}}
+
+
+def gang(mark: str = "", generation: int = 1, backoff: int = 1) -> Raw:
+    raw = podgroup(minMember=2, schedulingBackoff=backoff)
+    raw["metadata"] |= {"generation": generation, "annotations": {BACKED_OFF: mark} if mark else {}}
+    return raw
+
+
+def tried(*objects: Raw) -> tuple[str, str, str | None]:
+    """Verdict, reason, and the mark that the attempt leaves, if it changes."""
+    snapshot = take(muster.objects([*objects, *(pod(f"p{i}", gpu=1) for i in range(2))]), NOW)
+    decided = plan(snapshot)
+    found = outcomes(snapshot, decided)["team/gang"]
+    (said,) = decided.gangs
+    marks = stale_marks(found, snapshot.gangs[0].source, NOW)
+    return said.verdict, said.refusals[0].reason if said.refusals else "", marks.get(BACKED_OFF)
+
+
+def test_after_one_failed_attempt_a_gang_is_not_tried_again() -> None:
+    """S4: `schedulingBackoff: 1` stops after one failed attempt."""
+    verdict, reason, mark = tried(node("a"), gang())
+    assert (verdict, reason) == ("Infeasible", "NoRoom")
+    assert mark
+    assert tried(node("a"), gang(mark)) == ("Waiting", "BackedOff", None)
+
+
+def test_a_change_of_the_podgroup_or_of_the_capacity_gives_it_another() -> None:
+    """S4: until the PodGroup or the cluster's capacity changes."""
+    _, _, mark = tried(node("a"), gang())
+    assert mark
+    assert tried(node("a"), gang(mark, generation=2))[:2] == ("Infeasible", "NoRoom")
+    verdict, _, cleared = tried(node("a"), node("b"), gang(mark))
+    assert (verdict, cleared) == ("Scheduled", None)
+
+
+def test_without_it_every_cycle_is_an_attempt() -> None:
+    """S4 is a wish of the PodGroup: others are tried again and again, and nothing is noted."""
+    assert tried(node("a"), gang(backoff=-1)) == ("Infeasible", "NoRoom", None)
