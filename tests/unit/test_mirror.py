@@ -1,24 +1,32 @@
 """The cluster as it is heard: equal to what would be read from it at any time, in whatever order the news came."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from muster.api.core import Node, Pod
+from muster.api.core import Node, Pod, PriorityClass
 from muster.api.meta import Wire
-from muster.api.objects import FIELDS
+from muster.api.objects import FIELDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
+from muster.api.shape import decode
+from muster.api.topology import Topology
 from muster.cluster.follow import Changed, Gone, News, Synced
 from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
+from muster.cluster.slim import Slim
 from muster.cluster.store import Raw
-from muster.model.snapshot import Snapshot, take
+from muster.model import kept
+from muster.model.neighbours import looked_at
+from muster.model.snapshot import Snapshot, outside, take
 from muster.planning.cycle import plan
-from tests.live import group, node, pod, queue
+from tests.live import RACK, group, node, pod, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -90,32 +98,122 @@ def test_every_kind_that_planning_reads_is_followed() -> None:
     assert {resource.plural for resource in FOLLOWED if not resource.namespaced} >= {"nodes", "queues", "topologies"}
 
 
+def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
+    """Annotations and volumes that no rule reads are gone; pods of one template are one but for their names."""
+    mirror = Mirror()
+    for name in ("p", "q"):
+        raw = pod(name, "g", node_name="a")
+        raw["metadata"]["annotations"]["big"] = "x" * 10_000
+        raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "1"}]
+        raw["spec"]["volumes"] = [{"name": f"token-{name}"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
+        mirror.hear(Pod, Changed(raw))
+    p, q = mirror.objects.pods
+    assert p.metadata.annotations == {"pod-group-name": "g"}
+    assert (p.metadata.owner_references, [one.name for one in p.spec.volumes]) == ((), ["d"])
+    assert p.metadata.labels is q.metadata.labels
+    assert p.spec.containers is q.spec.containers
+
+
 # any news -----------------------------------------------------------------------------------------------------------
 
+HOST = "kubernetes.io/hostname"
+
+
+def _away(raw: Raw, labels: dict[str, str], where: str) -> None:
+    term = {"topologyKey": where, "labelSelector": {"matchLabels": labels}}
+    raw["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _spread(raw: Raw, key: str) -> None:
+    term = {"maxSkew": 1, "topologyKey": RACK, "whenUnsatisfiable": "DoNotSchedule"}
+    raw["spec"]["topologySpreadConstraints"] = [
+        {**term, "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}}
+    ]
+
+
+def _port(raw: Raw, address: str) -> None:
+    raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "hostIP": address}]
+
+
+TWISTS: dict[str, Callable[[Raw], Any]] = {
+    "none": lambda _: None,
+    "cpu": lambda raw: raw["spec"]["containers"][0]["resources"].update(requests={"cpu": "100m"}),
+    "odd": lambda raw: raw["spec"]["containers"][0]["resources"].update(requests={"example.com/odd": "1"}),
+    "alone": lambda raw: _away(raw, {"app": "g"}, HOST),
+    "away": lambda raw: _away(raw, {"tier": "x"}, RACK),
+    "tier": lambda raw: raw["metadata"]["labels"].update(tier="x"),
+    "spread": lambda raw: _spread(raw, "app"),
+    "port": lambda raw: _port(raw, ""),
+    "port on one address": lambda raw: _port(raw, "10.0.0.1"),
+    "claim": lambda raw: raw["spec"].update(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]),
+    "devices": lambda raw: raw["spec"].update(resourceClaims=[{"name": "d"}]),
+    "gated": lambda raw: raw["spec"].update(schedulingGates=[{"name": "x"}]),
+    "leaving": lambda raw: raw["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"),
+    "failed": lambda raw: raw.update(status={"phase": "Failed"}),
+    "succeeded": lambda raw: raw.update(status={"phase": "Succeeded"}),
+    "nominated": lambda raw: raw.update(status={"nominatedNodeName": "a"}),
+    "urgent": lambda raw: raw["metadata"]["labels"].update({"kai.scheduler/task-priority": "5"}),
+    "elsewhere": lambda raw: raw["metadata"].update(namespace="elsewhere"),
+    "theirs": lambda raw: raw["spec"].update(schedulerName="another"),
+}
+
+
+def _pod(i: int, gang: str, gpus: int, leaf: str, at: str, twists: list[str]) -> tuple[type[Wire], Raw]:
+    raw = pod(f"p{i}", gang, gpus, leaf, node_name=at)
+    raw["metadata"]["uid"] = f"u{i}"
+    for twist in twists:
+        TWISTS[twist](raw)
+    return Pod, raw
+
+
+def _group(name: str, need: int, where: str, leaves: list[str], priority: str) -> tuple[type[Wire], Raw]:
+    spec: Raw = {"queue": where, "priorityClassName": priority}
+    tree = {"subGroups": [{"name": leaf, "minMember": need} for leaf in leaves]} if leaves else {"minMember": need}
+    return PodGroup, group(name, **spec, **tree)
+
+
+def _node(name: str, rack: str, gpus: int, taints: list[Raw]) -> tuple[type[Wire], Raw]:
+    raw = node(name, rack, gpus)
+    raw["metadata"]["labels"][HOST] = name
+    return Node, {**raw, "spec": {"taints": taints}}
+
+
 PODS = st.builds(
-    lambda i, gang, gpus, leaf, at: (Pod, pod(f"p{i}", gang, gpus, leaf, node_name=at)),
-    st.integers(0, 7),
+    _pod,
+    st.integers(0, 9),
     st.sampled_from(["g", "h", ""]),
     st.integers(0, 3),
     st.sampled_from(["", "", "left"]),
     st.sampled_from(["", "", "a", "b", "nowhere"]),
+    st.lists(st.sampled_from(sorted(TWISTS)), max_size=2),
 )
 NODES = st.builds(
-    lambda name, rack, gpus: (Node, node(name, rack, gpus)),
+    _node,
     st.sampled_from("abc"),
     st.sampled_from(["r1", "r2"]),
     st.integers(0, 8),
+    st.sampled_from([[], [], [{"key": "k", "effect": "NoSchedule"}]]),
 )
 GROUPS = st.builds(
-    lambda name, need, where: (PodGroup, group(name, minMember=need, queue=where)),
+    _group,
     st.sampled_from("gh"),
     st.integers(1, 4),
     st.sampled_from(["", "team"]),
+    st.sampled_from([[], [], ["left"], ["left", "right"]]),
+    st.sampled_from(["", "high"]),
 )
 QUEUES = st.builds(lambda limit: (Queue, queue("team", limit=limit)), st.integers(-1, 6))
-THINGS = st.one_of(PODS, PODS, NODES, GROUPS, QUEUES)
-NEWS = st.lists(st.tuples(THINGS, st.sampled_from(["changed", "changed", "changed", "gone", "synced"])), max_size=30)
-Told = list[tuple[tuple[type[Wire], Raw], str]]
+CLASSES = st.builds(
+    lambda value: (PriorityClass, {"metadata": {"name": "high"}, "value": value}), st.sampled_from([10, 200])
+)
+TOPOLOGIES = st.builds(
+    lambda labels: (Topology, {"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": one} for one in labels]}}),
+    st.sampled_from([[RACK], [RACK, HOST]]),
+)
+THINGS = st.one_of(PODS, PODS, PODS, NODES, NODES, GROUPS, GROUPS, QUEUES, CLASSES, TOPOLOGIES)
+WORDS = st.sampled_from(["changed", "changed", "changed", "changed", "gone", "synced"])
+NEWS = st.lists(st.tuples(THINGS, WORDS, st.booleans()), max_size=30)
+Told = list[tuple[tuple[type[Wire], Raw], str, bool]]
 
 
 def _news(raw: Raw, word: str) -> News:
@@ -134,47 +232,115 @@ def _same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-def _differ(one: Snapshot, other: Snapshot) -> Iterator[str]:
-    """Fields that are told apart; those that are only compared by identity are judged by the plan that comes out."""
-    for name in (
-        "nodes",
-        "columns",
-        "room",
-        "used",
-        "leaving",
-        "strange",
-        "gangs",
-        "foreign",
-        "class_of",
-        "node_index",
-    ):
-        if not _same(getattr(one, name), getattr(other, name)):
-            yield name
-    for name in ("unsupported", "ready", "taints", "taints_of", "now"):
-        if not _same(getattr(one, name), getattr(other, name)):
-            yield name
-    left, right = plan(one), plan(other)
-    if (left.bindings, left.nominations, left.evictions) != (right.bindings, right.nominations, right.evictions):
-        yield "plan"
+APART = ("objects", "pods", "classes", "neighbours", "topologies", "class_of")  # compared below, each in its way
+
+
+def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
+    """Everything in a snapshot, as values that can be compared."""
+    for field in msgspec.structs.fields(Snapshot):
+        if field.name not in APART:
+            yield field.name, getattr(snapshot, field.name)
+    selected = looked_at(snapshot.pods.values())
+    yield "pods", sorted(snapshot.pods.items())
+    yield "class_of", sorted(snapshot.class_of.items())
+    for one in snapshot.classes:
+        yield f"asks {one.index}", one.asks
+        yield f"outside {one.index}", outside(one.pod, selected)
+    between = snapshot.neighbours
+    yield "rules", [rule.signature() for rule in between.rules]
+    yield "marks", (between.classes, sorted(between.running.items()), between.waiting)
+    yield "selected", between.selected
+    yield "carriers", between.carriers
+    for name, tree in sorted(snapshot.topologies.items()):
+        for level in tree.levels:
+            yield f"topology {name}", (level.label, level.paths, level.domain.tolist(), level.parent.tolist())
+    found = plan(snapshot)
+    yield (
+        "plan",
+        (found.bindings, found.nominations, found.evictions, [(one.verdict, one.refusals) for one in found.gangs]),
+    )
+
+
+def _differ(one: Snapshot, other: Snapshot) -> list[str]:
+    left, right = list(_parts(one)), list(_parts(other))
+    return [a[0] for a, b in zip(left, right, strict=True) if a[0] != b[0] or not _same(a[1], b[1])]
+
+
+def _objects(there: Iterable[tuple[type[Wire], Raw]]) -> Objects:
+    """Everything as it is, without any mirror."""
+    held: dict[str, Any] = {FIELDS[struct]: () for struct in FOLLOWED.values()}
+    for struct, raw in there:
+        held[FIELDS[struct]] += (decode(raw, struct)[0],)
+    return Objects(**held)
+
+
+@settings(max_examples=300)
+@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]))
+def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int) -> None:
+    """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "SPARE", spare)
+        mirror, there = Mirror(), dict[tuple[type[Wire], str, str], Raw]()
+        for (struct, raw), word, look in told:
+            meta = raw["metadata"]
+            name, before, known = (struct, meta.get("namespace", ""), meta["name"]), mirror.objects, mirror.version
+            if word == "changed":
+                there[name] = raw
+            elif word == "gone":
+                there.pop(name, None)
+            changed = mirror.hear(struct, _news(raw, word))
+            assert changed == (mirror.objects != before)
+            assert mirror.version == known + changed
+            if look:
+                assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
+        final = [(name[0], raw) for name, raw in there.items()]
+        dice.shuffle(final)
+        found, whole = mirror.snapshot(NOW), take(_objects(final), NOW)
+        slim = {name: Slim().pod(one) for name, one in whole.pods.items()}
+        assert _differ(found, replace(whole, pods=slim)) == []
 
 
 @settings(max_examples=150)
-@given(NEWS, st.randoms(use_true_random=False))
-def test_the_mirror_is_the_cluster(told: Told, dice: Any) -> None:
-    """After any news: as `take` of what is there now, told at once to somebody who comes late, in any order."""
-    mirror, there = Mirror(), dict[tuple[type[Wire], str], Raw]()
-    for (struct, raw), word in told:
-        key, before, known = (struct, raw["metadata"]["name"]), mirror.objects, mirror.version
-        if word == "changed":
-            there[key] = raw
-        elif word == "gone":
-            there.pop(key, None)
-        changed = mirror.hear(struct, _news(raw, word))
-        assert changed == (mirror.objects != before)
-        assert mirror.version == known + changed
-    late, final = Mirror(), list(there.items())
-    dice.shuffle(final)
-    for (struct, _), raw in final:
-        late.hear(struct, Changed(raw))
-    assert list(_differ(mirror.snapshot(NOW), take(mirror.objects, NOW))) == []
-    assert list(_differ(mirror.snapshot(NOW), late.snapshot(NOW))) == []
+@given(NEWS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"]), st.booleans()), max_size=6))
+def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[int, str, bool]]) -> None:
+    """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
+    mirror = Mirror(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
+    for i, ((struct, raw), word, look) in enumerate(told):
+        mirror.hear(struct, _news(raw, word))
+        if not look:
+            continue
+        instead: dict[str, Pod] = {}
+        for number, at, leaves in sent[i % 3 :]:
+            seen = mirror.pod(f"default/p{number}")
+            if seen is not None:
+                meta = replace(seen.metadata, deletion_timestamp=NOW) if leaves else seen.metadata
+                instead[f"default/p{number}"] = replace(seen, spec=replace(seen.spec, node_name=at), metadata=meta)
+        pods = [instead.get(key(one.metadata), one) for one in mirror.objects.pods]
+        ours = tuple(one for one in pods if one.spec.scheduler_name == "muster")
+        found = mirror.snapshot(NOW, instead)
+        assert _differ(found, take(replace(mirror.objects, pods=ours), NOW)) == []
+
+
+def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
+    mirror = Mirror()
+    seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
+    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
+        mirror.hear(kind, Changed(raw))
+    assert len(mirror.snapshot(NOW).classes) == 1
+    mirror.hear(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
+    found = mirror.snapshot(NOW)
+    assert found.class_of["default/p1"] != found.class_of["default/p2"]
+    mirror.hear(Pod, Gone(pod("p3", "g")))
+    assert len(mirror.snapshot(NOW).classes) == 1
+
+
+def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
+    mirror = Mirror()
+    for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(kind, Changed(raw))
+    first = mirror.snapshot(NOW)
+    before = repr(list(_parts(first)))
+    mirror.hear(Pod, Changed(pod("q", "g", 1, node_name="a")))
+    mirror.hear(Pod, Gone(pod("p", "g")))
+    mirror.snapshot(NOW)
+    assert repr(list(_parts(first))) == before

@@ -1,17 +1,26 @@
 """The cluster as muster reads it, kept up to date from news: objects as structs, and snapshots of them.
 
-What muster does not read is dropped when an object is decoded. `snapshot(now)` is `take` of what is here.
+What muster does not read is dropped when an object is decoded, and equal parts of pods are kept once. A snapshot is
+equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
+from muster.api import names
+from muster.api.core import Pod
 from muster.api.meta import Wire
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects
+from muster.api.podgroup import PodGroup
 from muster.api.shape import decode
 from muster.cluster.follow import Changed, Gone, News
+from muster.cluster.slim import Slim
 from muster.cluster.store import Raw, Resource
-from muster.model.snapshot import Snapshot, take
+from muster.model.kept import Kept
+from muster.model.snapshot import Snapshot
 
 PLURALS = {
     "PodGroup": "podgroups",
@@ -42,45 +51,106 @@ def resource_of(struct: type[Wire]) -> Resource:
     return next(resource for resource, known in FOLLOWED.items() if known is struct)
 
 
-class Mirror:
-    """Every object that planning reads."""
+def _all(_object: Wire) -> bool:
+    return True
 
-    def __init__(self) -> None:
+
+class Mirror:
+    """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots."""
+
+    def __init__(self, ours: Callable[[Wire], bool] = _all) -> None:
+        self._ours = ours
         self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in FOLLOWED.values()}
+        self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is held, as values that were given out
         self._objects: Objects | None = None
+        self._slim = Slim()
+        self._kept = Kept()
+        self._news: dict[type[Wire], set[tuple[str, str]]] = {Pod: set(), PodGroup: set()}  # not yet told to `_kept`
+        self._instead: set[str] = set()
         self.version = 0  # how often something changed
 
     def hear(self, struct: type[Wire], news: News) -> bool:
         """Fold one piece of news in; whether anything that muster reads is different now."""
+        held = self._held[struct]
         match news:
             case Changed(object=raw):
-                found, _ = decode(_unversioned(raw), struct)
-                changed = self._held[struct].get(_key(raw)) != found
-                self._held[struct][_key(raw)] = found
+                found = self._read(raw, struct)
+                changed = held.get(_key(raw)) != found
+                if changed:
+                    held[_key(raw)] = found
             case Gone(object=raw):
-                changed = self._held[struct].pop(_key(raw), None) is not None
+                changed = held.pop(_key(raw), None) is not None
             case _:
                 return False
         if changed:
             self._objects = None
+            self._listed.pop(struct, None)
+            if struct in self._news:
+                self._news[struct].add(_key(raw))
             self.version += 1
         return changed
+
+    def _read(self, raw: Raw, struct: type[Wire]) -> Wire:
+        found, _ = decode(_unversioned(raw), struct)
+        return self._slim.pod(found) if isinstance(found, Pod) else found
 
     @property
     def objects(self) -> Objects:
         """Everything, as a value."""
         if self._objects is None:
-            held: dict[str, Any] = {FIELDS[struct]: tuple(found.values()) for struct, found in self._held.items()}
+            held: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in self._held}
             self._objects = Objects(**held)
         return self._objects
+
+    def _list(self, struct: type[Wire]) -> tuple[Wire, ...]:
+        """The same value for as long as nothing changes."""
+        if struct not in self._listed:
+            self._listed[struct] = tuple(self._held[struct].values())
+        return self._listed[struct]
 
     def get(self, struct: type[Wire], namespace: str, name: str) -> Wire | None:
         """One object, if it is known."""
         return self._held[struct].get((namespace, name))
 
-    def snapshot(self, now: datetime) -> Snapshot:
-        """The cluster at this moment."""
-        return take(self.objects, now)
+    def pod(self, name: str) -> Pod | None:
+        """A pod by namespace/name, as it was last heard of."""
+        found = self._held[Pod].get(_split(name))
+        return found if isinstance(found, Pod) else None
+
+    def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
+        """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""
+        instead = instead or {}
+        for name in (*map(_joined, self._news[Pod]), *(self._instead - instead.keys()), *instead):
+            seen = self.pod(name)
+            self._tell(name, instead.get(name) if seen else None, seen)
+        for namespace, name in self._news[PodGroup]:
+            self._tell_group(namespace, name)
+        self._news, self._instead = {Pod: set(), PodGroup: set()}, set(instead)
+        return self._kept.snapshot(replace(self.objects, pods=(), pod_groups=()), now)
+
+    def _tell(self, name: str, laid: Pod | None, seen: Pod | None) -> None:
+        pod = laid or seen
+        if pod is not None and self._ours(pod):
+            self._kept.put(pod)
+        else:
+            self._kept.drop(name)
+
+    def _tell_group(self, namespace: str, name: str) -> None:
+        group = self._held[PodGroup].get((namespace, name))
+        if isinstance(group, PodGroup) and self._ours(group):
+            self._kept.put_group(group)
+        else:
+            self._kept.drop_group(_joined((namespace, name)))
+
+
+def _joined(of: tuple[str, str]) -> str:
+    """Identity everywhere (N3), as `key` has it."""
+    return f"{of[0] or names.DEFAULT_NAMESPACE}/{of[1]}"
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, last = name.partition("/")
+    return namespace, last
 
 
 def _unversioned(raw: Raw) -> Raw:

@@ -170,12 +170,17 @@ def gather(
     bound: Sequence[Pod],
     index: Mapping[str, int],
     namespaces: Iterable[Namespace],
+    guarded: Sequence[Pod] | None = None,
 ) -> Neighbours:
-    """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones."""
+    """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones.
+
+    `guarded` are those of `bound` that keep away from others, where that is known.
+    """
     scope = Scope(namespaces)
     found: dict[bytes, tuple[int, Rule]] = {}
     carried = [_numbered(found, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
-    running = [(pod, _numbered(found, _against(pod, classes[:waiting], scope))) for pod in bound if _keeps_away(pod)]
+    guards = sorted(filter(keeps_away, bound if guarded is None else guarded), key=lambda pod: key(pod.metadata))
+    running = [(pod, _numbered(found, _against(pod, classes[:waiting], scope))) for pod in guards]
     rules = tuple(_with_columns(rule, classes[:waiting], scope) for _, rule in found.values())
     of_class = tuple(
         Marks(tuple(i for i, rule in enumerate(rules) if scope.selects(rule, pod)), carries)
@@ -195,7 +200,8 @@ def gather(
     return Neighbours(rules, of_class, marks, waiting, selected, carriers)
 
 
-def _keeps_away(pod: Pod) -> bool:
+def keeps_away(pod: Pod) -> bool:
+    """Whether a pod may have anti-affinity to others."""
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
 
@@ -240,7 +246,7 @@ def _marks(
 
 def alone_columns(pod: Pod) -> list[str]:
     """A pod that keeps its own kind off its node, as columns of which every node has one."""
-    if not _keeps_away(pod):
+    if not keeps_away(pod):
         return []
     return [_column(rule) for rule in rules_of(pod) if _off_its_node(rule)]
 

@@ -4,7 +4,7 @@ Nodes are sorted by name and everything that moves is an integer array by node a
 `pods`, or a host port: whatever a node has a number of and a pod takes away from.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,10 +18,11 @@ from muster.api.objects import Objects, key
 from muster.model.gang import Gang, Leaf, State, muster, state, walk
 from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, looked_at
 from muster.model.topology import TopologyTree, arrange
-from muster.rules.membership import Stray, gang_of
+from muster.rules.membership import gang_of
 from muster.rules.requests import requests
 
 Ints = NDArray[np.int64]
+Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands and rules; where it counts, namespace and labels
 UNSTATED_PODS = 2**31  # a node that does not say how many pods it takes
 ONE_EACH = ("hostPort/", ALONE)  # columns of which every node has one
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -31,8 +32,19 @@ class PodClass(Struct, frozen=True, eq=False):
     """Pods that are alike for placement."""
 
     index: int
-    pod: Pod  # one of them
+    pod: Pod  # one of them, or one that was
     asks: Ints  # by column
+
+
+class Hosts(Struct, frozen=True, eq=False):
+    """What nodes say about themselves, in the order of their names."""
+
+    nodes: tuple[Node, ...]
+    index: dict[str, int]
+    stated: frozenset[str]  # resources that some node has
+    ready: NDArray[np.bool_]
+    taints: tuple[tuple[Taint, ...], ...]
+    taints_of: Ints
 
 
 class Snapshot(Struct, frozen=True, eq=False):
@@ -46,7 +58,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     strange: Ints  # nodes × columns: the part of it that pods outside every gang hold
     topologies: dict[str, TopologyTree]
     gangs: tuple[Gang, ...]
-    foreign: tuple[Stray, ...]
+    pods: Mapping[str, Pod]  # of every scheduler, by namespace/name
     classes: tuple[PodClass, ...]
     class_of: dict[str, int]  # pending and placed pods of gangs, by namespace/name
     unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide, or nothing
@@ -66,29 +78,28 @@ class Snapshot(Struct, frozen=True, eq=False):
 
 def take(objects: Objects, now: datetime | None = None) -> Snapshot:
     """The definition of a snapshot. The order of the objects makes no difference (X3)."""
-    nodes = tuple(sorted(objects.nodes, key=lambda node: node.metadata.name))
-    index = {node.metadata.name: i for i, node in enumerate(nodes)}
-    gathered = muster(objects)
-    groups = {key(group.metadata) for group in objects.pod_groups}
-    bound = [pod for pod in objects.pods if pod.spec.node_name in index and holds(pod)]
-    ours = sorted((pod for pod in objects.pods if gang_of(pod) in groups), key=lambda pod: key(pod.metadata))
+    known = hosts(objects.nodes)
+    gangs = muster(objects).gangs
+    groups = {gang.key for gang in gangs}
+    bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds(pod)]
+    ours = [pod for pod in objects.pods if gang_of(pod) in groups]
     pending = [pod for pod in ours if state(pod) is State.PENDING]
-    placed = [pod for pod in ours if pod.spec.node_name in index and state(pod) is State.PLACED]
-    ports = _Ports([*bound, *pending])
-    asked = {id(pod): _asks(pod.spec, ports) for pod in (*bound, *pending)}
+    placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is State.PLACED]
+    ports = Ports([*bound, *pending])
+    asked = {id(pod): {**asks(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
     alone: set[str] = set()
     for pod in pending:
         asked[id(pod)].update(dict.fromkeys(found := alone_columns(pod), 1))
         alone.update(found)
     for pod in placed if alone else ():
         asked[id(pod)].update(dict.fromkeys(alone.intersection(alone_columns(pod)), 1))
-    columns = _columns(nodes, asked.values(), ports)
+    columns = tuple(sorted({"pods", *ports.columns, *known.stated}.union(*asked.values())))
     place = {name: i for i, name in enumerate(columns)}
-    used = np.zeros((len(nodes), len(columns)), dtype=np.int64)
+    used = np.zeros((len(known.nodes), len(columns)), dtype=np.int64)
     leaving, familiar = np.zeros_like(used), np.zeros_like(used)
-    members = {f"{gang.namespace}/{name}" for gang in gathered.gangs for name in names_of(gang)}
+    members = {f"{gang.namespace}/{name}" for gang in gangs for name in names_of(gang)}
     for pod in bound:
-        node = index[pod.spec.node_name]
+        node = known.index[pod.spec.node_name]
         rows = [used[node]]
         if pod.metadata.deletion_timestamp is not None:
             rows.append(leaving[node])
@@ -97,27 +108,29 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         for name, amount in asked[id(pod)].items():
             for row in rows:
                 row[place[name]] += amount
-    taints = {known: i for i, known in enumerate(dict.fromkeys(map(_taints, nodes)))}
-    classes, class_of = _classes([*pending, *placed], asked, place, looked_at([*bound, *pending]))
-    waiting = len({class_of[key(pod.metadata)] for pod in pending})
+    selected = looked_at([*bound, *pending])
+    signatures = {key(pod.metadata): signature(pod, asked[id(pod)], selected) for pod in (*pending, *placed)}
+    alike = {signatures[key(pod.metadata)]: (pod, asked[id(pod)]) for pod in (*placed, *pending)}
+    waiting = {signatures[key(pod.metadata)] for pod in pending}
+    classes, number = classify(alike, waiting, place)
     return Snapshot(
-        nodes=nodes,
+        nodes=known.nodes,
         columns=columns,
-        room=_room(nodes, columns),
+        room=room(known.nodes, columns),
         used=used,
         leaving=leaving,
         strange=used - familiar,
-        topologies={topology.metadata.name: arrange(topology, nodes) for topology in objects.topologies},
-        gangs=gathered.gangs,
-        foreign=gathered.foreign,
+        topologies={topology.metadata.name: arrange(topology, known.nodes) for topology in objects.topologies},
+        gangs=gangs,
+        pods={key(pod.metadata): pod for pod in objects.pods},
         classes=classes,
-        class_of=class_of,
+        class_of={pod: number[signed] for pod, signed in signatures.items()},
         unsupported=tuple(unsupported(one.pod) for one in classes),
-        node_index=index,
-        ready=np.array([_ready(node) for node in nodes], dtype=bool),
-        taints=tuple(taints),
-        taints_of=np.array([taints[_taints(node)] for node in nodes], dtype=np.int64),
-        neighbours=gather([one.pod for one in classes], waiting, bound, index, objects.namespaces),
+        node_index=known.index,
+        ready=known.ready,
+        taints=known.taints,
+        taints_of=known.taints_of,
+        neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces),
         objects=objects,
         now=now,
     )
@@ -128,6 +141,24 @@ def names_of(gang: Gang) -> Iterable[str]:
     for leaf in walk(gang.root):
         if isinstance(leaf, Leaf):
             yield from (member.name for member in leaf.members)
+
+
+def hosts(nodes: Iterable[Node]) -> Hosts:
+    """What nodes say, whatever runs on them."""
+    ordered = tuple(sorted(nodes, key=lambda node: node.metadata.name))
+    taints = {known: i for i, known in enumerate(dict.fromkeys(map(_taints, ordered)))}
+    return Hosts(
+        nodes=ordered,
+        index={node.metadata.name: i for i, node in enumerate(ordered)},
+        stated=frozenset(name for node in ordered for name in _stated(node)),
+        ready=np.array([_ready(node) for node in ordered], dtype=bool),
+        taints=tuple(taints),
+        taints_of=np.array([taints[_taints(node)] for node in ordered], dtype=np.int64),
+    )
+
+
+def _stated(node: Node) -> Mapping[str, int]:
+    return node.status.allocatable or node.status.capacity
 
 
 def _ready(node: Node) -> bool:
@@ -144,34 +175,23 @@ def holds(pod: Pod) -> bool:
     return pod.status.phase not in ("Succeeded", "Failed")
 
 
-def _asks(spec: PodSpec, ports: "_Ports") -> dict[str, int]:
-    found: dict[str, int] = {**requests(spec), "pods": 1}
-    if ports.addresses:
-        found.update(dict.fromkeys(ports.taken(spec), 1))
+def asks(spec: PodSpec) -> dict[str, int]:
+    """What a pod takes from a node, but for host ports."""
+    return {**requests(spec), "pods": 1}
+
+
+def room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
+    """What every node has of every column."""
+    found = np.zeros((len(nodes), len(columns)), dtype=np.int64)
+    for i, node in enumerate(nodes):
+        stated = _stated(node)
+        found[i] = [1 if column.startswith(ONE_EACH) else stated.get(column, 0) for column in columns]
+        if "pods" not in stated:
+            found[i, columns.index("pods")] = UNSTATED_PODS
     return found
 
 
-def _columns(nodes: Sequence[Node], asked: Iterable[dict[str, int]], ports: "_Ports") -> tuple[str, ...]:
-    found = {"pods", *ports.columns}
-    for node in nodes:
-        found.update(node.status.allocatable or node.status.capacity)
-    for asks in asked:
-        found.update(asks)
-    return tuple(sorted(found))
-
-
-def _room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
-    room = np.zeros((len(nodes), len(columns)), dtype=np.int64)
-    for i, node in enumerate(nodes):
-        stated = node.status.allocatable or node.status.capacity
-        for j, column in enumerate(columns):
-            room[i, j] = 1 if column.startswith(ONE_EACH) else stated.get(column, 0)
-        if "pods" not in stated:
-            room[i, columns.index("pods")] = UNSTATED_PODS
-    return room
-
-
-class _Ports:
+class Ports:
     """Host ports as columns of which every node has one; a port on every address takes it on each known one."""
 
     PREFIX = "hostPort/"
@@ -179,23 +199,30 @@ class _Ports:
     def __init__(self, pods: Iterable[Pod]) -> None:
         self.addresses: dict[tuple[int, str], set[str]] = {}
         for pod in pods:
-            for port, protocol, address in _host_ports(pod.spec):
+            for port, protocol, address in host_ports(pod.spec):
                 self.addresses.setdefault((port, protocol), {""}).add(address)
 
     @property
     def columns(self) -> set[str]:
+        """One for every port and address."""
         return {self._column(*port, address) for port, known in self.addresses.items() for address in known}
 
-    def taken(self, spec: PodSpec) -> Iterable[str]:
-        for port, protocol, address in _host_ports(spec):
-            for taken in [address] if address else sorted(self.addresses[port, protocol]):
-                yield self._column(port, protocol, taken)
+    def taken(self, spec: PodSpec) -> dict[str, int]:
+        """Those that a pod takes."""
+        if not self.addresses:
+            return {}
+        return {
+            self._column(port, protocol, taken): 1
+            for port, protocol, address in host_ports(spec)
+            for taken in ([address] if address else sorted(self.addresses[port, protocol]))
+        }
 
     def _column(self, port: int, protocol: str, address: str) -> str:
         return f"{self.PREFIX}{address or '*'}:{port}/{protocol}"
 
 
-def _host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
+def host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
+    """Port, protocol and address of every port of its node that a pod wants; no address: all of them."""
     for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
@@ -203,39 +230,50 @@ def _host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
                 yield number, port.protocol or "TCP", "" if port.host_ip in ("0.0.0.0", "::") else port.host_ip
 
 
-def _classes(
-    pods: Sequence[Pod], asked: dict[int, dict[str, int]], place: dict[str, int], selected: frozenset[str]
-) -> tuple[tuple[PodClass, ...], dict[str, int]]:
-    """Pods with equal demands and equal rules share one row; classes of pods that wait come first."""
-    found: dict[bytes, PodClass] = {}
-    class_of: dict[str, int] = {}
-    for pod in pods:
-        asks = asked[id(pod)]
-        signature = _signature(pod, asks, selected)
-        if signature not in found:
-            row = np.zeros(len(place), dtype=np.int64)
-            for name, amount in asks.items():
-                row[place[name]] = amount
-            found[signature] = PodClass(len(found), pod, row)
-        class_of[key(pod.metadata)] = found[signature].index
-    return tuple(found.values()), class_of
+def classify(
+    alike: Mapping[Signature, tuple[Pod, Mapping[str, int]]], waiting: set[Signature], place: Mapping[str, int]
+) -> tuple[tuple[PodClass, ...], dict[Signature, int]]:
+    """Pods with one signature are one class, told by one of them and what it asks for; those that wait come first."""
+    number = {signed: i for i, signed in enumerate((*sorted(waiting), *sorted(alike.keys() - waiting)))}
+    classes: list[PodClass] = []
+    for signed, i in number.items():
+        pod, asked = alike[signed]
+        row = np.zeros(len(place), dtype=np.int64)
+        for name, amount in asked.items():
+            row[place[name]] = amount
+        classes.append(PodClass(i, pod, row))
+    return tuple(classes), number
 
 
-def _signature(pod: Pod, asks: dict[str, int], selected: frozenset[str]) -> bytes:
+def signature(pod: Pod, asked: Mapping[str, int], selected: frozenset[str]) -> Signature:
+    """What tells pods apart for placement, where rules between pods look at these labels."""
+    return (demands(pod, asked), *outside(pod, selected))
+
+
+def demands(pod: Pod, asked: Mapping[str, int]) -> bytes:
+    """The part of a signature that is the pod's own."""
     spec = pod.spec
-    claims = [volume.persistent_volume_claim for volume in spec.volumes if volume.persistent_volume_claim]
     rules = (
-        sorted(asks.items()),
+        sorted(asked.items()),
         sorted(spec.node_selector.items()),
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
-        claims,
+        _claims(spec),
         unsupported(pod),
-        pod.metadata.namespace or names.DEFAULT_NAMESPACE if selected or claims else "",
-        sorted((name, value) for name, value in pod.metadata.labels.items() if name in selected),
     )
     return msgspec.json.encode(rules)
+
+
+def outside(pod: Pod, selected: frozenset[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The part of a signature that others decide: by what they look at."""
+    labels = pod.metadata.labels
+    looked = tuple(sorted((name, labels[name]) for name in selected if name in labels)) if selected else ()
+    return (pod.metadata.namespace or names.DEFAULT_NAMESPACE if selected or _claims(pod.spec) else "", looked)
+
+
+def _claims(spec: PodSpec) -> list[str]:
+    return [volume.persistent_volume_claim.claim_name for volume in spec.volumes if volume.persistent_volume_claim]
 
 
 def unsupported(pod: Pod) -> str:
