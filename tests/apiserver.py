@@ -30,6 +30,12 @@ from tests.envtest_certificates import certificates
 
 ADMIN, NOBODY = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
 OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers nobody runs here
+AUDITED: dict[str, object] = {  # every request of a service account, without its body
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
 
@@ -48,12 +54,18 @@ class ApiServer:
         """Of the administrator, by client certificate; context `token` by token, `nobody` may do nothing."""
         return self.folder / "kubeconfig"
 
+    @property
+    def audit(self) -> Path:
+        """What service accounts have asked for, a JSON object a line."""
+        return self.folder / "audit.log"
+
     def start(self) -> None:
         """Until it is ready and knows our kinds."""
         certificates(self.folder)
         (self.folder / "tokens.csv").write_text(
             f"{ADMIN},admin,admin,system:masters\n{NOBODY},nobody,nobody,tests\n", encoding="utf-8"
         )
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDITED), encoding="utf-8")
         self.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
         self.kubeconfig.chmod(0o600)
         self._run("etcd", *self._etcd_flags())
@@ -130,6 +142,8 @@ class ApiServer:
             f"--token-auth-file={self.folder / 'tokens.csv'}",
             "--anonymous-auth=false",
             "--authorization-mode=RBAC",
+            f"--audit-policy-file={self.folder / 'audit.yaml'}",
+            f"--audit-log-path={self.audit}",
             f"--disable-admission-plugins={OFF}",
             "--service-account-issuer=https://muster.test",
             f"--service-account-key-file={self.folder / 'server.key'}",

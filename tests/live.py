@@ -6,7 +6,7 @@ to go on, so whatever is not decided by the order of events is decided by the te
 
 import asyncio
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
@@ -32,6 +32,7 @@ from muster.sim.kubelet import Kubelets
 from muster.sim.lives import Habits
 
 T = TypeVar("T")
+Kept = Callable[[], Iterable[Raw]]  # what is there now
 GROUPS, QUEUES, TOPOLOGIES = resource_of(PodGroup), resource_of(Queue), resource_of(Topology)
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 EVENTS = Resource("", "v1", "events", "Event")
@@ -101,79 +102,86 @@ def enough(spec: Raw, pods: Mapping[str, int], name: str = "") -> bool:
     return sum(enough(spec, pods, child) for child in children) >= int(here.get("minSubGroup", len(children)))
 
 
+def leaves(spec: Raw, name: str) -> set[str]:
+    """Every leaf below a group, or itself; empty: the PodGroup."""
+    children = [one["name"] for one in spec.get("subGroups") or () if one.get("parent", "") == name]
+    return {name} if not children else {found for child in children for found in leaves(spec, child)}
+
+
 # the judge ----------------------------------------------------------------------------------------------------------
 
 
 class Judge:
-    """Looks at every single change of a pod, the moment it happens; `broken` are the promises that were not kept."""
+    """Looks at every single change of a pod, as it happens; `broken` are the promises that were not kept.
 
-    def __init__(self, memory: Memory) -> None:
-        self.store = memory.store
+    It remembers the pods itself, so that each change is judged with what was there at that very moment.
+    """
+
+    def __init__(self, nodes: Kept, groups: Kept, queues: Kept) -> None:
         self.broken: list[str] = []
         self.bound: dict[str, str] = {}  # by uid
         self.evicted: dict[str, str] = {}  # uid -> name
-        self._watch = self.store.watch(PODS, self.store.version)
-        self._watch.wake = self._look
+        self.pods: dict[tuple[str, str], Raw] = {}
+        self._nodes, self._podgroups, self._queues = nodes, groups, queues
 
-    def _look(self) -> None:
-        for change in self._watch.take():
-            raw = change.object
-            uid, there = raw["metadata"]["uid"], raw["spec"].get("nodeName", "")
-            if change.type == "DELETED":
-                continue
-            if self.bound.get(uid, there) != there:
-                self.broken.append(f"I1: {raw['metadata']['name']} was on {self.bound[uid]}, now on {there or 'none'}")
-            if there and uid not in self.bound:
-                self.bound[uid] = there
-                self.broken += [*self._overfull(), *self._scattered(), *self._over_limit(), *self._hopeless(raw)]
-            if _told_to_go(raw) and uid not in self.evicted:
-                self.evicted[uid] = raw["metadata"]["name"]
-                self.broken += self._unprotected(raw)
-
-    def _pods(self) -> tuple[Raw, ...]:
-        return self.store.list(PODS).items
+    def look(self, change: Change) -> None:
+        """One change, in the order in which they happened."""
+        raw = change.object
+        meta, there = raw["metadata"], raw["spec"].get("nodeName", "")
+        if change.type == "DELETED":
+            self.pods.pop((meta["namespace"], meta["name"]), None)
+            return
+        self.pods[meta["namespace"], meta["name"]] = raw
+        uid = meta["uid"]
+        if self.bound.get(uid, there) != there:
+            self.broken.append(f"I1: {meta['name']} was on {self.bound[uid]}, now on {there or 'none'}")
+        if there and uid not in self.bound:
+            self.bound[uid] = there
+            self.broken += [*self._overfull(), *self._scattered(), *self._over_limit(), *self._hopeless(raw)]
+        if _told_to_go(raw) and uid not in self.evicted:
+            self.evicted[uid] = meta["name"]
+            self.broken += self._unprotected(raw)
 
     def _groups(self) -> dict[str, Raw]:
-        return {one["metadata"]["name"]: one["spec"] for one in self.store.list(GROUPS).items}
+        return {one["metadata"]["name"]: one["spec"] for one in self._podgroups()}
 
     def _overfull(self) -> Iterator[str]:
         """I2; whoever is leaving still holds its room."""
         used: Counter[str] = Counter()
-        for raw in self._pods():
+        for raw in self.pods.values():
             if raw.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
                 used[raw["spec"].get("nodeName", "")] += gpus_of(raw)
-        for raw in self.store.list(NODES).items:
+        for raw in self._nodes():
             name, room = raw["metadata"]["name"], int(raw["status"]["allocatable"][GPU])
             if used[name] > room:
                 yield f"I2: {name} has {room} GPUs and gives {used[name]}"
 
     def _scattered(self) -> Iterator[str]:
-        """I4: a leaf with a required rack sits in one."""
-        racks = {one["metadata"]["name"]: one["metadata"]["labels"][RACK] for one in self.store.list(NODES).items}
-        bound_by = {
-            (name, one["name"])
-            for name, spec in self._groups().items()
-            for one in spec.get("subGroups") or ()
-            if one.get("topologyConstraint")
-        }
-        seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-        for raw in filter(placed, self._pods()):
-            seen[gang_of(raw), leaf_of(raw)].add(racks.get(raw["spec"]["nodeName"], "?"))
-        yield from (f"I4: {key} in {sorted(seen[key])}" for key in bound_by if len(seen[key]) > 1)
+        """I4: all below a group with a required level sit in one domain of it."""
+        labels = {one["metadata"]["name"]: one["metadata"]["labels"] for one in self._nodes()}
+        for gang, spec in self._groups().items():
+            here = [raw for raw in self.pods.values() if gang_of(raw) == gang and placed(raw)]
+            for one in [{"name": "", **spec}, *(spec.get("subGroups") or ())]:
+                level = (one.get("topologyConstraint") or {}).get("requiredTopologyLevel", "")
+                label, below = level if "/" in level else f"topology/{level}", leaves(spec, one["name"])
+                nodes = {raw["spec"]["nodeName"] for raw in here if leaf_of(raw) in below}
+                found = {labels.get(name, {}).get(label, "?") for name in nodes}
+                if level and len(found) > 1:
+                    yield f"I4: {gang} {one['name']} in {sorted(found)}"
 
     def _over_limit(self) -> Iterator[str]:
         """I7, for flat queues."""
         queues = {name: spec.get("queue", "default") for name, spec in self._groups().items()}
         used: Counter[str] = Counter()
-        for raw in filter(placed, self._pods()):
+        for raw in filter(placed, self.pods.values()):
             used[queues.get(gang_of(raw), "")] += gpus_of(raw)
-        for raw in self.store.list(QUEUES).items:
+        for raw in self._queues():
             limit, name = raw["spec"]["resources"]["gpu"].get("limit", -1), raw["metadata"]["name"]
             if 0 <= limit < used[name]:
                 yield f"I7: {name} may have {limit} GPUs and has {used[name]}"
 
     def _counts(self, gang: str, test: Callable[[Raw], bool]) -> Counter[str]:
-        return Counter(leaf_of(raw) for raw in self._pods() if gang_of(raw) == gang and test(raw))
+        return Counter(leaf_of(raw) for raw in self.pods.values() if gang_of(raw) == gang and test(raw))
 
     def _hopeless(self, raw: Raw) -> Iterator[str]:
         """I3: nobody starts where the gang lacks the pods that would make it whole."""
@@ -214,6 +222,19 @@ def _told_to_go(raw: Raw) -> bool:
 # the world ----------------------------------------------------------------------------------------------------------
 
 
+def judged(store: Store) -> Judge:
+    """A judge of everything that happens in a store from now on, within the very write."""
+    judge = Judge(*(lambda kind=kind: store.list(kind).items for kind in (NODES, GROUPS, QUEUES)))
+    watch = store.watch(PODS, store.version)
+
+    def look() -> None:
+        for change in watch.take():
+            judge.look(change)
+
+    watch.wake = look
+    return judge
+
+
 class World:
     """An embedded cluster with kubelets, a controller that replaces pods, and a judge; time is the test's."""
 
@@ -222,7 +243,7 @@ class World:
         self.memory = Memory(Store(clock=self.time.now, new_uid=_uids()), bookmark_seconds=0.02)
         self.kubelets = Kubelets(self.memory, self.time, HABITS)
         self.wanted: dict[str, Raw] = {}
-        self.judge = Judge(self.memory)
+        self.judge = judged(self.memory.store)
         levels = {"levels": [{"nodeLabel": RACK}]}
         self.create(TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": levels})
         for name, value in (("low", 10), ("high", 90)):
@@ -324,14 +345,13 @@ class Live:
     def __init__(self, world: World, scheduler: Scheduler, task: "asyncio.Task[None]") -> None:
         self.world, self.scheduler, self.task = world, scheduler, task
 
-    async def settle(self, seconds: float = 20.0) -> bool:
+    async def settle(self, seconds: float = 60.0) -> bool:
         """Until nothing changes any more, whatever was lost has been given up, and all is heard; or it crashed."""
         end, quiet = time.monotonic() + seconds, 0
         while quiet < 2 and not self.over:
-            assert time.monotonic() < end, f"not at rest: {self.world.seats()}, {self.scheduler.last}"
             before = self.world.memory.store.version
             self.world.replicate()
-            await self._cycle()
+            await self._cycle(end)
             still = before == self.world.memory.store.version and self._heard()
             quiet = quiet + 1 if still else 0
             if quiet and len(self.scheduler.inflight):
@@ -351,10 +371,11 @@ class Live:
             assert time.monotonic() < end, "it does not happen"
             await asyncio.sleep(0.002)
 
-    async def _cycle(self) -> None:
-        """A whole cycle that began after now."""
-        first, end = self.scheduler.cycles, time.monotonic() + 1.0
-        while self.scheduler.cycles < first + 2 and not self.over and time.monotonic() < end:
+    async def _cycle(self, end: float) -> None:
+        """A whole cycle that began after now and was told; without one, silence says nothing, however long it lasts."""
+        first = self.scheduler.cycles
+        while self.scheduler.told < first + 2 and not self.over:
+            assert time.monotonic() < end, f"not at rest: {self.world.seats()}, {told(self.scheduler)}"
             await asyncio.sleep(0.001)
 
     def _heard(self) -> bool:
@@ -364,6 +385,13 @@ class Live:
             return False
         known = {one.metadata.name: _known(one) for one in self.scheduler.mirror.objects.pods}
         return known == {one["metadata"]["name"]: _stored(one) for one in self.world.memory.store.list(PODS).items}
+
+
+def told(scheduler: Scheduler) -> str:
+    """How a scheduler fares, in a few words."""
+    failures = scheduler.last[2].failures if scheduler.last else ()
+    troubles = {resource.plural: health.trouble for resource, health in scheduler.health.items() if not health.ready}
+    return f"cycle {scheduler.cycles}, sent {len(scheduler.inflight)}, failures {failures}, watches {troubles}"
 
 
 def _known(one: Pod) -> tuple[object, ...]:

@@ -47,7 +47,10 @@ class Scheduling(Wire, frozen=True):
     ] = "muster"
     namespaces: Annotated[
         tuple[str, ...],
-        doc("Only gangs of these namespaces are scheduled; empty: all. What runs elsewhere still counts as used."),
+        doc(
+            "Only gangs of these namespaces are scheduled; empty: all. What runs elsewhere still counts as used on its "
+            "nodes, is never disturbed, and does not count in queues."
+        ),
     ] = ()
     dry_run: Annotated[bool, doc("Plan and tell, but write nothing: to look at muster beside another scheduler.")] = (
         False
@@ -94,7 +97,8 @@ class Scheduling(Wire, frozen=True):
     bind_timeout_seconds: Annotated[
         int,
         doc(
-            "A binding that is not answered by then is looked up again, as it may or may not have happened (G5).",
+            "A write that is not answered by then is given up. A binding or eviction still counts as sent, as it may "
+            "have happened (G5), until the pod itself shows how it ended. Near the end of a lease the time is shorter.",
             **_between(1, 300),
         ),
     ] = 10
@@ -240,14 +244,16 @@ class Observability(Wire, frozen=True):
         int,
         doc(
             "A watch without an event or bookmark for this long counts as dead, and muster as not ready. The API "
-            "server sends a bookmark about every minute.",
-            **_between(10, _HOUR),
+            "server sends a bookmark about every minute, but of a kind that nobody writes only a new stream is heard, "
+            "and that begins after 330 seconds at the latest.",
+            **_between(331, _HOUR),
         ),
-    ] = 180
+    ] = 400
     stuck_cycle_seconds: Annotated[
         int,
         doc(
-            "A cycle that takes longer counts as stuck, and muster as not alive: kubelet restarts it.",
+            "A cycle that runs for longer counts as stuck, and muster as not alive: kubelet restarts it. A replica "
+            "that has nothing to do, or does not lead, is alive.",
             **_between(10, _HOUR),
         ),
     ] = 300

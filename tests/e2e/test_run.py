@@ -1,18 +1,25 @@
 """`muster run` on a real API server: a process of its own, told by a kubeconfig and a config file."""
 
 import asyncio
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
 
 from muster.cluster.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import ApiError, Cluster, Raw
 from tests.apiserver import ApiServer
 from tests.given import podgroup
+
+SHORT = "leaderElection: {leaseSeconds: 5, renewDeadlineSeconds: 3, retrySeconds: 1}\n"
 
 
 def free_port() -> int:
@@ -49,48 +56,136 @@ async def made(cluster: Cluster, name: str) -> None:
         await cluster.create(NAMESPACES, {"metadata": {"name": name}})
 
 
-async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, tmp_path: Path) -> None:
-    """G1, E3, and a graceful end: the lease is given back on SIGTERM."""
-    cluster = connect(apiserver.kubeconfig)
-    for name in ("run", "muster-system"):
-        await made(cluster, name)
-    settings = tmp_path / "config.yaml"
+class Replica:
+    """One process, and what it says of itself."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
+        self.process, self.port = process, port
+
+    async def asked(self, path: str) -> tuple[int, str]:
+        return await asyncio.to_thread(self._asked, path)
+
+    def _asked(self, path: str) -> tuple[int, str]:
+        try:
+            with urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return int(answer.status), answer.read().decode()
+        except HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except (URLError, OSError):
+            return 0, ""
+
+    async def ready(self) -> bool:
+        return (await self.asked("/readyz"))[0] == 200
+
+    async def metric(self, name: str) -> float:
+        lines = (await self.asked("/metrics"))[1].splitlines()
+        own = (f"muster_{name} ", f"muster_{name}{{")
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(own))
+
+    async def leads(self) -> bool:
+        return await self.metric("leader") == 1
+
+    def stopped(self) -> str:
+        """Told to stop, it stops by itself; what it wrote."""
+        self.process.terminate()
+        _, said = self.process.communicate(timeout=30)
+        return said.decode()
+
+
+@contextmanager
+def replica(apiserver: ApiServer, folder: Path, more: str = "") -> Iterator[Replica]:
+    port = free_port()
+    settings = folder / f"config-{port}.yaml"
     settings.write_text(
-        f"webhook: {{enabled: false}}\nobservability: {{host: 127.0.0.1, port: {free_port()}}}\n", encoding="utf-8"
+        f"webhook: {{enabled: false}}\nobservability: {{host: 127.0.0.1, port: {port}}}\n{more}", encoding="utf-8"
     )
-    await cluster.create(POD_GROUPS, podgroup(minMember=3, namespace="run"))
-    for i in range(3):
-        await cluster.create(PODS, pod(f"run-{i}"))
     command = [sys.executable, "-m", "muster.cli.main", "run", "--config", str(settings)]
     with subprocess.Popen([*command, "--kubeconfig", str(apiserver.kubeconfig)], stderr=subprocess.PIPE) as process:
         try:
-            await cluster.create(NODES, node("run-a"))
-
-            async def waits() -> bool:
-                stored = await cluster.get(POD_GROUPS, "run", "gang")
-                told = (stored.get("status") or {}).get("conditions") or []
-                return any(one["type"] == "Scheduled" and one["reason"] == "NoRoom" for one in told)
-
-            await until(waits)
-            assert not any(one["spec"].get("nodeName") for one in (await cluster.list(PODS, "run")).items), (
-                "half a gang"
-            )
-            await cluster.create(NODES, node("run-b"))
-
-            async def runs() -> bool:
-                return all(one["spec"].get("nodeName") for one in (await cluster.list(PODS, "run")).items)
-
-            await until(runs)
+            yield Replica(process, port)
         finally:
-            process.terminate()
-            try:
-                _, said = process.communicate(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise
-    assert process.returncode == 0, said.decode()[-2000:]
+            process.kill()
+
+
+@pytest.fixture
+async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
+    found = connect(apiserver.kubeconfig)
+    for name in ("run", "muster-system"):
+        await made(found, name)
+    yield found
+    for kind, namespace in ((PODS, "run"), (POD_GROUPS, "run"), (NODES, "")):
+        for one in (await found.list(kind, namespace)).items:
+            with suppress(ApiError):
+                await found.delete(kind, namespace, one["metadata"]["name"], grace_seconds=0)
+    await found.close()
+
+
+async def seats(cluster: Cluster) -> list[str]:
+    return [one["spec"].get("nodeName", "") for one in (await cluster.list(PODS, "run")).items]
+
+
+async def gang(cluster: Cluster, pods: int) -> None:
+    await cluster.create(POD_GROUPS, podgroup(minMember=pods, namespace="run"))
+    for i in range(pods):
+        await cluster.create(PODS, pod(f"run-{i}"))
+
+
+async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+    """G1, E3, health and metrics, and a graceful end: the lease is given back on SIGTERM."""
+    await gang(cluster, 3)
+    with replica(apiserver, tmp_path) as muster:
+        await cluster.create(NODES, node("run-a"))
+
+        async def waits() -> bool:
+            stored = await cluster.get(POD_GROUPS, "run", "gang")
+            told = (stored.get("status") or {}).get("conditions") or []
+            return any(one["type"] == "Scheduled" and one["reason"] == "NoRoom" for one in told)
+
+        await until(waits)
+        assert not any(await seats(cluster)), "half a gang"
+        await cluster.create(NODES, node("run-b"))
+
+        async def runs() -> bool:
+            return all(await seats(cluster))
+
+        await until(runs)
+
+        async def told() -> bool:
+            return bool((await cluster.get(POD_GROUPS, "run", "gang"))["status"]["phase"] == "Running")
+
+        await until(told)
+        assert await muster.asked("/livez") == (200, "[+] cycle ok\nlivez ok\n")
+        status, text = await muster.asked("/readyz")
+        assert (status, "[+] watch-pods ok" in text, text.count("[+]")) == (200, True, 11)
+        assert await muster.metric("bindings_total") == 3
+        assert await muster.leads()
+        for counted in ("cycle_duration_seconds_count", "decision_latency_seconds_count", "search_steps_count"):
+            assert await muster.metric(counted) > 0, counted
+        said = muster.stopped()
+    assert muster.process.returncode == 0, said[-2000:]
     lease = await cluster.get(LEASES, "muster-system", "muster")
     assert not lease["spec"].get("holderIdentity")
-    for name in ("run-a", "run-b"):
-        await cluster.delete(NODES, "", name)
-    await cluster.close()
+
+
+async def test_a_replica_that_stands_by_is_ready_and_takes_over(
+    apiserver: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    """I9: one leads; when it stops, the other goes on within a few seconds, without any change to wake it."""
+    await cluster.create(NODES, node("run-a"))
+    with replica(apiserver, tmp_path, SHORT) as first:
+        await until(first.leads)
+        with replica(apiserver, tmp_path, f"{SHORT}scheduling: {{idleCycleSeconds: 3600}}\n") as second:
+            await until(second.ready)
+            assert (await first.leads(), await second.leads()) == (True, False)
+            assert (await second.asked("/livez"))[0] == 200
+            first.process.send_signal(signal.SIGSTOP)  # it is stopped in the middle of whatever it does
+            await gang(cluster, 2)
+            await until(second.leads)
+
+            async def runs() -> bool:
+                return all(await seats(cluster))
+
+            await until(runs, 5.0)
+            second.stopped()
+            assert second.process.returncode == 0

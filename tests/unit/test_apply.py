@@ -1,20 +1,57 @@
 """A plan carried out: what is written in which order, how many at once, and what a failure stops."""
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
+import muster
+from muster.api.core import Pod, PodStatus
+from muster.api.objects import key
+from muster.api.shape import decode
 from muster.cluster.kinds import PODS
-from muster.control.apply import Applier, Done
+from muster.cluster.store import Cluster
+from muster.control.apply import Applier, Done, concerned
 from muster.control.inflight import Inflight
-from muster.planning.decision import Binding, Eviction, Plan, Role
-from tests.live import GROUPS, Call, Fault, Faulty, Script, World, group, node, pod
+from muster.control.observer import Nobody
+from muster.model.snapshot import take
+from muster.planning.decision import Binding, Eviction, EvictionReason, GangPlan, Plan, Role, Verdict
+from tests.live import GROUPS, Call, Crash, Fault, Faulty, Script, World, group, node, pod
 
 
 class Flag:
     """A fence that is lowered by hand."""
 
     leading = True
+    seconds_left = math.inf
+
+
+class Seen(Nobody):
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def bound(self, role: Role, seconds: float) -> None:
+        self.lines.append(f"bound {role} {seconds:g}")
+
+    def bind_failed(self, reason: str, seconds: float) -> None:
+        self.lines.append(f"not bound {reason} {seconds:g}")
+
+    def evicted(self, reason: EvictionReason) -> None:
+        self.lines.append(f"evicted {reason}")
+
+    def eviction_failed(self, reason: str) -> None:
+        self.lines.append(f"not evicted {reason}")
+
+    def nominated(self) -> None:
+        self.lines.append("nominated")
+
+    def conflict(self, resource: str) -> None:
+        self.lines.append(f"conflict {resource}")
 
 
 class Bench:
@@ -26,11 +63,20 @@ class Bench:
         for i in range(pods):
             self.world.create(PODS, pod(f"p{i}", "g"))
         self.cluster, self.inflight, self.fence = Faulty(self.world.memory, script), Inflight(), Flag()
-        self.applier = Applier(self.cluster, self.inflight, self.fence, lambda: self.world.seconds, at_once)
-        self.uids = {f"default/p{i}": self.world.pod(f"p{i}")["metadata"]["uid"] for i in range(pods)}
+        self.applier, self.seen = self.applying(self.cluster, at_once), Seen()
+        self.look()
+
+    def applying(self, cluster: Cluster, at_once: int = 64, seconds: float = 10.0) -> Applier:
+        return Applier(cluster, self.inflight, self.fence, lambda: self.world.seconds, at_once, seconds)
+
+    def look(self) -> None:
+        """What the next plan is made from."""
+        found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
+        self.pods = {key(one.metadata): one for one in found}
 
     async def do(self, plan: Plan) -> Done:
-        return await self.applier.carry_out(plan, self.uids)
+        self.applier.observer = self.seen
+        return await self.applier.carry_out(plan, self.pods)
 
 
 def to_a(name: str, role: Role = "core", gang: str = "g") -> Binding:
@@ -51,7 +97,7 @@ def fails(verb: str, what: str, fault: Fault) -> Script:
 async def test_evictions_then_nominations_then_bindings() -> None:
     """Places are noted before anybody is bound, and nobody is bound before those who must leave were told."""
     bench = Bench()
-    bench.world.memory.store.bind("default", "p0", bench.uids["default/p0"], "a")
+    bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     plan = Plan(bindings=(to_a("p2"),), nominations=(to_a("p1"),), evictions=(out("p0"),))
     assert await bench.do(plan) == Done(bound=1, evicted=1, nominated=1)
     assert bench.cluster.log == ["evict p0", "patch pods p1 status", "bind p2"]
@@ -124,19 +170,189 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
     assert bench.cluster.calls == 2
 
 
-async def test_no_more_at_once_than_allowed() -> None:
-    now, most = 0, 0
+class Slow(Faulty):
+    """Some bindings take until they are let go."""
 
-    class Counting(Faulty):
-        async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-            nonlocal now, most
+    def __init__(self, cluster: Cluster, *slow: str) -> None:
+        super().__init__(cluster)
+        self.slow, self.go, self.now, self.most = set(slow), asyncio.Event(), 0, 0
+
+    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await (self.go.wait() if pod in self.slow else asyncio.sleep(0.001))
+            await super().bind(namespace, pod, uid, node)
+        finally:
+            self.now -= 1
+
+
+async def test_no_more_at_once_than_allowed() -> None:
+    bench = Bench(pods=12)
+    slow = Slow(bench.world.memory)
+    plan = Plan(bindings=tuple(to_a(f"p{i}") for i in range(12)))
+    done = await bench.applying(slow, at_once=4).carry_out(plan, bench.pods)
+    assert (done.bound, slow.most) == (12, 4)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("stuck", [1, 6])
+async def test_a_gang_that_gets_no_answer_does_not_hold_up_the_others(stuck: int) -> None:
+    """Neither their cores nor their extras, however many of its own bindings hang."""
+    bench = Bench(pods=12)
+    slow = Slow(bench.world.memory, *(f"p{i}" for i in range(stuck)))
+    core = tuple(to_a(f"p{i}", gang="a") for i in range(6))
+    extras = tuple(to_a(f"p{i}", "extra", gang=f"g{i % 2}") for i in range(8, 12))
+    plan = Plan(bindings=(*core, to_a("p6", gang="g0"), to_a("p7", gang="g1"), *extras))
+    work = asyncio.create_task(bench.applying(slow, at_once=4).carry_out(plan, bench.pods))
+    await until(lambda: len(bench.world.seats()) == 12 - stuck)
+    assert not work.done()
+    slow.go.set()
+    assert (await work).bound == 12
+    assert slow.most <= 4
+
+
+async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> None:
+    """bindTimeoutSeconds: it is given up, stays in flight, and is not believed to have failed."""
+    bench = Bench()
+    bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=0.02)
+    done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", "extra"), to_a("p2", gang="h"))))
+    assert (done.bound, done.failures) == (1, ("default/p0: not bound to a: no answer in time",))
+    assert len(bench.inflight) == 2
+    assert bench.seen.lines == ["bound core 0", "not bound Timeout 0"]
+
+
+async def test_no_write_outlasts_leadership() -> None:
+    """I9: however patient the settings are, a request ends before another leader may begin."""
+    bench = Bench()
+    bench.fence.seconds_left = 0.02
+    bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=300)
+    async with asyncio.timeout(5):
+        done = await bench.do(Plan(bindings=(to_a("p0"),)))
+    assert (done.bound, len(done.failures), len(bench.inflight)) == (0, 1, 1)
+
+
+async def test_nothing_is_written_after_a_failure_that_nobody_expects() -> None:
+    """A crash of one ends the others as well, before anybody hears of it."""
+    bench = Bench(pods=12, script=fails("bind", "p3", "crash"), at_once=4)
+    with pytest.raises(ExceptionGroup) as caught:
+        await bench.do(Plan(bindings=tuple(to_a(f"p{i}") for i in range(12))))
+    assert caught.group_contains(Crash)
+    calls = bench.cluster.calls
+    await asyncio.sleep(0.02)
+    assert bench.cluster.calls == calls < 12
+
+
+async def test_nothing_is_written_after_it_was_cancelled() -> None:
+    bench = Bench(pods=6)
+    slow = Slow(bench.world.memory, "p0")
+    plan = Plan(bindings=tuple(to_a(f"p{i}") for i in range(6)))
+    work = asyncio.create_task(bench.applying(slow, at_once=2).carry_out(plan, bench.pods))
+    await until(lambda: slow.now == 2)
+    work.cancel()
+    await asyncio.wait([work])
+    calls = slow.calls
+    slow.go.set()
+    await asyncio.sleep(0.02)
+    assert (slow.calls, slow.now) == (calls, 0)
+
+
+async def test_ten_thousand_bindings_are_no_burden() -> None:
+    """Bounded, whatever the plan: far less time than an API server takes to answer them."""
+    bench = Bench(pods=0)
+    most, now = 0, 0
+
+    class Instant(Faulty):
+        async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:  # noqa: ARG002
+            nonlocal most, now
             now += 1
             most = max(most, now)
-            await asyncio.sleep(0.001)
-            await super().bind(namespace, pod, uid, node)
+            await asyncio.sleep(0)
             now -= 1
 
-    bench = Bench(pods=12)
-    applier = Applier(Counting(bench.world.memory), bench.inflight, bench.fence, lambda: 0.0, at_once=4)
-    done = await applier.carry_out(Plan(bindings=tuple(to_a(f"p{i}") for i in range(12))), bench.uids)
-    assert (done.bound, most) == (12, 4)
+    bindings = tuple(to_a(f"p{i}", "core" if i % 10 < 8 else "extra", f"g{i // 10}") for i in range(10_000))
+    began = time.process_time()
+    done = await bench.applying(Instant(bench.world.memory)).carry_out(Plan(bindings=bindings), {})
+    assert (done.bound, most) == (10_000, 64)
+    assert time.process_time() - began < 5.0
+
+
+# places (P7) --------------------------------------------------------------------------------------------------------
+
+
+def about(*pods: str, verdict: Verdict = "Infeasible") -> GangPlan:
+    """A plan says something about a gang of these pods."""
+    raw = [group("g"), *(pod(name, "g") for name in pods)]
+    (gang,) = take(muster.objects(raw)).gangs
+    return GangPlan(gang, verdict)
+
+
+async def test_a_place_is_noted_once() -> None:
+    bench = Bench()
+    plan = Plan(nominations=(to_a("p1"),))
+    assert (await bench.do(plan)).nominated == 1
+    bench.look()
+    assert (await bench.do(plan)).nominated == 0
+    assert bench.cluster.log == ["patch pods p1 status"]
+    assert bench.seen.lines == ["nominated"]
+
+
+async def test_a_place_that_is_not_kept_any_more_is_taken_off_the_pod() -> None:
+    """P7: the gang changed or can go elsewhere; whoever reads the note would keep the room free for ever."""
+    bench = Bench()
+    await bench.do(Plan(nominations=(to_a("p1"), to_a("p2"))))
+    bench.look()
+    await bench.do(Plan(nominations=(to_a("p2"),), gangs=(about("p0", "p1", "p2"),)))
+    assert "nominatedNodeName" not in bench.world.pod("p1")["status"]
+    assert bench.world.pod("p2")["status"]["nominatedNodeName"] == "a"
+    assert bench.seen.lines == ["nominated", "nominated"]
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(gangs=(about("p1", verdict="Unknown"),)),  # the search was cut short
+        Plan(gangs=(about("p1"),), evictions=(out("p0"),)),  # it lost pods: planned anew when they are gone
+        Plan(gangs=(about("p1", verdict="Scheduled"),), bindings=(to_a("p1"),)),  # it arrives
+        Plan(),  # no gang of ours
+    ],
+)
+async def test_a_place_that_the_plan_says_nothing_about_stays(plan: Plan) -> None:
+    bench = Bench()
+    bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
+    await bench.do(Plan(nominations=(to_a("p1"),)))
+    bench.look()
+    await bench.do(plan)
+    assert bench.cluster.log.count("patch pods p1 status") == 1
+
+
+def test_a_plan_is_about_few_pods() -> None:
+    """Those it does something to, and those with a note."""
+    bench = Bench(pods=5)
+    noted = replace(bench.pods["default/p4"], status=PodStatus(nominated_node_name="a"))
+    plan = Plan(bindings=(to_a("p0"),), nominations=(to_a("p1"),), evictions=(out("p2"),))
+    found = concerned(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
+    assert sorted(found) == ["default/p0", "default/p1", "default/p2", "default/p4"]
+
+
+# who counts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_counts_is_told_everything() -> None:
+    faults: dict[str, Fault] = {"p1": "conflict", "p3": "busy"}
+    bench = Bench(pods=5, script=lambda call: faults.get(call.what))
+    for name in ("p2", "p3"):
+        bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
+    await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", gang="h")), evictions=(out("p2"), out("p3"))))
+    assert sorted(bench.seen.lines) == [
+        "bound core 0",
+        "conflict pods",
+        "evicted Preempt",
+        "not bound Conflict 0",
+        "not evicted TooManyRequests",
+    ]

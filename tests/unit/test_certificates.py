@@ -1,12 +1,10 @@
 """Certificates: trusted at every moment, renewed in time, changed without a stop, and in no log."""
 
-# ruff: noqa: ARG002 (the shelf has the signatures of a Cluster)
-
 import asyncio
 import base64
 import copy
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,27 +16,15 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.applications import Starlette
 
-from muster.cluster.store import ApiError, PatchType, Raw, Resource
+from muster.cluster.kinds import NAMESPACES
+from muster.cluster.memory import Memory
+from muster.cluster.store import ApiError, Raw, Resource
 from muster.config import Certificates, Webhook
 from muster.server import webhook
-from muster.server.certificates import (
-    CONFIGURATIONS,
-    SECRETS,
-    Brought,
-    Bundle,
-    CertificateError,
-    Door,
-    Generated,
-    InFolder,
-    InSecret,
-    Keeping,
-    due,
-    inject,
-    issue,
-    service_names,
-    source,
-)
+from muster.server.bundles import Bundle, CertificateError, due, issue, service_names
+from muster.server.certificates import CONFIGURATIONS, Door, Keeping, inject
 from muster.server.metrics import Metrics
+from muster.server.sources import SECRETS, Brought, InSecret, source
 from tests.given import podgroup
 from tests.reviews import sent
 
@@ -47,70 +33,43 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOST = "muster-webhook.muster-system.svc"
 
 
-class Shelf:
-    """Objects by name with resource versions: as much of a cluster as certificates need."""
+class Shelf(Memory):
+    """The embedded cluster; somebody may be faster with a write."""
 
     def __init__(self) -> None:
-        self.objects: dict[tuple[str, str], Raw] = {}
-        self.writes = 0
-        self.before_write: list[Any] = []  # called once each: another replica that is faster
-
-    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
-        if (resource.plural, name) not in self.objects:
-            raise ApiError(404, "NotFound", f"{resource.plural} {name} not found")
-        return copy.deepcopy(self.objects[resource.plural, name])
+        super().__init__()
+        self.store.create(NAMESPACES, {"metadata": {"name": SETTINGS.namespace}})
+        self.before_write: list[Callable[[], Awaitable[None]]] = []  # called once each: another replica
 
     async def create(self, resource: Resource, raw: Raw) -> Raw:
         if self.before_write:
             await self.before_write.pop()()
-        if (resource.plural, raw["metadata"]["name"]) in self.objects:
-            raise ApiError(409, "AlreadyExists", "it exists")
-        return self._put(resource, raw)
+        return await super().create(resource, raw)
 
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
         if self.before_write:
             await self.before_write.pop()()
-        stored = self.objects[resource.plural, raw["metadata"]["name"]]
-        if stored["metadata"]["resourceVersion"] != raw["metadata"]["resourceVersion"]:
-            raise ApiError(409, "Conflict", "it has changed")
-        return self._put(resource, raw)
+        return await super().replace(resource, raw, subresource)
 
-    async def patch(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        patch: Any,
-        kind: PatchType = "application/merge-patch+json",
-        subresource: str = "",
-        field_manager: str = "muster",
-        force: bool = False,
-    ) -> Raw:
-        assert kind == "application/json-patch+json"
-        raw = await self.get(resource, namespace, name)
-        for step in patch:
-            *way, last = step["path"].split("/")[1:]
-            holder: Any = raw
-            for part in way:
-                holder = holder[int(part)] if isinstance(holder, list) else holder[part]
-            if step["op"] == "test":
-                assert holder[last] == step["value"]
-            else:
-                holder[last] = step["value"]
-        return self._put(resource, raw)
+    def keep(self, data: Raw | None = None, **meta: Any) -> None:
+        """A Secret that was there before."""
+        named = {"name": SETTINGS.secret_name, "namespace": SETTINGS.namespace, **meta}
+        self.store.create(SECRETS, {"metadata": named, "data": data or {}})
 
-    def _put(self, resource: Resource, raw: Raw) -> Raw:
-        self.writes += 1
-        stored = copy.deepcopy(raw)
-        stored["metadata"]["resourceVersion"] = str(self.writes)
-        self.objects[resource.plural, raw["metadata"]["name"]] = stored
-        return stored
+    def secret(self) -> Raw:
+        return self.store.get(SECRETS, SETTINGS.namespace, SETTINGS.secret_name)
 
     def configure(self, *names: str) -> None:
+        hooks = [{"name": name, "clientConfig": {"service": {"name": "muster-webhook"}}} for name in names]
         for resource in CONFIGURATIONS:
-            hooks = [{"name": name, "clientConfig": {"service": {"name": "muster-webhook"}}} for name in names]
-            self._put(resource, {"metadata": {"name": "muster"}, "webhooks": hooks})
-        self.writes = 0
+            self.store.create(resource, {"metadata": {"name": "muster"}, "webhooks": copy.deepcopy(hooks)})
+
+    def hooks(self, resource: Resource = CONFIGURATIONS[0]) -> list[Raw]:
+        found: list[Raw] = self.store.get(resource, "", "muster")["webhooks"]
+        return found
+
+    def trusted(self) -> bytes:
+        return base64.b64decode(self.hooks()[0]["clientConfig"]["caBundle"])
 
 
 # making -------------------------------------------------------------------------------------------------------------
@@ -204,15 +163,14 @@ async def test_replicas_share_one_secret(exists: bool) -> None:
     """The first one makes it, the second one uses it; what else is in the Secret stays."""
     shelf = Shelf()
     if exists:
-        shelf._put(
-            SECRETS, {"metadata": {"name": SETTINGS.secret_name, "labels": {"a": "b"}}, "data": {"mine": "eA=="}}
-        )
+        shelf.keep({"mine": "eA=="}, labels={"a": "b"})
     one, two = (source(SETTINGS, shelf) for _ in range(2))
-    assert await one.current(NOW) == await two.current(NOW)
-    stored = shelf.objects["secrets", SETTINGS.secret_name]
+    first, version = await one.current(NOW), shelf.secret()["metadata"]["resourceVersion"]
+    assert await two.current(NOW) == first
+    stored = shelf.secret()
     assert set(stored["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"} | ({"mine"} if exists else set())
     assert stored["metadata"].get("labels") == ({"a": "b"} if exists else None)
-    assert shelf.writes == 1 + exists
+    assert stored["metadata"]["resourceVersion"] == version, "written once"
 
 
 @pytest.mark.parametrize("exists", [True, False], ids=["empty secret", "no secret"])
@@ -220,7 +178,7 @@ async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
     """Both show what is stored in the end."""
     shelf = Shelf()
     if exists:
-        shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+        shelf.keep()
     faster: list[Bundle] = []
 
     async def other() -> None:
@@ -233,10 +191,12 @@ async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
 async def test_a_secret_that_never_rests_is_told() -> None:
     """Five times in a row is not chance."""
     shelf = Shelf()
-    shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+    shelf.keep()
+    times = iter(range(5))
 
     async def touched() -> None:
-        shelf._put(SECRETS, {"metadata": {"name": SETTINGS.secret_name}})
+        raw = shelf.secret()
+        shelf.store.replace(SECRETS, raw | {"metadata": raw["metadata"] | {"labels": {"n": str(next(times))}}})
 
     shelf.before_write += [touched] * 5
     with pytest.raises(CertificateError, match="somebody else changes it"):
@@ -263,30 +223,15 @@ async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_broken_data_in_a_secret_is_replaced() -> None:
     """Whatever somebody typed there."""
     shelf = Shelf()
-    shelf._put(
-        SECRETS, {"metadata": {"name": SETTINGS.secret_name}, "data": {"tls.crt": "%%", "tls.key": 3, "ca.crt": "eA=="}}
-    )
+    shelf.keep({"tls.crt": "%%", "tls.key": "x", "ca.crt": "eA=="})
     assert due(await source(SETTINGS, shelf).current(NOW), SETTINGS, NOW) == ""
 
 
-async def test_a_folder_keeps_keys_to_its_owner(tmp_path: Path) -> None:
-    """Outside of Kubernetes; read back as it was written."""
-    folder = tmp_path / "certificates"
-    bundle = await Generated(InFolder(folder), SETTINGS).current(NOW)
-    assert await Generated(InFolder(folder), SETTINGS).current(NOW) == bundle
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    renewed = await Generated(InFolder(folder), SETTINGS).current(NOW + timedelta(days=70))
-    assert renewed.certificate != bundle.certificate
-
-
-async def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """With its path."""
     (tmp_path / "file").touch()
-    with pytest.raises(CertificateError, match=r"file: cannot be written"):
-        await InFolder(tmp_path / "file").store(issue(SETTINGS, NOW))
-    with pytest.raises(CertificateError, match=r"ca.crt: cannot be read"):
-        await InFolder(tmp_path / "file").load()
+    with pytest.raises(CertificateError, match=r"tls.crt: cannot be read"):
+        await Brought(tmp_path / "file").current(NOW)
 
 
 async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
@@ -311,7 +256,7 @@ async def test_the_api_server_learns_whom_to_trust() -> None:
     settings = Webhook(failure_policy="Ignore", timeout_seconds=3)
     assert await inject(shelf, settings, b"authority") == 2
     for resource in CONFIGURATIONS:
-        for hook in shelf.objects[resource.plural, "muster"]["webhooks"]:
+        for hook in shelf.hooks(resource):
             assert base64.b64decode(hook["clientConfig"]["caBundle"]) == b"authority"
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
             assert hook["clientConfig"]["service"] == {"name": "muster-webhook"}
@@ -324,7 +269,7 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
     """The mutating one is an option."""
     shelf = Shelf()
     shelf.configure("a")
-    del shelf.objects[CONFIGURATIONS[1].plural, "muster"]
+    shelf.store.delete(CONFIGURATIONS[1], "", "muster")
     assert await inject(shelf, Webhook(), b"authority") == 1
 
 
@@ -403,7 +348,8 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
     shelf.configure("podgroups.muster.dev")
     doors = [Door(lambda: day[0]) for _ in range(2)]
     replicas = [
-        Keeping(door, source(settings.certificates, shelf), shelf, settings, metrics, lambda: day[0]) for door in doors
+        Keeping(door, source(settings.certificates, shelf), shelf, settings, metrics, lambda: day[0], settle_seconds=0)
+        for door in doors
     ]
     trusted: set[bytes] = set()
     for i in range(365):
@@ -412,14 +358,34 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
             await replica.look()
             assert replica._shown is not None
             assert due(replica._shown, settings.certificates, day[0]) == ""
-            held = base64.b64decode(
-                shelf.objects[CONFIGURATIONS[0].plural, "muster"]["webhooks"][0]["clientConfig"]["caBundle"]
-            )
-            assert replica._shown.authority == held
-            trusted.add(held)
+            assert replica._shown.authority == shelf.trusted()
+            trusted.add(shelf.trusted())
         assert [door.problem() for door in doors] == ["", ""]
     assert 4 <= len(trusted) <= 12
     assert metrics.registry.get_sample_value("muster_certificate_expiry_timestamp_seconds", {}) is not None
+
+
+@pytest.mark.parametrize(("authority_days", "waits"), [(3650, False), (120, True)], ids=["certificate", "authority"])
+async def test_a_new_authority_is_told_a_while_before_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, authority_days: int, waits: bool
+) -> None:
+    """API servers hear of it through a watch, each in its time; a certificate of the old one needs no wait."""
+    settings = Webhook(certificates=Certificates(authority_validity_days=authority_days))
+    day, shelf, door = [NOW], Shelf(), Door()
+    shelf.configure("podgroups.muster.dev")
+    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0])
+    await keeping.look()
+    first, seen = keeping._shown, []
+
+    async def nap(seconds: float) -> None:
+        if seconds:
+            seen.append((seconds, keeping._shown is first, shelf.trusted().count(b"BEGIN CERTIFICATE")))
+
+    monkeypatch.setattr("muster.server.certificates.asyncio.sleep", nap)
+    day[0] += timedelta(days=65)
+    await keeping.look()
+    assert keeping._shown != first
+    assert seen == ([(5.0, True, 2)] if waits else []), "seconds, still the old one, both trusted"
 
 
 async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -440,7 +406,7 @@ async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch)
     naps: list[float] = []
 
     async def nap(seconds: float) -> None:
-        naps.append(seconds)
+        naps.extend([seconds] if seconds else [])
         if len(naps) == 3:
             raise asyncio.CancelledError
 

@@ -78,6 +78,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ),
         ("webhook: {certificates: {authorityValidityDays: 80}}", "authorityValidityDays: must be more than"),
         ("observability: {port: 9443}", "observability.port: is the webhook's, too: 9443"),
+        ("observability: {silentWatchSeconds: 180}", "must be between 331 and 3600, is 180"),
         ("scheduling: {searchSteps: 1}", "must be between 1000 and 1000000000, is 1"),
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
         ("token: abc", "hint: known: leaderElection, log, observability, scheduling, webhook"),

@@ -15,7 +15,7 @@ from muster import __version__, config
 from muster.api import codec
 from muster.rules.crds import crds
 from muster.server import webhook
-from muster.server.certificates import service_names
+from muster.server.bundles import service_names
 from tests.chart import rendered
 from tests.given import Raw
 
@@ -301,14 +301,12 @@ CALLS = {
         for resource in many
         for verb in ("list", "watch")
     ),
-    ("", "pods", "get", ""),  # control.apply: whether a binding that was not answered has happened
+    ("", "pods", "get", ""),  # cluster.kubernetes_binding: whether a binding that was not answered has happened
     ("", "pods/binding", "create", ""),  # control.apply
     ("", "pods/eviction", "create", ""),  # control.apply
     ("", "pods/status", "patch", ""),  # control.status: PodScheduled, nominatedNodeName
-    ("scheduling.run.ai", "podgroups", "get", ""),  # control.status: a whole status is written over the stored one
-    ("scheduling.run.ai", "podgroups/status", "update", ""),
-    ("scheduling.run.ai", "queues", "get", ""),
-    ("scheduling.run.ai", "queues/status", "update", ""),
+    ("scheduling.run.ai", "podgroups/status", "patch", ""),  # control.status
+    ("scheduling.run.ai", "queues/status", "patch", ""),
     ("scheduling.run.ai", "podgroups", "patch", ""),  # control.status: timestamps of S2 and of run times
     ("", "events", "create", ""),  # control.status
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get", "muster"),  # server.certificates
@@ -320,7 +318,7 @@ CALLS_AT_HOME = {  # only in muster's own namespace
     ("coordination.k8s.io", "leases", "create", ""),  # control: leader election; a create has no name to be limited to
     ("coordination.k8s.io", "leases", "get", "muster"),
     ("coordination.k8s.io", "leases", "update", "muster"),
-    ("", "secrets", "get", "muster-webhook-certificates"),  # server.certificates
+    ("", "secrets", "get", "muster-webhook-certificates"),  # server.sources
     ("", "secrets", "update", "muster-webhook-certificates"),
 }
 

@@ -5,7 +5,18 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from muster.cluster.follow import LONGEST_SECONDS, PATIENCE, Changed, Gone, Health, News, Pace, Synced, follow
+from muster.cluster.follow import (
+    LONGEST_SECONDS,
+    PATIENCE,
+    STEADY_SECONDS,
+    Changed,
+    Gone,
+    Health,
+    News,
+    Pace,
+    Synced,
+    follow,
+)
 from muster.cluster.kinds import NAMESPACES
 from muster.cluster.memory import Memory
 from muster.cluster.store import ApiError, Change, Cluster, Listing, Raw, Resource
@@ -173,7 +184,7 @@ async def test_leaving_closes_the_watch() -> None:
 async def test_health_says_what_is_wrong_and_when_it_was_last_heard() -> None:
     cluster = Scripted([FORBIDDEN, listing(5)], [[change("ADDED", "a", 6)], DOWN])
     health = Health(lambda: cluster.clock)
-    assert (health.ready, health.silent_seconds()) == (False, float("inf"))
+    assert (health.ready, health.lag_seconds()) == (False, -1.0)
     seen: list[bool] = []
 
     async def look(seconds: float) -> None:
@@ -183,11 +194,74 @@ async def test_health_says_what_is_wrong_and_when_it_was_last_heard() -> None:
     told = follow(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0))
     await anext(told)
     assert seen == [True]
-    assert (health.ready, health.unauthorised, health.silent_seconds()) == (True, False, 0.0)
+    assert (health.ready, health.unauthorised, health.lag_seconds()) == (True, False, 0.0)
     await anext(told)
     cluster.clock += 90.0
-    assert (health.ready, health.silent_seconds()) == (True, 90.0)
+    assert (health.ready, health.lag_seconds()) == (True, 90.0)
     await told.aclose()
+
+
+async def observed(cluster: Scripted, health: Health) -> list[str]:
+    """What health says each time after a watch has broken, until one stays open."""
+    seen: list[str] = []
+
+    async def look(seconds: float) -> None:
+        seen.append(health.trouble.message if health.trouble else "")
+        cluster.clock += seconds
+        await asyncio.sleep(0)
+
+    told = follow(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0))
+    task = asyncio.create_task(_drained(told))
+    while cluster.watches:
+        await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    seen.append(health.trouble.message if health.trouble else "")
+    cluster.clock += STEADY_SECONDS
+    seen.append(health.trouble.message if health.trouble else "")
+    task.cancel()
+    await asyncio.wait([task])
+    return seen
+
+
+async def _drained(told: AsyncIterator[News]) -> None:
+    async for _ in told:
+        pass
+
+
+async def test_a_watch_that_opens_and_breaks_at_once_does_not_look_healthy() -> None:
+    """Only the cluster's own words end a trouble, or a watch that stays: a kind may be quiet for minutes."""
+    cluster = Scripted([listing(5)], [DOWN, [DOWN], [DOWN], []])
+    health = Health(lambda: cluster.clock)
+    assert await observed(cluster, health) == ["down", "down", "down", "down", ""]
+    assert health.heard_at == 0.0, "nothing was heard since the list"
+
+
+async def test_an_event_or_a_bookmark_ends_a_trouble_at_once() -> None:
+    cluster = Scripted([listing(5)], [[DOWN], [change("BOOKMARK", "-", 9)]])
+    assert await observed(cluster, Health(lambda: cluster.clock)) == ["down", "", ""]
+
+
+async def test_a_version_that_is_too_old_is_no_trouble() -> None:
+    """The next list mends it."""
+    cluster = Scripted([listing(5), listing(9)], [EXPIRED, []])
+    assert await observed(cluster, Health(lambda: cluster.clock)) == ["", "", ""]
+
+
+def test_a_watch_that_ends_without_a_word_as_soon_as_it_has_begun_is_in_trouble() -> None:
+    now, restarts = [0.0], []
+    health = Health(lambda: now[0], lambda: restarts.append(now[0]))
+    health.heard()
+    for stays, trouble in ((0.0, True), (STEADY_SECONDS, False), (0.1, True)):
+        health.opened()
+        now[0] += stays
+        health.ended()
+        assert (health.trouble is not None) is trouble
+    health.opened()
+    health.heard()
+    health.ended()
+    assert health.trouble is None
+    assert len(restarts) == 4
 
 
 async def test_the_embedded_cluster_can_be_followed() -> None:

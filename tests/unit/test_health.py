@@ -3,8 +3,11 @@
 import pytest
 from starlette.applications import Starlette
 
+from muster.cluster.follow import Health
+from muster.cluster.kubernetes_watch import GRACE_SECONDS, TURN_SECONDS
 from muster.cluster.store import ApiError
-from muster.server.health import Beat, Check, Flag, Watch, routes
+from muster.config import Observability
+from muster.server.health import Check, Watch, Work, routes
 from tests.asgi import call
 
 
@@ -15,10 +18,12 @@ class Broken:
         raise ZeroDivisionError("secret")
 
 
-def flag(name: str, reason: str = "") -> Flag:
-    found = Flag(name)
-    found.ill(reason) if reason else found.well()
-    return found
+class Flag:
+    def __init__(self, name: str, reason: str = "") -> None:
+        self.name, self.reason = name, reason
+
+    def problem(self) -> str:
+        return self.reason
 
 
 async def asked(path: str, live: list[Check], ready: list[Check]) -> tuple[int, str]:
@@ -28,15 +33,15 @@ async def asked(path: str, live: list[Check], ready: list[Check]) -> tuple[int, 
 
 async def test_when_all_is_well_every_check_says_so() -> None:
     """What is not alive is not ready either: `/readyz` has them all."""
-    live: list[Check] = [flag("loop")]
-    ready: list[Check] = [flag("watch-pods")]
+    live: list[Check] = [Flag("loop")]
+    ready: list[Check] = [Flag("watch-pods")]
     assert await asked("/livez", live, ready) == (200, "[+] loop ok\nlivez ok\n")
     assert await asked("/readyz", live, ready) == (200, "[+] loop ok\n[+] watch-pods ok\nreadyz ok\n")
 
 
 async def test_what_fails_is_named_with_its_reason() -> None:
     """And the others are asked all the same."""
-    ready: list[Check] = [flag("certificate", "it has expired"), Broken(), flag("watch-pods")]
+    ready: list[Check] = [Flag("certificate", "it has expired"), Broken(), Flag("watch-pods")]
     status, text = await asked("/readyz", [], ready)
     assert status == 503
     assert text == (
@@ -48,28 +53,25 @@ async def test_what_fails_is_named_with_its_reason() -> None:
 
 async def test_one_check_can_be_asked_alone() -> None:
     """Which ones there are is told where the name is wrong."""
-    ready: list[Check] = [flag("a"), flag("b", "no")]
+    ready: list[Check] = [Flag("a"), Flag("b", "no")]
     assert await asked("/readyz/a", [], ready) == (200, "ok\n")
     assert await asked("/readyz/b", [], ready) == (503, "no\n")
     assert await asked("/readyz/c", [], ready) == (404, "there is no check `c`; known: a, b\n")
     assert await asked("/livez/a", [], ready) == (404, "there is no check `a`; known: none\n")
 
 
-def test_a_flag_begins_down() -> None:
-    """Nobody is ready before he has begun."""
-    assert Flag("sync").problem() == "has not begun"
-
-
-def test_a_loop_must_come_by() -> None:
-    """On a clock that only goes forward."""
-    now = [0.0]
-    beat = Beat("cycle", 30, lambda: now[0])
-    now[0] = 30
-    assert beat.problem() == ""
-    now[0] = 31.5
-    assert beat.problem() == "silent for 31 s, at most 30 s"
-    beat.beat()
-    assert beat.problem() == ""
+def test_a_cycle_must_end() -> None:
+    """Counted from its start; whoever has nothing to do, or does not lead, is alive however long that lasts."""
+    now, began = [1000.0], [None]  # type: tuple[list[float], list[float | None]]
+    work = Work("cycle", lambda: began[0], 30, lambda: now[0])
+    assert work.problem() == ""
+    began[0] = 1000.0
+    now[0] = 1030.0
+    assert work.problem() == ""
+    now[0] = 1031.5
+    assert work.problem() == "has taken 31 s, at most 30 s"
+    began[0] = None
+    assert work.problem() == ""
 
 
 @pytest.mark.parametrize(
@@ -78,26 +80,38 @@ def test_a_loop_must_come_by() -> None:
         (ApiError(401, "Unauthorized", "who are you"), "unauthorised: who are you"),
         (ApiError(403, "Forbidden", "pods is forbidden"), "unauthorised: pods is forbidden"),
         (ApiError(500, "InternalError", "etcd is away"), "dead: etcd is away"),
-        (ConnectionResetError(), "dead: ConnectionResetError"),
         (ApiError(410, "Expired", "too old"), ""),
     ],
 )
-def test_a_watch_that_breaks_is_not_ready(error: Exception, told: str) -> None:
+def test_a_watch_that_breaks_is_not_ready(error: ApiError, told: str) -> None:
     """An old resource version is no failure: the next list mends it."""
-    watch = Watch("pods", 60, lambda: 0.0)
+    state = Health(lambda: 0.0)
+    watch = Watch("pods", state, 60)
     assert (watch.name, watch.problem()) == ("watch-pods", "has not begun")
-    watch.heard()
+    state.heard()
+    assert watch.problem() == "has not begun", "only a part was told"
+    state.synced = True
     assert watch.problem() == ""
-    watch.lost(error)
+    state.failed(error)
     assert watch.problem() == told
-    watch.heard()
+    state.heard()
     assert watch.problem() == ""
 
 
 def test_a_watch_that_is_silent_is_dead() -> None:
-    """Bookmarks come about every minute, whatever happens."""
+    """Also where nobody says so: it may hang."""
     now = [0.0]
-    watch = Watch("pods", 180, lambda: now[0])
-    watch.heard()
-    now[0] = 200
-    assert watch.problem() == "silent for 200 s, at most 180 s"
+    state = Health(lambda: now[0])
+    watch = Watch("pods", state, 400)
+    state.heard()
+    state.synced = True
+    state.opened()
+    now[0] = 400
+    assert watch.problem() == ""
+    now[0] = 401
+    assert watch.problem() == "silent for 401 s, at most 400 s"
+
+
+def test_a_quiet_kind_is_not_taken_for_dead() -> None:
+    """Of a kind that nobody writes, only a new stream is heard: as late as the longest one may last."""
+    assert Observability().silent_watch_seconds > TURN_SECONDS[1] + GRACE_SECONDS

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod, PodSpec
 from muster.api.meta import ObjectMeta
-from muster.api.objects import Objects
 from muster.control.inflight import Inflight
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,12 +21,12 @@ def pod(uid: str = "u1", node: str = "", leaving: bool = False) -> Pod:
 
 
 def laid(inflight: Inflight, *pods: Pod, at: float = 1.0) -> tuple[Pod, ...]:
-    return inflight.over(Objects(pods=pods), NOW, at).pods
+    found = inflight.laid(dict(zip((KEY,), pods, strict=False)).get, NOW, at)
+    return tuple(found.get(KEY, one) for one in pods)
 
 
 def test_nothing_sent_changes_nothing() -> None:
-    objects = Objects(pods=(pod(),))
-    assert Inflight().over(objects, NOW, 0.0) is objects
+    assert Inflight().laid({KEY: pod()}.get, NOW, 0.0) == {}
 
 
 def test_a_binding_that_is_not_seen_yet_counts_as_done() -> None:

@@ -505,6 +505,14 @@ async def test_streams_that_end_at_once_are_not_opened_in_a_rush() -> None:
     assert waited == [0.1, 0.2, 0.4]
 
 
+async def test_streams_that_keep_ending_at_once_are_no_sign_of_life() -> None:
+    """Whoever watches is told: it must not look as if all were well."""
+    script = Script(streams(), streams(), streams(), streams())
+    async with cluster(script) as (client, _), client.watch(PODS, "1") as changes:
+        with pytest.raises(ApiError, match="ends as soon as it has begun"):
+            await anext(changes)
+
+
 async def test_a_line_that_is_no_event_is_an_error() -> None:
     async with cluster(Script(streams(b"<html>\n"))) as (client, _):
         with pytest.raises(ApiError, match="not an event"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.cluster.memory import Memory
-from muster.cluster.store import ApiError
+from muster.cluster.store import ApiError, Raw, Resource
 from muster.control.leader import LEASES, Leader, Terms
 from tests.live import Call, Fault, Faulty
 
@@ -106,6 +106,24 @@ async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
     assert leads(leader)
 
 
+async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
+    """They are stored, so nobody else may lead: if the leader stopped as well, nobody would."""
+    memory, clock, lost = Memory(), Hands(), False
+
+    def script(call: Call) -> Fault | None:
+        return "unanswered" if lost and call.verb == "replace" else None
+
+    first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    lost = True
+    for _ in range(20):
+        clock.seconds += TERMS.renew_seconds
+        with pytest.raises(ApiError):
+            await first.turn()
+        await second.turn()
+        assert (leads(first), leads(second)) == (True, False)
+
+
 async def test_who_resigns_is_followed_at_once() -> None:
     memory, clock = Memory(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
@@ -117,6 +135,96 @@ async def test_who_resigns_is_followed_at_once() -> None:
     assert not leads(first)
     await second.turn()
     assert leads(second)
+
+
+class Gone(Faulty):
+    """An API server that does not answer any more: with an error, or not at all."""
+
+    def __init__(self, memory: Memory, fault: Fault | None) -> None:
+        super().__init__(memory, lambda _: fault if self.gone else None)
+        self.fault, self.gone = fault, False
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        if self.gone and self.fault is None:
+            await asyncio.Event().wait()
+        return await super().get(resource, namespace, name)
+
+
+@pytest.mark.parametrize("fault", ["lost", "forbidden", None])
+async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
+    """A process that is told to stop stops; the lease runs out by itself."""
+    memory, clock = Memory(), Hands()
+    cluster = Gone(memory, fault)
+    leader = Leader(cluster, "only", Terms(namespace="default", margin_seconds=0.05), clock, clock.wall)
+    await leader.turn()
+    cluster.gone = True
+    async with asyncio.timeout(5):
+        await leader.resign()
+    assert not leads(leader)
+
+
+async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
+    memory, clock = Memory(), Hands()
+    leader = candidate(memory, "only", clock)
+    assert leader.seconds_left == 0.0
+    await leader.turn()
+    assert leader.seconds_left == TERMS.deadline_seconds == 12.0
+    clock.seconds += 5
+    assert leader.seconds_left == 7.0
+    clock.seconds += 50
+    assert leader.seconds_left == 0.0
+
+
+async def test_who_finds_another_in_its_place_stops_at_once() -> None:
+    """Somebody has written the lease by hand."""
+    memory, clock = Memory(), Hands()
+    leader = candidate(memory, "mine", clock)
+    await leader.turn()
+    lease = await memory.get(LEASES, "default", "muster")
+    await memory.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": "another"}})
+    await leader.turn()
+    assert not leads(leader)
+
+
+async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
+    """It is told each time that it leads, once; while nobody answers it leads no more, and nothing ends."""
+    memory, clock, elected = Memory(), Hands(), []
+    cluster = Gone(memory, "broken")
+    terms = Terms(namespace="default", renew_seconds=0.001)
+    leader = Leader(cluster, "only", terms, clock, clock.wall)
+    task = asyncio.create_task(leader.run(lambda: elected.append(clock.seconds)))
+    async with asyncio.timeout(5):
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        cluster.gone = True
+        clock.seconds += 12
+        assert not leads(leader)
+        await asyncio.sleep(0.02)
+        assert not leads(leader)
+        cluster.gone = False
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+    assert elected == [100.0, 112.0]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
+    """It is given up while there is time for another one."""
+    memory, clock = Memory(), Hands()
+    cluster = Gone(memory, None)
+    terms = Terms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
+    leader = Leader(cluster, "only", terms, clock, clock.wall)
+    task = asyncio.create_task(leader.run())
+    cluster.gone = True
+    await asyncio.sleep(0.05)
+    cluster.gone = False
+    async with asyncio.timeout(5):
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_of_two_that_are_equally_fast_one_wins() -> None:

@@ -12,7 +12,7 @@ import structlog
 
 from muster.config import Certificates, Log
 from muster.server import logs
-from muster.server.certificates import issue
+from muster.server.bundles import issue
 
 BUNDLE = issue(Certificates(), datetime(2026, 1, 1, tzinfo=UTC))
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtdXN0ZXIifQ.c2lnbmF0dXJl"

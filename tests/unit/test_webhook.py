@@ -3,11 +3,14 @@
 import asyncio
 import copy
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
 
 import muster
 from muster.api.codec import to_json
@@ -15,8 +18,9 @@ from muster.config import Webhook
 from muster.rules.around import Around
 from muster.server import webhook
 from muster.server.metrics import Metrics
+from muster.server.surroundings import PODS_SECONDS, Surroundings
 from tests.asgi import Answered, call
-from tests.given import Raw, group, podgroup
+from tests.given import Raw, group, pod, podgroup
 from tests.property.values import cluster
 from tests.reviews import patched, review, sent
 
@@ -322,10 +326,55 @@ async def test_a_caller_that_leaves_is_let_go() -> None:
 
 async def test_a_caller_that_is_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time limit holds for reading, too."""
-    monkeypatch.setattr(webhook, "_body", lambda *_: asyncio.sleep(30))
+    monkeypatch.setattr(webhook, "_pieces", lambda *_: never())
     app = webhook.app(Webhook(timeout_seconds=0))
     answered = await call(app, "/validate", sent(podgroup()))
     assert (answered.status, answered.text) == (504, "there is no answer within 0 s\n")
+
+
+async def never() -> AsyncIterator[bytes]:
+    await asyncio.sleep(30)
+    yield b""
+
+
+async def pieces(*sent_one_by_one: bytes) -> AsyncIterator[bytes]:
+    for piece in sent_one_by_one:
+        yield piece
+
+
+async def test_only_so_many_large_reviews_are_in_memory() -> None:
+    """The rest of a large one is read when it has a place; small ones need none."""
+    desk = webhook.Desk(Webhook(concurrency=2), None)
+    body = sent(podgroup(minMember=1), padding="x" * (webhook.SMALL_BYTES + 10))
+    read, goes_on = [0], asyncio.Event()
+
+    async def large() -> AsyncIterator[bytes]:
+        yield body[:-1]
+        read[0] += 1
+        await goes_on.wait()
+        yield body[-1:]
+
+    waiting = [asyncio.create_task(desk._judged(webhook.validate, large())) for _ in range(5)]
+    await asyncio.sleep(0.05)
+    assert read[0] == 2
+    assert (await desk._judged(webhook.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
+    goes_on.set()
+    assert [result for _, result in await asyncio.gather(*waiting)] == ["allowed"] * 5
+    assert not desk._gate.locked()
+
+
+async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None:
+    """Otherwise a few of them would close the door for all large reviews."""
+    desk = webhook.Desk(Webhook(concurrency=1), None)
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b" " * (webhook.SMALL_BYTES + 1)
+        raise ClientDisconnect
+
+    for _ in range(3):
+        with pytest.raises(ClientDisconnect):
+            await desk._judged(webhook.validate, half())
+    assert not desk._gate.locked()
 
 
 async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +408,7 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
     judge: webhook.Judge = webhook.validate
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await desk._judged(judge, b" " * (webhook.SMALL_BYTES + 1))
+            await desk._judged(judge, pieces(b" " * (webhook.SMALL_BYTES + 1)))
     assert desk._gate.locked()
     await asyncio.sleep(0.5)
     assert not desk._gate.locked()
@@ -410,3 +459,40 @@ def test_the_largest_podgroup_fits_into_the_limit() -> None:
         *(group(f"subgroup-of-some-length-{i}", 8, parent="all") for i in range(9_999)), group("all", of=1)
     )
     assert 2 * len(to_json(large)) < Webhook().max_body_bytes
+
+
+# what lies around ---------------------------------------------------------------------------------------------------
+
+
+def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:
+    """A Topology that was just created is known at once; which pods a gang has may be a few seconds old."""
+    now = [0.0]
+    known = [muster.objects(cluster())]
+    around = Surroundings(lambda: Around(known[0]), lambda: now[0])
+    first = around()
+    ground, pods = first.ground, first.pods
+    known[0] = replace(known[0], topologies=(), pods=())
+    second = around()
+    assert second.topologies == {}
+    assert second.ground is ground, "no node has changed"
+    assert second.pods is pods
+    now[0] += PODS_SECONDS
+    assert around().pods == {}
+    known[0] = replace(known[0], nodes=())
+    assert around().ground.rooms == ()
+
+
+def test_a_large_cluster_is_not_walked_for_every_request() -> None:
+    """110 SubGroups with required levels on 2,000 nodes: seconds where every group looks at every node."""
+    labels = [{"zone": f"z{i % 10}", "rack": f"r{i % 200}"} for i in range(2_000)]
+    nodes = [cluster()[3] | {"metadata": {"name": f"n{i}", "labels": each}} for i, each in enumerate(labels)]
+    leaves = [group(f"g{i}", 2, topologyConstraint={"requiredTopologyLevel": "rack"}) for i in range(110)]
+    members = [pod(f"p{i}", f"g{i % 110}", cpu="1") for i in range(880)]
+    known = muster.objects([cluster()[2], *nodes, *members])
+    gang = podgroup(*leaves)
+    around = Surroundings(lambda: Around(known))
+    webhook.validate(webhook.read(sent(gang, gang)), around())
+    began = time.process_time()
+    for _ in range(3):
+        assert webhook.validate(webhook.read(sent(gang, gang)), around()).allowed
+    assert time.process_time() - began < 0.3

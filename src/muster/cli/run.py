@@ -5,8 +5,10 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import click
@@ -14,14 +16,13 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from muster import config
-from muster.cluster.follow import Health
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import Cluster
 from muster.config import Config, LeaderElection
 from muster.control.leader import Leader, Terms
 from muster.control.scheduler import Scheduler
 from muster.rules.around import Around
-from muster.server import certificates, health, metrics, webhook
+from muster.server import certificates, health, metrics, sources, webhook
 from muster.server.logs import configure, logger
 
 
@@ -47,17 +48,17 @@ def command(path: Path | None, kubeconfig: str | None, context: str | None, dry_
 
 
 async def _run(settings: Config, cluster: Cluster) -> None:
-    """Every loop, until SIGTERM or SIGINT; then the lease is given back and connections are let go."""
+    """Every loop, until SIGTERM or SIGINT; then what is under way ends, the lease is given back, connections go."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    measured = metrics.Metrics()
     leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
     elected = settings.leader_election.enabled and not settings.scheduling.dry_run
-    scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None)
-    tasks = [asyncio.create_task(scheduler.run(), name="scheduler")]
-    if elected:
-        tasks.append(asyncio.create_task(leader.run(), name="leader election"))
-    tasks += _servers(settings, cluster, scheduler)
+    scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None, observer=measured)
+    election = [_task("leader election", leader.run(scheduler.wake))] if elected else []
+    tasks = [*election, _task("scheduler", scheduler.run())]
+    tasks += _servers(settings, cluster, scheduler, measured)
     waiting = asyncio.create_task(stop.wait(), name="stop")
     log = logger("run")
     log.info("muster runs", identity=leader.identity, dry_run=settings.scheduling.dry_run)
@@ -65,50 +66,54 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {waiting}:
             task.result()  # whatever ends by itself has failed, and says why
+        await _end({*election})
+        leader.stop()
+        await _finished(scheduler)
     finally:
-        left = {waiting, *tasks}
-        while left:  # a loop that is just busy with something else may miss it once
-            for task in left:
-                task.cancel()
-            _, left = await asyncio.wait(left, timeout=1.0)
+        await _end({waiting, *tasks})
         if elected:
             await leader.resign()
         await cluster.close()
         log.info("muster has stopped")
 
 
-def _servers(settings: Config, cluster: Cluster, scheduler: Scheduler) -> list[asyncio.Task[None]]:
-    measured = metrics.Metrics()
-    watches = [Followed(resource.plural, state) for resource, state in scheduler.health.items()]
-    routes = [*health.routes([], watches), metrics.route(measured)]
-    seen = settings.observability
-    found = [_listen("observability", webhook.listener(Starlette(routes=routes), seen.host, seen.port).serve())]
-    if settings.webhook.enabled and not settings.scheduling.dry_run:
-        door = certificates.Door()
-        source = certificates.source(settings.webhook.certificates, cluster)
+async def _finished(scheduler: Scheduler) -> None:
+    """What was sent is answered, or was given up: a leader that comes after us must not meet it on its way."""
+    end = scheduler.clock() + scheduler.settings.bind_timeout_seconds
+    while scheduler.began is not None and scheduler.clock() < end:
+        await asyncio.sleep(0.01)
+
+
+async def _end(left: set[asyncio.Task[Any]]) -> None:
+    while left:  # a loop that is just busy with something else may miss it once
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=1.0)
+
+
+def _servers(
+    settings: Config, cluster: Cluster, scheduler: Scheduler, measured: metrics.Metrics
+) -> list[asyncio.Task[None]]:
+    seen, door = settings.observability, certificates.Door()
+    guarded = settings.webhook.enabled and not settings.scheduling.dry_run
+    live = [health.Work("cycle", lambda: scheduler.began, seen.stuck_cycle_seconds, scheduler.clock)]
+    ready: list[health.Check] = [
+        health.Watch(resource.plural, state, seen.silent_watch_seconds) for resource, state in scheduler.health.items()
+    ]
+    ready += [door] if guarded else []
+    routes = [*health.routes(live, ready), metrics.route(measured)]
+    found = [_task("observability", webhook.listener(Starlette(routes=routes), seen.host, seen.port).serve())]
+    if guarded:
+        source = sources.source(settings.webhook.certificates, cluster)
         keeping = certificates.Keeping(door, source, cluster, settings.webhook, measured)
         app = webhook.app(settings.webhook, lambda: Around(scheduler.mirror.objects), measured)
         server = webhook.listener(app, settings.webhook.host, settings.webhook.port, door)
-        found += [_listen("certificates", keeping.run()), _listen("webhook", server.serve())]
+        found += [_task("certificates", keeping.run()), _task("webhook", server.serve())]
     return found
 
 
-def _listen(name: str, work: object) -> asyncio.Task[None]:
-    return asyncio.create_task(work, name=name)  # type: ignore[arg-type]
-
-
-class Followed:
-    """A watch, as a check: alive, and allowed to look."""
-
-    def __init__(self, name: str, state: Health) -> None:
-        self.name, self._state = f"watch-{name}", state
-
-    def problem(self) -> str:
-        """Why it cannot be trusted."""
-        if self._state.trouble is not None:
-            kind = "unauthorised" if self._state.unauthorised else "dead"
-            return f"{kind}: {self._state.trouble.message}"
-        return "" if self._state.synced else "has not begun"
+def _task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    return asyncio.create_task(work, name=name)
 
 
 def identity() -> str:

@@ -19,6 +19,8 @@ PAGE = 500
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0
 PATIENCE = 4  # failures of a watch without a word, before all is listed again
+STEADY_SECONDS = 5.0  # a watch that is open for so long works
+CUT_SHORT = ApiError(503, "ServiceUnavailable", "the watch ended as soon as it had begun")
 
 
 class Changed(Struct, frozen=True):
@@ -43,13 +45,32 @@ News = Changed | Gone | Synced
 
 
 class Health:
-    """How one follower fares, for readiness; times are those of `clock`."""
+    """How one follower fares, for readiness; times are those of `clock`.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Trouble is over when the cluster says something, or when a new watch has stayed open for a moment: one that opens
+    and breaks at once proves nothing, and one on a kind that nobody writes may be silent for minutes.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, restarted: Callable[[], None] = lambda: None
+    ) -> None:
         self.clock = clock
         self.synced = False  # everything has been told at least once
         self.heard_at: float | None = None  # the last list, event or bookmark
-        self.trouble: ApiError | None = None  # what is wrong right now
+        self.opened_at: float | None = None  # the watch that is open now
+        self._mute = True  # nothing was heard since then
+        self._restarted = restarted  # called whenever a watch has ended
+        self._trouble: ApiError | None = None
+
+    @property
+    def trouble(self) -> ApiError | None:
+        """What is wrong right now."""
+        return None if self.open_seconds >= STEADY_SECONDS else self._trouble
+
+    @property
+    def open_seconds(self) -> float:
+        """How long the watch has been open; 0: there is none."""
+        return 0.0 if self.opened_at is None else self.clock() - self.opened_at
 
     @property
     def unauthorised(self) -> bool:
@@ -61,13 +82,30 @@ class Health:
         """What was told is true but for what happens right now."""
         return self.synced and self.trouble is None
 
-    def silent_seconds(self) -> float:
-        """Since the cluster was last heard. Of a kind that nobody writes, Kubernetes is heard every five minutes."""
-        return float("inf") if self.heard_at is None else self.clock() - self.heard_at
+    def lag_seconds(self) -> float:
+        """Since the cluster was last heard, -1: never. Of a kind that nobody writes, that is every five minutes."""
+        return -1.0 if self.heard_at is None else self.clock() - self.heard_at
+
+    def opened(self) -> None:
+        """A watch is open, and has said nothing yet."""
+        self.opened_at, self._mute = self.clock(), True
 
     def heard(self) -> None:
-        """A sign of life."""
-        self.heard_at, self.trouble = self.clock(), None
+        """A page of a list, an event or a bookmark came."""
+        self.heard_at, self._mute, self._trouble = self.clock(), False, None
+
+    def failed(self, error: ApiError) -> None:
+        """A list, or a watch. A version that is too old is no trouble: the next list mends it."""
+        if self.opened_at is not None:
+            self.ended()
+        if error.status != 410:
+            self._trouble = error
+
+    def ended(self) -> None:
+        """A watch has ended, which is its right; but not before it has said a word or stayed for a moment."""
+        self._trouble = CUT_SHORT if self._mute and self.open_seconds < STEADY_SECONDS else self.trouble
+        self.opened_at = None
+        self._restarted()
 
 
 class Pace(Struct, frozen=True):
@@ -90,7 +128,6 @@ class Follower:
         self._known: dict[tuple[str, str], tuple[str, str]] = {}  # namespace, name -> uid, resource version
         self.since = ""  # where a watch goes on; empty: list first
         self.failures = 0  # in a row
-        self._opened_at: float | None = None  # the watch
 
     def turn(self) -> AsyncGenerator[News, None]:
         """What is to be done next."""
@@ -131,8 +168,7 @@ class Follower:
     async def watched(self) -> AsyncGenerator[News, None]:
         """What happens from then on."""
         async with self._cluster.watch(self._resource, self.since, **self._where) as changes:
-            self._health.heard()
-            self._opened_at = self._health.clock()
+            self._health.opened()
             async for change in changes:
                 self._health.heard()
                 self.failures = 0
@@ -142,9 +178,8 @@ class Follower:
 
     def failed(self, error: ApiError) -> None:
         """Go on where it was, or list again where that cannot be."""
-        fine_for_a_while = self._opened_at is not None and self._health.clock() - self._opened_at > LONGEST_SECONDS
-        self.failures = 1 if fine_for_a_while else self.failures + 1
-        self._health.trouble, self._opened_at = error, None
+        self.failures = 1 if self._health.open_seconds > LONGEST_SECONDS else self.failures + 1
+        self._health.failed(error)
         if error.status == 410 or self.failures > PATIENCE:
             self.since = ""
 
@@ -200,6 +235,7 @@ async def follow(
             if listing:
                 continue
             follower.failures += 1  # a watch that ends by itself
+            health.ended()
         await pace.rest(follower.failures)
 
 

@@ -17,7 +17,8 @@ from muster.cluster.store import ApiError, Change, Raw
 TURN_SECONDS: Final = (240, 300)  # after which the API server ends a watch; spread, so that not all come back at once
 GRACE_SECONDS: Final = 30
 LONGEST_LINE: Final = 64 * 2**20
-SOON_SECONDS: Final = 1.0  # a stream that ends sooner than this counts as a failure
+SOON_SECONDS: Final = 1.0  # a stream that ends sooner than this, and without a word, counts as a failure
+MOST_FRUITLESS: Final = 3  # of them in a row, before whoever watches is told
 TYPES: Final = get_args(Change.__annotations__["type"])
 
 
@@ -86,9 +87,13 @@ class Watch:
             self.close()
             fruitless = self.since == before and time.monotonic() - self._opened_at < SOON_SECONDS
             failures = failures + 1 if fruitless else 0
+            if failures > MOST_FRUITLESS:
+                raise ApiError(503, "ServiceUnavailable", f"watch {self._path}: it ends as soon as it has begun")
             if failures:
                 await self._http.pause(backoff_seconds(failures, self._http.chance()))
             await self.open()
+            if failures:
+                continue  # no sign of life yet
             yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}})
 
     async def _lines(self) -> AsyncGenerator[bytes, None]:

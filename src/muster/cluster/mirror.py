@@ -51,14 +51,14 @@ def resource_of(struct: type[Wire]) -> Resource:
     return next(resource for resource, known in FOLLOWED.items() if known is struct)
 
 
-def _all(_object: Wire) -> bool:
+def _all(_object: Pod | PodGroup) -> bool:
     return True
 
 
 class Mirror:
     """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots."""
 
-    def __init__(self, ours: Callable[[Wire], bool] = _all) -> None:
+    def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all) -> None:
         self._ours = ours
         self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in FOLLOWED.values()}
         self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is held, as values that were given out
@@ -119,6 +119,10 @@ class Mirror:
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
         """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""
+        return self._kept.snapshot(self.fold(instead), now)
+
+    def fold(self, instead: Mapping[str, Pod] | None = None) -> Objects:
+        """Count what is new, so that the next snapshot costs little; everything but pods and PodGroups is returned."""
         instead = instead or {}
         for name in (*map(_joined, self._news[Pod]), *(self._instead - instead.keys()), *instead):
             seen = self.pod(name)
@@ -126,7 +130,9 @@ class Mirror:
         for namespace, name in self._news[PodGroup]:
             self._tell_group(namespace, name)
         self._news, self._instead = {Pod: set(), PodGroup: set()}, set(instead)
-        return self._kept.snapshot(replace(self.objects, pods=(), pod_groups=()), now)
+        rest = replace(self.objects, pods=(), pod_groups=())
+        self._kept.fold(rest)
+        return rest
 
     def _tell(self, name: str, laid: Pod | None, seen: Pod | None) -> None:
         pod = laid or seen

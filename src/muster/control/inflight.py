@@ -1,12 +1,12 @@
 """Decisions that were sent and are not yet seen, laid over what is seen: nothing is bound or given out twice."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.core import Pod
-from muster.api.objects import Objects, key
 
 
 class Sent(Struct, frozen=True):
@@ -43,28 +43,24 @@ class Inflight:
         if sent and sent.leaves and sent.node:
             self._sent[pod] = replace(sent, leaves=False)
 
-    def over(self, objects: Objects, now: datetime, at: float) -> Objects:
-        """The objects as they are once everything that was sent has happened; `at`: when pods were last heard of."""
-        if not self._sent:
-            return objects
-        seen = {key(pod.metadata): pod for pod in objects.pods if key(pod.metadata) in self._sent}
+    def laid(self, seen: Callable[[str], Pod | None], now: datetime, at: float) -> dict[str, Pod]:
+        """Pods as they are once everything that was sent has happened; `at`: when pods were last heard of."""
+        found: dict[str, Pod] = {}
         for name, sent in list(self._sent.items()):
-            pod = seen.get(name)
+            pod = seen(name)
             if pod is None or _over(pod, sent) or at - sent.at > self.patience_seconds:
                 del self._sent[name]
-        if not self._sent:
-            return objects
-        return replace(objects, pods=tuple(self._laid(pod, now) for pod in objects.pods))
+            else:
+                found[name] = _laid(pod, sent, now)
+        return found
 
-    def _laid(self, pod: Pod, now: datetime) -> Pod:
-        sent = self._sent.get(key(pod.metadata))
-        if sent is None:
-            return pod
-        if sent.node and not pod.spec.node_name:
-            pod = replace(pod, spec=replace(pod.spec, node_name=sent.node))
-        if sent.leaves and pod.metadata.deletion_timestamp is None:
-            pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
-        return pod
+
+def _laid(pod: Pod, sent: Sent, now: datetime) -> Pod:
+    if sent.node and not pod.spec.node_name:
+        pod = replace(pod, spec=replace(pod.spec, node_name=sent.node))
+    if sent.leaves and pod.metadata.deletion_timestamp is None:
+        pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
+    return pod
 
 
 def _over(pod: Pod, sent: Sent) -> bool:

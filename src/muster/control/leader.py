@@ -1,6 +1,7 @@
 """One leader at a time: a Lease, renewed in time by a clock that never goes back (I9).
 
-The leader stops acting `margin_seconds` before its lease could be taken by another, whatever it hears or does not hear.
+The leader stops acting `margin_seconds` before its lease could be taken by another, whatever it hears or does not hear,
+and goes on as a candidate. `seconds_left` bounds every single request: none is under way when leadership ends.
 """
 
 import asyncio
@@ -9,10 +10,12 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+import structlog
 from msgspec import Struct
 
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 
+log = structlog.get_logger()
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
@@ -25,6 +28,11 @@ class Terms(Struct, frozen=True):
     renew_seconds: float = 5.0  # how often it is renewed
     margin_seconds: float = 3.0  # how long before the end the leader stops acting
 
+    @property
+    def deadline_seconds(self) -> float:
+        """How long a leader acts without a renewal."""
+        return self.duration_seconds - self.margin_seconds
+
 
 class Leader:
     """One candidate. `leading` is asked before every single write."""
@@ -35,21 +43,30 @@ class Leader:
         self.cluster, self.identity, self.terms, self.clock, self.wall = cluster, identity, terms, clock, wall
         self._until = -1.0  # of our clock
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
-        self.changed = asyncio.Event()
+        self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
 
     @property
     def leading(self) -> bool:
         """Whether we may act right now."""
         return self.clock() < self._until
 
-    async def run(self) -> None:
-        """Compete and renew, without end."""
+    @property
+    def seconds_left(self) -> float:
+        """How long we may act without another renewal."""
+        return max(self._until - self.clock(), 0.0)
+
+    async def run(self, elected: Callable[[], None] = lambda: None) -> None:
+        """Compete and renew, without end; `elected` is called whenever leadership begins."""
         while True:
             before = self.leading
-            with suppress(ApiError):  # the lease runs out by itself; the next turn tries again
-                await self.turn()
-            if self.leading != before:
-                self.changed.set()
+            with suppress(ApiError, TimeoutError):  # the lease runs out by itself; the next turn tries again
+                async with asyncio.timeout(self.terms.deadline_seconds / 2):  # so that a second try fits
+                    await self.turn()
+            if self.leading and not before:
+                log.info("leads", identity=self.identity)
+                elected()
+            elif before and not self.leading:
+                log.warning("leads no more", identity=self.identity)
             await asyncio.sleep(self.terms.renew_seconds)
 
     async def turn(self) -> None:
@@ -60,29 +77,39 @@ class Leader:
         except ApiError as error:
             if error.status != 404:
                 raise
-            await self.cluster.create(LEASES, self._lease({}, 0))
+            await self.cluster.create(LEASES, self._renewed({}, 0, asked))
             self._hold(asked)
             return
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity")
         if holder not in (None, "", self.identity) and not self._expired(lease):
+            self._until = -1.0
             return
+        if holder == self.identity and self._asked and self._asked[0] == spec.get("renewTime"):
+            self._hold(self._asked[1])  # the last renewal was taken, whether or not we were told
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
-        await self.cluster.replace(LEASES, self._lease(lease, changes))  # 409 where somebody was faster
+        await self.cluster.replace(LEASES, self._renewed(lease, changes, asked))  # 409 where somebody was faster
         self._hold(asked)
 
-    async def resign(self) -> None:
-        """Let another go on at once."""
-        if not self.leading:
-            return
+    def stop(self) -> None:
+        """Act no more; the lease is still ours."""
         self._until = -1.0
+
+    async def resign(self) -> None:
+        """Act no more and let another go on at once. Where nobody answers, the lease runs out by itself."""
+        self.stop()
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(self.terms.margin_seconds):
+                await self._give_back()
+
+    async def _give_back(self) -> None:
         lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
         if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             await self.cluster.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": ""}})
 
     def _hold(self, asked: float) -> None:
         """From when we asked, not from when we were answered."""
-        self._until = asked + self.terms.duration_seconds - self.terms.margin_seconds
+        self._until = asked + self.terms.deadline_seconds
         self._seen = None
 
     def _expired(self, lease: Raw) -> bool:
@@ -93,6 +120,11 @@ class Leader:
             return False
         duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.terms.duration_seconds)
         return self.clock() - self._seen[1] >= duration
+
+    def _renewed(self, old: Raw, changes: int, asked: float) -> Raw:
+        lease = self._lease(old, changes)
+        self._asked = lease["spec"]["renewTime"], asked
+        return lease
 
     def _lease(self, old: Raw, changes: int) -> Raw:
         now = self.wall().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,25 +1,28 @@
 """The scheduler's loop: hear, wait for quiet, plan, carry out, tell. Level-triggered: nothing has to be replayed."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
-from msgspec.structs import replace
+from msgspec import Struct
 
 from muster.api.core import Pod
 from muster.api.meta import Wire
-from muster.api.objects import Objects, key
+from muster.api.podgroup import PodGroup
 from muster.cluster.follow import Health, Synced, follow
 from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
 from muster.cluster.store import Cluster, Resource
 from muster.config import Scheduling
-from muster.control.apply import Applier, Done, Fence
+from muster.control.apply import Applier, Done, Fence, concerned
 from muster.control.inflight import Inflight
-from muster.control.status import Teller
-from muster.model.snapshot import Snapshot, take
+from muster.control.observer import Nobody, Observer
+from muster.control.status import News, Teller
+from muster.model.snapshot import Snapshot
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Plan
 from muster.planning.policy import Policy
@@ -32,6 +35,15 @@ class Always:
     """The fence of a single scheduler: nobody else is there."""
 
     leading = True
+    seconds_left = math.inf
+
+
+class Decided(Struct, frozen=True, eq=False):
+    """What a cycle was made from, and what came of it."""
+
+    snapshot: Snapshot
+    plan: Plan
+    pods: dict[str, Pod]  # those that it is about
 
 
 class Scheduler:
@@ -44,18 +56,31 @@ class Scheduler:
         fence: Fence | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        observer: Observer | None = None,
     ) -> None:
         self.cluster, self.settings, self.clock, self.wall = cluster, settings or Scheduling(), clock, wall
         self.fence: Fence = fence or Always()
-        self.mirror = Mirror()
-        self.health = {resource: Health(clock) for resource in FOLLOWED}
+        self.observer: Observer = observer or Nobody()
+        self.mirror = Mirror(ours(self.settings))
         self.inflight = Inflight()
-        self.applier = Applier(cluster, self.inflight, self.fence, clock, self.settings.bind_concurrency)
-        self.teller = Teller(cluster, self.fence)
-        self.last: tuple[Snapshot, Plan, Done] | None = None
-        self.cycles = 0
         self._woken = asyncio.Event()
-        self._failed = 0  # cycles in a row that could not do everything: each waits twice as long for the next
+        self._since: float | None = None  # the first change that no plan knows of
+        at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
+        self._carried_out, told = _Patience(self._woken.set), _Patience(self._woken.set)
+        self.teller = Teller(cluster, self.fence, clock, seconds, self.observer, told.after)
+        self.applier = Applier(
+            cluster, self.inflight, self.fence, clock, at_once, seconds, self.observer, self.teller.make_way
+        )
+        self.health = {resource: self._followed(resource) for resource in FOLLOWED}
+        self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
+        self.last: tuple[Snapshot, Plan, Done] | None = None
+        self.cycles = 0  # that were carried out
+        self.began: float | None = None  # the cycle that runs now
+
+    def _followed(self, resource: Resource) -> Health:
+        health = Health(self.clock, partial(self.observer.watch_restarted, resource.plural))
+        self.observer.watch(resource.plural, health.lag_seconds)
+        return health
 
     @property
     def synced(self) -> bool:
@@ -67,23 +92,44 @@ class Scheduler:
         """Every watch is alive: a scheduler that hears nothing must not say that it is well."""
         return all(health.ready for health in self.health.values())
 
+    @property
+    def told(self) -> int:
+        """The last cycle whose outcome everybody was told of, as far as later ones do not tell it better."""
+        return self.cycles if self.settings.dry_run else self.teller.told
+
+    def wake(self) -> None:
+        """Something changed: plan soon."""
+        if self._since is None:
+            self._since = self.clock()
+        self._woken.set()
+
     async def run(self) -> None:
         """Without end."""
         async with asyncio.TaskGroup() as tasks:
             for resource, struct in FOLLOWED.items():
                 tasks.create_task(self._hear(resource, struct), name=f"follow {resource.plural}")
             tasks.create_task(self._cycles(), name="cycles")
+            tasks.create_task(self.teller.run(), name="tell")
 
     async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
         async for news in follow(self.cluster, resource, health=self.health[resource]):
             if self.mirror.hear(struct, news) or isinstance(news, Synced):
-                self._woken.set()
+                self.wake()
 
     async def _cycles(self) -> None:
         while True:
             await self._quiet()
             if self.synced and self.fence.leading:
                 await self.cycle()
+            else:
+                self._stand_by()
+
+    def _stand_by(self) -> None:
+        """Somebody else acts; everything is counted, so that we could go on at once."""
+        self._since = None
+        self.teller.forget()
+        if self.synced:
+            self.mirror.fold()
 
     async def _quiet(self) -> None:
         """Until something happened and then nothing for a moment, or long enough; or until timers should be read."""
@@ -100,46 +146,69 @@ class Scheduler:
 
     async def cycle(self) -> Done:
         """One turn on what is known now."""
-        now = self.wall()
-        seen = self.inflight.over(self.mirror.objects, now, self._pods_heard_at())
-        objects = ours(seen, self.settings.scheduler_name)
-        started = self.clock()
-        snapshot, plan = await asyncio.to_thread(self._plan, objects, now)
-        took = self.clock() - started
-        if self.settings.dry_run:
-            done = Done()
-        else:
-            uids = {key(pod.metadata): pod.metadata.uid for pod in objects.pods}
-            done = await self.applier.carry_out(plan, uids)
-            failures = await self.teller.tell(snapshot, plan, now)
-            done = replace(done, failures=(*done.failures, *failures))
-        self.last = (snapshot, plan, done)
+        self.began = self.clock()
+        try:
+            return await self._cycle(self.wall(), self.began)
+        finally:
+            self.began = None
+
+    async def _cycle(self, now: datetime, began: float) -> Done:
+        since, self._since = self._since, None
+        decided = await asyncio.to_thread(self._decide, self._known(now))
+        took = self.clock() - began
+        self.observer.cycle(decided.plan, took)
+        if since is not None:
+            self.observer.decided(self.clock() - since)
+        done = Done() if self.settings.dry_run else await self.applier.carry_out(decided.plan, decided.pods)
+        self.last = (decided.snapshot, decided.plan, done)
         self.cycles += 1
-        if plan.bindings or plan.evictions or done.failures:
-            log.info(
-                "cycle", bound=done.bound, evicted=done.evicted, failures=len(done.failures), seconds=round(took, 4)
-            )
-        for failure in done.failures[:5]:
-            log.warning("not done", what=failure)
-        self._failed = min(self._failed + 1, MOST_FAILURES) if done.failures else 0
-        if done.failures:
-            asyncio.get_running_loop().call_later(FIRST_SECONDS * 2**self._failed, self._woken.set)
+        if not self.settings.dry_run:
+            self.teller.tell(News(self.cycles, decided.snapshot, decided.plan, now))
+        _log(decided.plan, done, took)
+        self._carried_out.after(bool(done.failures))
         return done
 
-    def _pods_heard_at(self) -> float:
-        """The moment up to which pods are known: while a watch is dead, silence says nothing about what was sent."""
+    def _known(self, now: datetime) -> Snapshot:
+        """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
         heard_at = self.health[resource_of(Pod)].heard_at
-        return self.clock() if heard_at is None else heard_at
+        at = self.clock() if heard_at is None else heard_at  # while a watch is dead, its silence says nothing
+        return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, at))
 
-    def _plan(self, objects: Objects, now: datetime) -> tuple[Snapshot, Plan]:
-        snapshot = take(objects, now)
-        return snapshot, make_plan(snapshot, Policy(steps=self.settings.search_steps))
-
-
-def ours(objects: Objects, scheduler: str) -> Objects:
-    """Without pods that wait for another scheduler: they are not ours to place."""
-    return replace(objects, pods=tuple(pod for pod in objects.pods if pod.spec.node_name or _ours(pod, scheduler)))
+    def _decide(self, snapshot: Snapshot) -> Decided:
+        plan = make_plan(snapshot, Policy(steps=self.settings.search_steps))
+        return Decided(snapshot, plan, concerned(plan, snapshot.pods))
 
 
-def _ours(pod: Pod, scheduler: str) -> bool:
-    return pod.spec.scheduler_name == scheduler
+class _Patience:
+    """Wakes somebody after failures: each in a row waits twice as long."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake, self._failed = wake, 0
+
+    def after(self, failed: bool) -> None:
+        """It went like this."""
+        self._failed = min(self._failed + 1, MOST_FAILURES) if failed else 0
+        if failed:
+            asyncio.get_running_loop().call_later(FIRST_SECONDS * 2**self._failed, self._wake)
+
+
+def _log(plan: Plan, done: Done, took: float) -> None:
+    if plan.bindings or plan.evictions or done.failures:
+        log.info("cycle", bound=done.bound, evicted=done.evicted, failures=len(done.failures), seconds=round(took, 4))
+    for failure in done.failures[:5]:
+        log.warning("not done", what=failure)
+
+
+def ours(settings: Scheduling) -> Callable[[Pod | PodGroup], bool]:
+    """All but what waits for another scheduler, and gangs of namespaces that are not ours.
+
+    What runs there stays, as pods of no gang: they take room on their nodes, and nobody disturbs them.
+    """
+    scheduler, chosen = settings.scheduler_name, frozenset(settings.namespaces)
+
+    def is_ours(one: Pod | PodGroup) -> bool:
+        if isinstance(one, Pod) and (one.spec.node_name or one.spec.scheduler_name != scheduler):
+            return bool(one.spec.node_name)
+        return not chosen or one.metadata.namespace in chosen
+
+    return is_ours

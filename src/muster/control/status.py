@@ -1,23 +1,29 @@
 """What people and programs are told after a cycle: statuses, conditions, annotations and events (E1-E3).
 
-Only what differs from what is stored is written; a write that fails is left to the next cycle.
+Rule 1: telling is a loop of its own, on the latest outcome: news that are not out when newer ones come are dropped, and
+scheduling never waits for it. Rule 2: one letter about one object at a time, and only what differs from what is stored;
+a letter that is lost is written again after the next cycle.
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
+
+import structlog
+from msgspec import Struct
 
 from muster.api.core import Pod
-from muster.api.meta import Condition
+from muster.api.meta import Condition, Wire
 from muster.api.moment import stamp
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shape import encode
 from muster.cluster.mirror import resource_of
-from muster.cluster.store import ApiError, Cluster, Raw, Resource
-from muster.control.apply import Fence
+from muster.cluster.store import ApiError, Cluster, PatchType, Raw, Resource
+from muster.control.apply import CONFLICT, Fence, in_time
+from muster.control.observer import Nobody, Observer
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import GangPlan, Plan
 from muster.reporting.conditions import pod_conditions
@@ -26,105 +32,242 @@ from muster.reporting.marks import stale_marks
 from muster.reporting.outcome import Outcome, outcomes
 from muster.reporting.status import pod_group_status, queue_statuses
 
+log = structlog.get_logger()
 EVENTS = Resource("", "v1", "events", "Event")
 AGAIN_SECONDS = 300.0  # the same event about the same gang is not told more often
+HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
+AT_ONCE = 16  # letters: few, as bindings come first
+JSON: PatchType = "application/json-patch+json"
+STRATEGIC: PatchType = "application/strategic-merge-patch+json"
+Kind = Literal["marks", "status", "condition", "event"]
+Address = tuple[str, str, str]  # of an object: plural, namespace, name
+
+
+class News(Struct, frozen=True, eq=False):
+    """The outcome of a cycle."""
+
+    number: int  # of the cycle
+    snapshot: Snapshot
+    plan: Plan
+    now: datetime
+
+
+class Letter(Struct, frozen=True, eq=False):
+    """One thing to write about one object."""
+
+    kind: Kind
+    resource: Resource
+    namespace: str
+    name: str
+    says: object  # where the same was said already, it need not be said again
+    body: Any
+
+    @property
+    def address(self) -> Address:
+        """The object."""
+        return self.resource.plural, self.namespace, self.name
 
 
 class Teller:
-    """Writes what a plan means to the objects it is about."""
+    """Writes what plans mean to the objects they are about."""
 
-    def __init__(self, cluster: Cluster, fence: Fence, at_once: int = 16) -> None:
-        self.cluster, self.fence = cluster, fence
-        self._slots = asyncio.Semaphore(at_once)
-        self._told: dict[tuple[str, str], float] = {}
-        self._said: dict[str, tuple[str, Condition]] = {}  # of pods, by key: their uid and what was last written
+    def __init__(
+        self,
+        cluster: Cluster,
+        fence: Fence,
+        clock: Callable[[], float],
+        seconds: float = 10.0,
+        observer: Observer | None = None,
+        again: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self.cluster, self.fence, self.clock, self.seconds = cluster, fence, clock, seconds
+        self.observer: Observer = observer or Nobody()
+        self.again = again  # called when everything is out: whether something was not taken
+        self.told = 0  # the last cycle of which all was told that a later one does not tell better
+        self._latest: News | None = None
+        self._woken = asyncio.Event()
+        self._number = 0  # the cycle that the letters are of
+        self._newest = 0  # the last cycle that there are news of
+        self._letters: dict[Address, list[Letter]] = {}
+        self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
+        self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
+        self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
+        self._failures: list[str] = []
 
-    async def tell(self, snapshot: Snapshot, plan: Plan, now: datetime) -> list[str]:
-        """Everything that has changed; failures in sentences."""
-        found = outcomes(snapshot, plan)
-        groups = {gang.key: gang.source for gang in snapshot.gangs}
-        uids = {key(pod.metadata): pod.metadata.uid for pod in snapshot.objects.pods}
-        self._said = {pod: said for pod, said in self._said.items() if uids.get(pod) == said[0]}
-        self._told = {about: at for about, at in self._told.items() if now.timestamp() - at < AGAIN_SECONDS}
-        work: list[Awaitable[str]] = []
-        for gang, outcome in found.items():
-            work += self._gang(outcome, groups[gang], uids, now)
-        work += self._queues(snapshot, plan, now)
-        return [failure for failure in await asyncio.gather(*work) if failure]
+    def tell(self, news: News) -> None:
+        """Soon; or never, if there are newer ones by then."""
+        self._latest, self._newest = news, news.number
+        self._woken.set()
 
-    def _gang(
-        self, outcome: Outcome, group: PodGroup, uids: Mapping[str, str], now: datetime
-    ) -> Iterator[Awaitable[str]]:
-        meta, resource = group.metadata, resource_of(PodGroup)
-        marks = stale_marks(outcome, group, now)
-        if marks:
-            yield self._patch(resource, meta.namespace, meta.name, {"metadata": {"annotations": marks}})
-        status = pod_group_status(outcome, group, now)
-        if status != group.status:
-            yield self._status(resource, meta.namespace, meta.name, encode(status))
-        for pod, condition in pod_conditions(outcome, group).items():
-            if self._said.get(pod) != (uids[pod], condition):
-                yield self._pod(pod, uids[pod], condition, now)
-        yield from self._event(outcome.found, group, now)
+    async def make_way(self, namespace: str, pod: str) -> None:
+        """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
+        address = (resource_of(Pod).plural, namespace, pod)
+        self._placed[address] = self._newest + 1
+        self._letters.pop(address, None)
+        if address in self._busy:
+            await self._busy[address].wait()
 
-    def _queues(self, snapshot: Snapshot, plan: Plan, now: datetime) -> Iterator[Awaitable[str]]:
-        stored = {queue.metadata.name: queue for queue in snapshot.objects.queues}
-        for name, status in queue_statuses(snapshot, plan, now).items():
-            if name in stored and stored[name].status != status:
-                yield self._status(resource_of(Queue), "", name, encode(status))
+    def forget(self) -> None:
+        """We do not lead: others write, so what we said does not stand, and what we would say is not asked for."""
+        self._latest = None
+        self._letters.clear()
+        self._said.clear()
 
-    def _event(self, found: GangPlan, group: PodGroup, now: datetime) -> Iterator[Awaitable[str]]:
-        """One event for each reason, not more often than every few minutes."""
-        for refusal in found.refusals:
-            again = (found.gang.key, refusal.reason)
-            if again not in self._told:
-                self._told[again] = now.timestamp()
-                message = "; ".join([sentence(refusal), *helps(refusal)])
-                yield self._create(_event(group, refusal.reason, message, now), again)
+    async def run(self) -> None:
+        """Without end."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                news, self._latest = self._latest, None
+                if news is not None:
+                    self._put(news, await asyncio.to_thread(letters, news))
+                    self._go_on(tasks)
 
-    async def _pod(self, pod: str, uid: str, condition: Condition, now: datetime) -> str:
-        """A pod that was deleted and came back under its name has heard nothing yet."""
-        namespace, _, name = pod.partition("/")
-        raw = encode(condition) | {"lastTransitionTime": stamp(now)}
-        failure = await self._write(
-            self.cluster.patch,
-            resource_of(Pod),
-            namespace,
-            name,
-            {"metadata": {"uid": uid}, "status": {"conditions": [raw]}},
-            "application/strategic-merge-patch+json",
-            "status",
-        )
-        if not failure and self.fence.leading:
-            self._said[pod] = uid, condition
-        return failure
+    def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:
+        """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
+        self._placed = {address: number for address, number in self._placed.items() if number > news.number}
+        for address in self._placed:
+            fresh.pop(address, None)
+        now, due = self.clock(), {(address, one.kind) for address, found in fresh.items() for one in found}
+        self._said = {about: (said, at) for about, (said, at) in self._said.items() if _stands(about, now - at, due)}
+        self._letters = {address: fresh[address] for address in self._letters if address in fresh} | fresh
+        self._number = news.number
 
-    async def _status(self, resource: Resource, namespace: str, name: str, status: Raw) -> str:
-        """The whole status: what it does not say any more must go."""
+    def _go_on(self, tasks: asyncio.TaskGroup) -> None:
+        while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
+            self._busy[address] = asyncio.Event()
+            tasks.create_task(self._send(address, self._letters.pop(address), tasks))
+        if not self._busy:
+            self._all_out()
+
+    def _next(self) -> Address | None:
+        return next((address for address in self._letters if address not in self._busy), None)
+
+    def _all_out(self) -> None:
+        failures, self._failures = self._failures, []
+        for failure in failures[:5]:
+            log.warning("not told", what=failure)
+        self.told = self._number
+        self.again(bool(failures))
+
+    async def _send(self, address: Address, found: list[Letter], tasks: asyncio.TaskGroup) -> None:
+        """All that is to be written about one object, in order."""
+        for letter in found:
+            about = (address, letter.kind)
+            said, _ = self._said.get(about, (None, 0.0))
+            if said != letter.says and self.fence.leading and await self._write(letter):
+                self._said[about] = letter.says, self.clock()
+        self._busy.pop(address).set()
+        self._go_on(tasks)
+
+    async def _write(self, letter: Letter) -> bool:
+        """Whether it was taken. What changed or went away meanwhile is no failure: it is heard of anyway."""
         try:
-            stored = await self.cluster.get(resource, namespace, name)
+            async with in_time(self.fence, self.seconds):
+                await self._request(letter)
         except ApiError as error:
-            return "" if error.status == 404 else f"{namespace}/{name}: {error.message}"
-        return await self._write(self.cluster.replace, resource, {**stored, "status": status}, "status")
+            if error.status == CONFLICT:
+                self.observer.conflict(letter.resource.plural)
+            elif error.status != 404:
+                self._failures.append(f"{letter.resource.plural} {letter.namespace}/{letter.name}: {error.message}")
+            return False
+        return True
 
-    async def _patch(self, resource: Resource, namespace: str, name: str, patch: Mapping[str, Any]) -> str:
-        return await self._write(self.cluster.patch, resource, namespace, name, patch)
+    async def _request(self, letter: Letter) -> None:
+        """One request a letter."""
+        where = letter.resource, letter.namespace, letter.name
+        match letter.kind:
+            case "event":
+                await self.cluster.create(EVENTS, letter.body)
+            case "marks":
+                await self.cluster.patch(*where, letter.body)
+            case "status":
+                await self.cluster.patch(*where, letter.body, JSON, "status")
+            case "condition":
+                await self.cluster.patch(*where, letter.body, STRATEGIC, "status")
 
-    async def _create(self, event: Raw, about: tuple[str, str]) -> str:
-        failure = await self._write(self.cluster.create, EVENTS, event)
-        if failure or not self.fence.leading:
-            self._told.pop(about, None)
-        return failure
 
-    async def _write(self, how: Any, resource: Resource, *what: Any) -> str:
-        async with self._slots:
-            if not self.fence.leading:
-                return ""
-            try:
-                await how(resource, *what)
-            except ApiError as error:
-                return "" if error.status in (404, 409) else f"{resource.plural}: {error.message}"
-        return ""
+def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tuple[Address, Kind]]) -> bool:
+    """Whether what was said need not be said again.
+
+    Conditions of pods are not heard back, so they stand for as long as they are due; a status that is still due after
+    a while was changed by somebody.
+    """
+    match about[1]:
+        case "event":
+            return age_seconds < AGAIN_SECONDS
+        case "condition":
+            return about in due
+        case _:
+            return about in due and age_seconds < HEARD_SECONDS
+
+
+# letters ------------------------------------------------------------------------------------------------------------
+
+
+def letters(news: News) -> dict[Address, list[Letter]]:
+    """Everything that differs from what is stored, by the object it is about."""
+    found: dict[Address, list[Letter]] = {}
+    for letter in (*_of_gangs(news), *_of_queues(news)):
+        found.setdefault(letter.address, []).append(letter)
+    return found
+
+
+def _of_gangs(news: News) -> Iterator[Letter]:
+    groups = {gang.key: gang.source for gang in news.snapshot.gangs}
+    uids = {key(pod.metadata): pod.metadata.uid for pod in news.snapshot.objects.pods if not pod.spec.node_name}
+    for gang, outcome in outcomes(news.snapshot, news.plan).items():
+        group = groups[gang]
+        yield from _of_group(outcome, group, news.now)
+        for pod, condition in pod_conditions(outcome, group).items():
+            yield _of_pod(pod, uids.get(pod, ""), condition, news.now)
+        yield from _of_refusals(outcome.found, group, news.now)
+
+
+def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Letter]:
+    meta, resource = group.metadata, resource_of(PodGroup)
+    if marks := stale_marks(outcome, group, now):
+        body = {"metadata": {"uid": meta.uid, "annotations": marks}}
+        yield Letter("marks", resource, meta.namespace, meta.name, body, body)
+    status = pod_group_status(outcome, group, now)
+    if status != group.status:
+        said = _status(meta.uid, status)
+        yield Letter("status", resource, meta.namespace, meta.name, said, said)
+
+
+def _of_queues(news: News) -> Iterator[Letter]:
+    stored = {queue.metadata.name: queue for queue in news.snapshot.objects.queues}
+    for name, status in queue_statuses(news.snapshot, news.plan, news.now).items():
+        queue = stored.get(name)
+        if queue is not None and queue.status != status:
+            body = _status(queue.metadata.uid, status)
+            yield Letter("status", resource_of(Queue), "", name, body, body)
+
+
+def _status(uid: str, status: Wire) -> list[Raw]:
+    """The whole status in one request: what it does not say any more must go.
+
+    A JSON patch, as Kubernetes heeds a uid in a merge patch nowhere but in objects of its own kinds.
+    """
+    same = {"op": "test", "path": "/metadata/uid", "value": uid}
+    return [same, {"op": "add", "path": "/status", "value": encode(status)}]
+
+
+def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> Letter:
+    """A pod that was deleted and came back under its name has heard nothing yet."""
+    namespace, _, name = pod.partition("/")
+    raw = encode(condition) | {"lastTransitionTime": stamp(now)}
+    body = {"metadata": {"uid": uid}, "status": {"conditions": [raw]}}
+    return Letter("condition", resource_of(Pod), namespace, name, (uid, condition), body)
+
+
+def _of_refusals(found: GangPlan, group: PodGroup, now: datetime) -> Iterator[Letter]:
+    """One event for each reason, not more often than every few minutes."""
+    for refusal in found.refusals:
+        message = "; ".join([sentence(refusal), *helps(refusal)])
+        about, body = f"{group.metadata.name}/{refusal.reason}", _event(group, refusal.reason, message, now)
+        yield Letter("event", EVENTS, group.metadata.namespace, about, refusal.reason, body)
 
 
 def _event(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -104,8 +105,8 @@ class Want(Struct, frozen=True):
     candidates: tuple[Member, ...]
 
 
-class Gang(Struct, frozen=True, eq=False):
-    """A PodGroup, its tree and its pods."""
+class Gang(Struct, frozen=True, eq=False, dict=True):
+    """A PodGroup, its tree and its pods. What is asked of it in every cycle is worked out once."""
 
     namespace: str
     name: str
@@ -122,6 +123,26 @@ class Gang(Struct, frozen=True, eq=False):
     def key(self) -> str:
         """Identity everywhere (N3)."""
         return f"{self.namespace}/{self.name}"
+
+    @cached_property
+    def standings(self) -> "Mapping[str, Standing]":
+        """How every group stands, by name."""
+        return standings(self.root)
+
+    @property
+    def standing(self) -> Standing:
+        """How the whole stands."""
+        return self.standings[self.root.name]
+
+    @cached_property
+    def held(self) -> Resources:
+        """What its placed pods ask for together."""
+        return _together(self.root, State.PLACED)
+
+    @cached_property
+    def wanted(self) -> Resources:
+        """What its pending pods ask for together."""
+        return _together(self.root, State.PENDING)
 
 
 class Muster(Struct, frozen=True):
@@ -309,6 +330,25 @@ def _branch_standing(branch: Branch, children: list[Standing]) -> Standing:
         gated=sum(child.gated for child in children),
         missing=max(short, 0),
     )
+
+
+def _together(root: Group, state: State) -> Resources:
+    return added_up(
+        member.requests
+        for leaf in walk(root)
+        if isinstance(leaf, Leaf)
+        for member in leaf.members
+        if member.state is state
+    )
+
+
+def added_up(amounts: Iterable[Mapping[str, int]]) -> Resources:
+    """Amounts together."""
+    total = Resources()
+    for one in amounts:
+        for name, amount in one.items():
+            total[name] = total.get(name, 0) + amount
+    return total
 
 
 def satisfied(root: Group) -> bool:

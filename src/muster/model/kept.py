@@ -248,8 +248,8 @@ class Kept:
 
     # counting -------------------------------------------------------------------------------------------------------
 
-    def _fold(self, rest: Objects) -> None:
-        """What was told since the last snapshot."""
+    def fold(self, rest: Objects) -> None:
+        """What was told since the last time; a snapshot does it by itself."""
         if rest.priority_classes != self._rest.priority_classes:
             self._dirty.update(self._groups)
         for gang in self._dirty:
@@ -330,7 +330,7 @@ class Kept:
 
     def snapshot(self, rest: Objects, now: datetime | None = None) -> Snapshot:
         """The cluster with what was told, and everything but pods and PodGroups from `rest`."""
-        self._fold(rest)
+        self.fold(rest)
         known, rows = self._hosts, self._sums.on(self._hosts.index)
         missing = self._sums.elsewhere(rows)
         extra = self._extra()

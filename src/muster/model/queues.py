@@ -14,7 +14,7 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED, Queue, QueueResource
-from muster.model.gang import Gang, Leaf, Member, State, walk
+from muster.model.gang import Gang
 from muster.model.roles import non_preemptible, resources
 
 USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
@@ -181,22 +181,15 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
     for gang in gangs:
         if gang.queue not in tree.nodes:
             continue
-        placed = resources(_pods(gang, State.PLACED))
-        _add(allocated[gang.queue], placed)
-        _add(requested[gang.queue], placed)
+        _add(allocated[gang.queue], gang.held)
+        _add(requested[gang.queue], gang.held)
         if not (gang.broken or tree.nodes[gang.queue].children):
-            _add(requested[gang.queue], resources(_pods(gang, State.PENDING)))
+            _add(requested[gang.queue], gang.wanted)
         if gang.preemptibility == names.NON_PREEMPTIBLE:
-            _add(protected[gang.queue], placed)
-        else:
+            _add(protected[gang.queue], gang.held)
+        elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
             _add(protected[gang.queue], resources(non_preemptible(gang)))
     return Uses(*(_summed(tree, amounts) for amounts in (requested, allocated, protected)))
-
-
-def _pods(gang: Gang, state: State) -> Iterator[Member]:
-    for leaf in walk(gang.root):
-        if isinstance(leaf, Leaf):
-            yield from (pod for pod in leaf.members if pod.state is state)
 
 
 def _add(total: Resources, more: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.quantity import Resources
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, Standing, State, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, Standing, State, added_up, standings, walk
 
 CORE = 0
 
@@ -89,11 +89,7 @@ def non_preemptible(gang: Gang) -> tuple[Member, ...]:
 
 def resources(pods: Iterable[Member]) -> Resources:
     """What pods ask for together."""
-    total = Resources()
-    for pod in pods:
-        for name, amount in pod.requests.items():
-            total[name] = total.get(name, 0) + amount
-    return total
+    return added_up(pod.requests for pod in pods)
 
 
 class _Seats:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, walk
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
 
@@ -73,7 +73,7 @@ class Goals:
     def __init__(self, gang: Gang, snapshot: Snapshot, kinds: Kinds | None = None) -> None:
         self.gang = gang
         self.snapshot = snapshot
-        self.standings = standings(gang.root)
+        self.standings = gang.standings
         self.kinds = kinds or Kinds()
         self._placed_on: dict[str, tuple[int, ...]] = {}
         self._above: dict[str, tuple[Branch, ...]] = {gang.root.name: ()}  # nearest first

@@ -23,7 +23,12 @@ class Budget:
     """Steps that a search may take (X1): steps, never seconds."""
 
     def __init__(self, steps: int) -> None:
-        self.left = steps
+        self._steps = self.left = steps
+
+    @property
+    def spent(self) -> int:
+        """How many were taken."""
+        return int(self._steps - max(self.left, 0))
 
     def spend(self, steps: int = 1) -> None:
         """OutOfSteps when there are none left."""

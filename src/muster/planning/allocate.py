@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, State, standings, walk
+from muster.model.gang import Gang, Leaf, Standing, State, walk
 from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
@@ -46,7 +46,7 @@ class Allocation:
             if _nothing_to_do(turn.gang) and self._sound(turn.gang):
                 self.board.turns[key] = replace(turn, verdict="Scheduled")
                 continue
-            now = standings(turn.gang.root)[turn.gang.root.name]
+            now = turn.gang.standing
             if refusal := self._shut(turn.gang):
                 verdict: Verdict = "Scheduled" if now.satisfied else "Waiting"
                 self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
@@ -60,7 +60,7 @@ class Allocation:
             self.board.turns[first] = after
             grants[first] += 1
             granted = len(after.bindings) > len(before.bindings) or after.hopeless != before.hopeless
-            now = standings(after.gang.root)[after.gang.root.name]
+            now = after.gang.standing
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
 
@@ -223,7 +223,7 @@ def _nothing_to_do(gang: Gang) -> bool:
     if isinstance(gang.root, Leaf):
         states = {member.state for member in gang.root.members}
         return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
-    now = standings(gang.root)[gang.root.name]
+    now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
 
 

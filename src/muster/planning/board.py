@@ -54,7 +54,9 @@ class Board:
         self.shapes = Shapes(snapshot)
         self.now = Ledger(self.shapes, snapshot.free)
         self.later = self.now
-        self.accounts = Accounts(division(snapshot), snapshot.columns)
+        self.division = division(snapshot)
+        self.accounts = Accounts(self.division, snapshot.columns)
+        self.budgets: list[Budget] = []  # of every search
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
@@ -81,6 +83,7 @@ class Board:
     def search(self, ledger: Ledger, steps: int = 0, allowance: Ints | None = None) -> Search:
         """A search on a ledger."""
         budget = Budget(steps or self.policy.steps)
+        self.budgets.append(budget)
         return Search(ledger, self.snapshot.topologies, self.kinds, budget, allowance=allowance)
 
     def shape(self, gang: Gang, pod: str) -> int:

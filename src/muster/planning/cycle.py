@@ -4,7 +4,6 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from muster.model.gang import standings
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
 from muster.planning.allocate import Allocation, rank
@@ -29,6 +28,8 @@ def plan(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
         nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
         gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
+        searches=tuple(budget.spent for budget in board.budgets),
+        division=board.division,
     )
 
 
@@ -36,7 +37,7 @@ def _told(turn: Turn) -> Turn:
     """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
     if not turn.evictions or turn.evictions[0].reason == "Stale":
         return turn
-    if standings(turn.gang.root)[turn.gang.root.name].satisfied:
+    if turn.gang.standing.satisfied:
         return replace(turn, verdict="Scheduled")
     first = turn.evictions[0]
     said = Refusal("Evicted", details={"for": first.whom, "by": first.reason, "pods": len(turn.evictions)})
@@ -49,7 +50,7 @@ def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[int, tuple[str, 
     for turn in turns:
         if turn.verdict not in ("Scheduled", "Invalid"):
             before = board.before[turn.gang.key]
-            now = standings(before.root)[before.root.name]
+            now = before.standing
             lines[before.queue].append((rank(before, now, 0), before.key))
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
     for line in lines.values():

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from muster.fairness.shares import Division
 from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
@@ -68,6 +69,8 @@ class Plan(Struct, frozen=True, eq=False):
     nominations: tuple[Binding, ...] = ()  # places on room that is still being freed
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
+    searches: tuple[int, ...] = ()  # the steps that each search took (X1)
+    division: Division | None = None  # the queues before it, as they share the cluster (Q3)
 
     def gang(self, key: str) -> GangPlan:
         """What was decided about one gang, by `namespace/name`."""

@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, satisfied, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, satisfied, walk
 from muster.model.neighbours import rules_of
 from muster.model.roles import units
 from muster.model.snapshot import Snapshot
@@ -40,7 +40,7 @@ class Moves:
     def whole(self, gang: Gang) -> frozenset[str]:
         """The leaves that are satisfied, with every group above them."""
         if gang.key not in self._whole:
-            now = standings(gang.root)
+            now = gang.standings
             found: list[Group] = [gang.root] if now[gang.root.name].satisfied else []
             for group in found:
                 children = group.children if isinstance(group, Branch) else ()

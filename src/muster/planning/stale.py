@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import moment
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.planning.board import Board
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say
@@ -35,7 +35,7 @@ def release(board: Board) -> None:
 
 def short(gang: Gang) -> Iterator[Group]:
     """Groups that are placed in part and not satisfied, while everything above them is (S1): the root, or parts."""
-    now = standings(gang.root)
+    now = gang.standings
     ahead: list[Group] = [gang.root]
     while ahead:
         group = ahead.pop()

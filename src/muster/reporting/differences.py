@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from muster.model.gang import Leaf, standings, walk
+from muster.model.gang import Leaf, walk
 from muster.planning.decision import Binding, Eviction, GangPlan, Plan
 
 How = Literal["Worse", "Leaves", "Comes", "Better", "Differs"]
@@ -110,7 +110,7 @@ def _gang(before: GangPlan | None, after: GangPlan | None) -> GangChange | None:
 
 
 def _standing(found: GangPlan) -> Standing:
-    now = standings(found.gang.root)[found.gang.root.name]
+    now = found.gang.standing
     leaves = (leaf for leaf in walk(found.gang.root) if isinstance(leaf, Leaf))
     seats = {member.name: member.node for leaf in leaves for member in leaf.placed}
     return Standing(found.verdict, now.placed, now.pending, found.domains, seats)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.objects import key
-from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, standings, state, walk
+from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, state, walk
 from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
 from muster.planning import stale
@@ -60,7 +60,7 @@ def outcomes(snapshot: Snapshot, plan: Plan) -> dict[str, Outcome]:
             before=before[name],
             gang=bound[name],
             found=found,
-            standings=standings(bound[name].root),
+            standings=bound[name].standings,
             domains=Goals(bound[name], snapshot).domains(),
             short=_short(bound[name]),
             strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.api.names import OURS
-from muster.model.gang import Branch, Leaf, standings, walk
+from muster.model.gang import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, Eviction, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
@@ -68,7 +68,7 @@ def _eviction(eviction: Eviction) -> dict[str, str]:
 
 
 def _tree(found: GangPlan) -> dict[str, Any]:
-    now = standings(found.gang.root)
+    now = found.gang.standings
     made: dict[str, dict[str, Any]] = {}
     for group in reversed(list(walk(found.gang.root))):
         made[group.name] = {
@@ -133,7 +133,7 @@ def gang_table(plan: Plan) -> Iterator[Line]:
     """One line for every gang, those that wait first, and the reason below."""
     rows = [[Span(text, "dim") for text in ("VERDICT", "GANG", "PLACED", "PENDING", "WHY")]]
     for found in sorted(plan.gangs, key=lambda found: (found.verdict == "Scheduled", found.verdict, found.gang.key)):
-        now = standings(found.gang.root)[found.gang.root.name]
+        now = found.gang.standing
         why = "; ".join(sentence(refusal) for refusal in found.refusals)
         verdict = Span(found.verdict, VERDICT_ROLES.get(found.verdict, "bad"))
         rows.append([verdict, Span(found.gang.key, "name"), Span(str(now.placed)), Span(str(now.pending)), Span(why)])

@@ -34,7 +34,7 @@ class Seen(Struct, frozen=True, eq=False):
 
 def look(gang: Gang) -> Seen:
     """Ask the gang everything that the views show."""
-    return Seen(gang, standings(gang.root), roles(gang.root), parts(gang.root))
+    return Seen(gang, gang.standings, roles(gang.root), parts(gang.root))
 
 
 def parts(root: Group) -> dict[str, Part]:

@@ -4,24 +4,27 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from msgspec import Struct
+
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.rules.around import Around
 from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
-from muster.rules.podgroup import from_the_top
 from muster.rules.problem import Problem, listed
 from muster.rules.topology import find_level
 
 _NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that count
+_NOTHING = TopologyConstraint()
 USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
 
 
 def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
     """Every warning, and constraints that name what does not exist."""
+    stated = _stated(group)
     yield from mixed_roles(group)
-    yield from known_levels(group, around)
-    yield from nested_levels(group, around)
+    yield from known_levels(group, stated, around)
+    yield from nested_levels(stated, around)
     yield from known_queue(group, around)
     yield from known_priority(group, around)
 
@@ -37,12 +40,12 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
         below = children.get(parent, [])
         if need is None or not 0 < need < len(below):
             continue
-        roles = Counter(role(name) for name in below)
-        lost = [name for name in below if len(below) - roles[role(name)] >= need]
+        roles = Counter(map(role, below))
+        lost = [name for name, many in roles.items() if len(below) - many >= need]
         if len(roles) > 1 and lost:
             yield Problem(
                 f"{at}.minSubGroup",
-                f"{need} of {len(below)} may leave out every `{role(lost[0])}`: its children look like different roles",
+                f"{need} of {len(below)} may leave out every `{lost[0]}`: its children look like different roles",
                 hint=f"nest them: one SubGroup for each of {listed(roles)}, with `minSubGroup` inside each",
                 severity="warning",
                 rule="V6",
@@ -54,13 +57,23 @@ def role(name: str) -> str:
     return _ORDINAL.sub("", _NUMBER.sub("", name)).strip("-_.") or "*"
 
 
-def known_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
+class Stated(Struct, frozen=True, gc=False):
+    """A place with its constraint, and the closest above it that requires a level."""
+
+    name: str  # empty: the PodGroup itself
+    at: str
+    constraint: TopologyConstraint
+    above: TopologyConstraint | None = None
+
+
+def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
     """T6: where Topologies are given, every Topology and level that is named exists."""
     found = around.topologies
     if not found:
         return
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
-    for name, at, constraint in _stated(group):
+    for place in stated:
+        name, at, constraint = place.name, place.at, place.constraint
         topology = _topology(constraint, found)
         if topology is None:
             inherited = name and not ((own[name] or TopologyConstraint()).topology)
@@ -86,11 +99,11 @@ def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[st
     return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
 
 
-def nested_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
+def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
     found = around.topologies
-    pinned = _pinned_by(group)
-    for name, at, constraint in _stated(group):
+    for place in stated:
+        at, constraint, above = place.at, place.constraint, place.above
         required = constraint.required_topology_level
         preferred = constraint.preferred_topology_level
         if required and preferred and _coarser(constraint, preferred, constraint, required, found):
@@ -101,7 +114,6 @@ def nested_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
                 severity="warning",
                 rule="V6",
             )
-        above = pinned.get(name)
         if required and above and _coarser(constraint, required, above, above.required_topology_level, found):
             yield Problem(
                 f"{at}.requiredTopologyLevel",
@@ -110,17 +122,6 @@ def nested_levels(group: PodGroup, around: Around) -> Iterator[Problem]:
                 severity="warning",
                 rule="V6",
             )
-
-
-def _pinned_by(group: PodGroup) -> Mapping[str, TopologyConstraint]:
-    """For every SubGroup the constraint of the closest group above it that requires a level."""
-    resolved = constraints(group)
-    found: dict[str, TopologyConstraint] = {}
-    for part in from_the_top(group.spec):
-        above = resolved[part.parent] if resolved[part.parent].required_topology_level else found.get(part.parent)
-        if above is not None:
-            found[part.name] = above
-    return found
 
 
 def _coarser(
@@ -178,12 +179,34 @@ def known_priority(group: PodGroup, around: Around) -> Iterator[Problem]:
         )
 
 
-def _stated(group: PodGroup) -> Iterator[tuple[str, str, TopologyConstraint]]:
-    """Every place: its name, its path and its constraint, the PodGroup first."""
+def _stated(group: PodGroup) -> tuple[Stated, ...]:
+    """Every place, the PodGroup first, then SubGroups in spec order."""
     resolved = constraints(group)
-    yield "", "spec.topologyConstraint", resolved[""]
-    for i, part in enumerate(group.spec.sub_groups):
-        yield part.name, f"spec.subGroups[{i}].topologyConstraint", resolved.get(part.name, TopologyConstraint())
+    above = _above(group, resolved)
+    parts = (
+        Stated(
+            part.name,
+            f"spec.subGroups[{i}].topologyConstraint",
+            resolved.get(part.name, _NOTHING),
+            above.get(part.name),
+        )
+        for i, part in enumerate(group.spec.sub_groups)
+    )
+    return Stated("", "spec.topologyConstraint", resolved[""]), *parts
+
+
+def _above(group: PodGroup, resolved: Mapping[str, TopologyConstraint]) -> Mapping[str, TopologyConstraint]:
+    """For every SubGroup the constraint of the closest group above it that requires a level."""
+    parents = {part.name: part.parent for part in reversed(group.spec.sub_groups)}
+    found: dict[str, TopologyConstraint] = {}
+    for name in resolved:  # parents before children
+        if not name:
+            continue
+        parent = parents[name]
+        above = resolved[parent] if resolved[parent].required_topology_level else found.get(parent)
+        if above is not None:
+            found[name] = above
+    return found
 
 
 def _topology(constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Topology | None:

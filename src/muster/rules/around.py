@@ -1,11 +1,12 @@
 """What lies around an object that is judged, looked up once however many objects ask."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cached_property
 
 from msgspec import Struct
 
-from muster.api.core import Pod
+from muster.api.core import Node, Pod
 from muster.api.objects import Objects, key
 from muster.api.queue import Queue
 from muster.api.topology import Topology
@@ -20,11 +21,60 @@ class Tree(Struct, frozen=True):
     branches: frozenset[str]
 
 
+class Ground:
+    """What nodes have, each by itself and together in domains."""
+
+    def __init__(self, nodes: tuple[Node, ...]) -> None:
+        self.nodes = nodes
+        self._most: dict[tuple[str, ...], Mapping[str, int]] = {}
+
+    @cached_property
+    def rooms(self) -> tuple[Mapping[str, int], ...]:
+        """Every size of node once: there are few, however many nodes."""
+        return tuple({frozenset(room.items()): room for room in map(_room, self.nodes)}.values())
+
+    def most(self, labels: tuple[str, ...]) -> Mapping[str, int]:
+        """For each resource the most that one domain has in all; nodes without one of the labels are in none (T5)."""
+        if labels not in self._most:
+            self._most[labels] = self._summed(labels)
+        return self._most[labels]
+
+    def _summed(self, labels: tuple[str, ...]) -> Mapping[str, int]:
+        domains: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for node in self.nodes:
+            if all(label in node.metadata.labels for label in labels):
+                domain = domains[tuple(node.metadata.labels[label] for label in labels)]
+                for resource, amount in _room(node).items():
+                    domain[resource] += amount
+        most: dict[str, int] = {}
+        for domain in domains.values():
+            for resource, amount in domain.items():
+                most[resource] = max(amount, most.get(resource, 0))
+        return most
+
+
+def _room(node: Node) -> Mapping[str, int]:
+    return node.status.allocatable or node.status.capacity
+
+
 class Around:
     """Objects with indexes that are made when they are first needed."""
 
     def __init__(self, objects: Objects | None = None) -> None:
         self.objects = objects or Objects()
+
+    def after(self, before: "Around", *, same_pods: bool) -> "Around":
+        """This, with what was looked up before as far as it holds; `same_pods`: gangs' pods of then are near enough."""
+        if before.objects.nodes is self.objects.nodes:
+            self.ground = before.ground
+        if same_pods and "pods" in vars(before):
+            self.pods = before.pods
+        return self
+
+    @cached_property
+    def ground(self) -> Ground:
+        """Of all nodes."""
+        return Ground(self.objects.nodes)
 
     @cached_property
     def queues(self) -> dict[str, Queue]:

@@ -1,17 +1,16 @@
 """V6: minimums that no node, or no domain, of the cluster could ever hold. Bounds only: they never warn wrongly."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
-from muster.api.core import Node, Pod
+from muster.api.core import Pod
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Resources, written
-from muster.api.topology import Topology
-from muster.rules.around import Around
+from muster.rules.around import Around, Ground
 from muster.rules.defaults import constraints
 from muster.rules.membership import leaf_of
-from muster.rules.podgroup import Place, from_the_top, outline
+from muster.rules.podgroup import Place, outline
 from muster.rules.problem import Problem
 from muster.rules.requests import requests
 from muster.rules.topology import find_level
@@ -25,9 +24,11 @@ def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
         return
     places = {place.name: place for place in outline(group.spec).places}
     pods = _pods(group, around, places)
-    rooms = [_room(node) for node in around.objects.nodes]
+    if not pods:
+        return
+    homeless = _homeless(pods, around.ground)
     for name, asked in pods.items():
-        yield from _too_big(places[name], asked, rooms)
+        yield from _too_big(places[name], asked, homeless, around.ground)
     yield from _too_many(group, around, places, pods)
 
 
@@ -46,19 +47,23 @@ def _counts(pod: Pod) -> bool:
     return pod.status.phase not in ("Failed", "Succeeded") and pod.metadata.deletion_timestamp is None
 
 
-def _room(node: Node) -> Amounts:
-    return node.status.allocatable or node.status.capacity
+def _homeless(pods: Mapping[str, list[Resources]], ground: Ground) -> set[frozenset[tuple[str, int]]]:
+    """Requests that fit no node by themselves; pods of a gang ask for few different things."""
+    kinds = {frozenset(asked.items()) for many in pods.values() for asked in many}
+    return {kind for kind in kinds if not any(all(room.get(r, 0) >= n for r, n in kind) for room in ground.rooms)}
 
 
-def _too_big(place: Place, asked: list[Resources], rooms: list[Amounts]) -> Iterator[Problem]:
+def _too_big(
+    place: Place, asked: list[Resources], homeless: set[frozenset[tuple[str, int]]], ground: Ground
+) -> Iterator[Problem]:
     """Enough pods exist, but too few of them fit any node by themselves."""
     need = _need(place)
-    misfits = [pod for pod in asked if not any(all(room.get(r, 0) >= n for r, n in pod.items()) for room in rooms)]
+    misfits = [pod for pod in asked if frozenset(pod.items()) in homeless] if homeless else []
     if len(asked) >= need > len(asked) - len(misfits):
         yield Problem(
             f"{place.at}.minMember",
             f"needs {need} pods, but {len(misfits)} of {len(asked)} fit no node of the cluster",
-            hint=f"one asks for {_listed(misfits[0])}; the largest node has {_listed(_largest(misfits[0], rooms))}",
+            hint=f"one asks for {_listed(misfits[0])}; the largest node has {_listed(_largest(misfits[0], ground))}",
             severity="warning",
             rule="V6",
         )
@@ -68,17 +73,17 @@ def _too_many(
     group: PodGroup, around: Around, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
 ) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
-    least = _least(group, places, pods)
-    topologies = around.topologies
-    for name, constraint in constraints(group).items():
+    resolved, topologies = constraints(group), around.topologies
+    least = _least(group, resolved, places, pods)
+    for name, constraint in resolved.items():
         only = next(iter(topologies.values())) if len(topologies) == 1 and not constraint.topology else None
         topology = topologies.get(constraint.topology, only)
         level = find_level(topology, constraint.required_topology_level) if topology else None
         if topology is None or level is None or name not in least:
             continue
-        domains = _domains(topology, level, around.objects.nodes)
+        most = around.ground.most(tuple(known.node_label for known in topology.spec.levels[: level + 1]))
         for resource, amount in least[name].items():
-            best = max((domain.get(resource, 0) for domain in domains.values()), default=0)
+            best = most.get(resource, 0)
             if amount > best:
                 yield Problem(
                     f"{places[name].at}.topologyConstraint.requiredTopologyLevel",
@@ -91,15 +96,18 @@ def _too_many(
 
 
 def _least(
-    group: PodGroup, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
+    group: PodGroup, order: Collection[str], places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
 ) -> dict[str, Mapping[str, int]]:
-    """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out."""
+    """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out.
+
+    `order` has parents before their children.
+    """
     children: dict[str, list[str]] = defaultdict(list)
-    order = ["", *(part.name for part in from_the_top(group.spec))]
-    for part in from_the_top(group.spec):
-        children[part.parent].append(part.name)
+    for name, parent in {part.name: part.parent for part in reversed(group.spec.sub_groups)}.items():
+        if name and name in order:
+            children[parent].append(name)
     found: dict[str, Mapping[str, int]] = {}
-    for name in reversed(order):
+    for name in reversed((*order,)):
         parts = [found.get(child, {}) for child in children[name]] if children[name] else list(pods.get(name, ()))
         need = _need(places[name])
         if len(parts) >= need:
@@ -114,20 +122,8 @@ def _need(place: Place) -> int:
     return place.min_member or 1
 
 
-def _domains(topology: Topology, level: int, nodes: tuple[Node, ...]) -> dict[tuple[str, ...], dict[str, int]]:
-    """What each domain of a level has in all; nodes without a label of it, or above it, are in none (T5)."""
-    labels = [known.node_label for known in topology.spec.levels[: level + 1]]
-    found: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for node in nodes:
-        if all(label in node.metadata.labels for label in labels):
-            domain = found[tuple(node.metadata.labels[label] for label in labels)]
-            for resource, amount in _room(node).items():
-                domain[resource] += amount
-    return found
-
-
-def _largest(asked: Amounts, rooms: list[Amounts]) -> Amounts:
-    return {resource: max(room.get(resource, 0) for room in rooms) for resource in asked}
+def _largest(asked: Amounts, ground: Ground) -> Amounts:
+    return {resource: max(room.get(resource, 0) for room in ground.rooms) for resource in asked}
 
 
 def _listed(amounts: Amounts) -> str:

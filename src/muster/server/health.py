@@ -4,7 +4,6 @@ Not alive: restart me. Not ready: send nobody here, and tell people that what I 
 """
 
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
@@ -12,10 +11,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from muster.cluster.store import ApiError
+from muster.cluster.follow import Health
 
 Clock = Callable[[], float]  # seconds that only go forward
-UNAUTHORISED = (401, 403)
 
 
 class Check(Protocol):
@@ -29,67 +27,35 @@ class Check(Protocol):
         """Empty: it is well. It must answer at once."""
 
 
-class Flag:
-    """A check that is told: well or not. It begins as not."""
-
-    def __init__(self, name: str, reason: str = "has not begun") -> None:
-        self.name = name
-        self._reason = reason
-
-    def well(self) -> None:
-        """From now on."""
-        self._reason = ""
-
-    def ill(self, reason: str) -> None:
-        """From now on, and why."""
-        self._reason = reason or "not well"
-
-    def problem(self) -> str:
-        """What it was last told."""
-        return self._reason
-
-
-class Beat:
-    """A loop that must come by: not well when it is silent for too long."""
-
-    def __init__(self, name: str, longest_seconds: float, clock: Clock = time.monotonic) -> None:
-        self.name = name
-        self._longest, self._clock = longest_seconds, clock
-        self._last = clock()
-
-    def beat(self) -> None:
-        """It came by."""
-        self._last = self._clock()
-
-    def problem(self) -> str:
-        """How long it has been silent, if that is too long."""
-        silent = self._clock() - self._last
-        return "" if silent <= self._longest else f"silent for {math.floor(silent)} s, at most {self._longest:g} s"
-
-
 class Watch:
-    """A watch: well while events or bookmarks come; not before it begins, after a long silence, or when refused."""
+    """A watch: well while something is heard from time to time; not before it has begun, or while it is refused."""
 
-    def __init__(self, name: str, longest_seconds: float, clock: Clock = time.monotonic) -> None:
+    def __init__(self, name: str, state: Health, longest_seconds: float) -> None:
         self.name = f"watch-{name}"
-        self._beat = Beat(name, longest_seconds, clock)
-        self._lost = "has not begun"
-
-    def heard(self) -> None:
-        """A list was read, or an event or a bookmark came."""
-        self._lost = ""
-        self._beat.beat()
-
-    def lost(self, error: Exception) -> None:
-        """It broke; whoever watches tries again, and it is not well until it is heard again."""
-        if isinstance(error, ApiError) and error.status in UNAUTHORISED:
-            self._lost = f"unauthorised: {error.message}"
-        elif not (isinstance(error, ApiError) and error.status == 410):  # an old version: list anew, nothing is wrong
-            self._lost = f"dead: {error}" if str(error) else f"dead: {type(error).__name__}"
+        self._state, self._longest = state, longest_seconds
 
     def problem(self) -> str:
         """Why it cannot be trusted."""
-        return self._lost or self._beat.problem()
+        if (trouble := self._state.trouble) is not None:
+            return f"{'unauthorised' if self._state.unauthorised else 'dead'}: {trouble.message}"
+        if not self._state.synced:
+            return "has not begun"
+        silent = self._state.lag_seconds()
+        return "" if silent <= self._longest else f"silent for {math.floor(silent)} s, at most {self._longest:g} s"
+
+
+class Work:
+    """Work that must come to an end: not well while it takes too long. Whoever has nothing to do is well."""
+
+    def __init__(self, name: str, began: Callable[[], float | None], longest_seconds: float, clock: Clock) -> None:
+        self.name = name
+        self._began, self._longest, self._clock = began, longest_seconds, clock
+
+    def problem(self) -> str:
+        """How long it has taken, if that is too long."""
+        began = self._began()
+        took = 0.0 if began is None else self._clock() - began
+        return "" if took <= self._longest else f"has taken {math.floor(took)} s, at most {self._longest:g} s"
 
 
 # answers ------------------------------------------------------------------------------------------------------------

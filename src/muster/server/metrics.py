@@ -5,7 +5,7 @@ pods are no labels: their number has no bound.
 """
 
 import platform
-import time
+from collections import Counter as Counts
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, cast
 
@@ -19,7 +19,7 @@ from starlette.routing import Route
 from muster import __version__
 from muster.api.quantity import in_bytes
 from muster.fairness.shares import Division
-from muster.planning.decision import EvictionReason, Plan, Verdict
+from muster.planning.decision import EvictionReason, Plan, Role, Verdict
 
 PREFIX = "muster"
 Clock = Callable[[], float]
@@ -54,17 +54,24 @@ TABLE = (
     ),
     Metric("gangs", "gauge", "Gangs by the verdict of the last cycle.", ("verdict",)),
     Metric("bindings_total", "counter", "Pods bound; role is core or extra.", ("role",)),
-    Metric("bind_failures_total", "counter", "Bindings that failed, by the reason of the API server.", ("reason",)),
+    Metric(
+        "bind_failures_total",
+        "counter",
+        "Bindings that failed, by the API server's reason.",
+        ("reason",),
+    ),
     Metric("bind_duration_seconds", "histogram", "One binding, as the API server answers it.", (), _CALL),
     Metric("evictions_total", "counter", "Pods evicted: Preempt, Reclaim, Consolidate or Stale.", ("reason",)),
     Metric(
         "eviction_failures_total", "counter", "Evictions that were refused, by the API server's reason.", ("reason",)
     ),
     Metric("nominations_total", "counter", "Places kept for pods on room that is being freed (P7)."),
-    Metric("conflicts_total", "counter", "Plans dropped because an object had changed meanwhile.", ("resource",)),
+    Metric(
+        "conflicts_total", "counter", "Writes refused because the object had changed meanwhile (409).", ("resource",)
+    ),
     Metric("watch_lag_seconds", "gauge", "Since the last event or bookmark of a watch; -1: not begun.", ("resource",)),
     Metric(
-        "watch_restarts_total", "counter", "Watches that ended and were taken up again or listed anew.", ("resource",)
+        "watch_restarts_total", "counter", "Watches that were lost and taken up again or listed anew.", ("resource",)
     ),
     Metric(
         "queue_allocated",
@@ -79,8 +86,8 @@ TABLE = (
         "What the running and waiting pods of a queue ask for, in the same units.",
         ("queue", "resource", "unit"),
     ),
-    Metric("search_steps", "histogram", "Steps that the search for one gang took (X1).", (), _STEPS),
-    Metric("leader", "gauge", "1: this replica leads and acts."),
+    Metric("search_steps", "histogram", "Steps that one search took (X1); most gangs need one or two.", (), _STEPS),
+    Metric("leader", "gauge", "1: this replica leads and acts; 0 in a dry run."),
     Metric(
         "webhook_requests_total",
         "counter",
@@ -98,9 +105,8 @@ TABLE = (
 class Metrics:
     """What happened, counted. Every method is cheap and never fails because of what it is told."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._clock = clock
         self._made: dict[str, Any] = {metric.name: _make(metric, self.registry) for metric in TABLE}
         ProcessCollector(namespace=PREFIX, registry=self.registry)
         self._gauge("build_info").labels(__version__, platform.python_version()).set(1)
@@ -112,20 +118,20 @@ class Metrics:
     def cycle(self, plan: Plan, seconds: float) -> None:
         """A cycle ended with this plan."""
         self._histogram("cycle_duration_seconds").observe(seconds)
-        verdicts = [gang.verdict for gang in plan.gangs]
+        verdicts = Counts(gang.verdict for gang in plan.gangs)
         for verdict in VERDICTS:
-            self._gauge("gangs").labels(verdict).set(verdicts.count(verdict))
-        self._counter("nominations_total").inc(len(plan.nominations))
+            self._gauge("gangs").labels(verdict).set(verdicts[verdict])
+        steps = self._histogram("search_steps")
+        for search in plan.searches:
+            steps.observe(search)
+        if plan.division is not None:
+            self.queues(plan.division)
 
     def decided(self, seconds: float) -> None:
         """A plan answered a change this long after it."""
         self._histogram("decision_latency_seconds").observe(seconds)
 
-    def searched(self, steps: int) -> None:
-        """The search for one gang ended."""
-        self._histogram("search_steps").observe(steps)
-
-    def bound(self, role: str, seconds: float) -> None:
+    def bound(self, role: Role, seconds: float) -> None:
         """The API server took a binding."""
         self._counter("bindings_total").labels(role).inc()
         self._histogram("bind_duration_seconds").observe(seconds)
@@ -147,14 +153,14 @@ class Metrics:
         """An object had changed since it was read."""
         self._counter("conflicts_total").labels(resource).inc()
 
-    def watch(self, resource: str) -> None:
-        """A watch will begin: it has no lag yet, and says so."""
-        self._gauge("watch_lag_seconds").labels(resource).set(-1)
+    def nominated(self) -> None:
+        """A place was noted on a pod."""
+        self._counter("nominations_total").inc()
 
-    def heard(self, resource: str) -> None:
-        """An event or a bookmark came; its lag is counted from now, at each scrape."""
-        at = self._clock()
-        self._gauge("watch_lag_seconds").labels(resource).set_function(lambda: self._clock() - at)
+    def watch(self, resource: str, lag: Clock) -> None:
+        """A watch will begin; its lag is asked for at each scrape, as a dead one would not tell."""
+        self._gauge("watch_lag_seconds").labels(resource).set_function(lag)
+        self._counter("watch_restarts_total").labels(resource)
 
     def watch_restarted(self, resource: str) -> None:
         """A watch ended, and another one begins."""
@@ -174,9 +180,9 @@ class Metrics:
                     value, unit = in_base_units(resource, amount)
                     gauge.labels(queue, resource, unit).set(value)
 
-    def leads(self, leads: bool) -> None:
-        """Whether this replica acts."""
-        self._gauge("leader").set(int(leads))
+    def leads(self, now: Callable[[], bool]) -> None:
+        """Whether this replica acts is asked for at each scrape: a lease runs out without a word."""
+        self._gauge("leader").set_function(lambda: int(now()))
 
     def answered(self, path: str, result: str, seconds: float) -> None:
         """The webhook answered."""

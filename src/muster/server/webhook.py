@@ -1,14 +1,15 @@
 """What the API server asks before it stores an object: `/validate` (V1-V6), and `/mutate` (D) where that is wanted.
 
 Rule 1: every answer is a value, and whatever is wrong with a request ends in a sentence: no traceback leaves this file.
-Rule 2: size, time and the number of requests at once are bounded; what takes long never holds up what does not.
+Rule 2: size, time and memory are bounded: a large request is read when it has a place, so that there are never more
+of them than places; what takes long never holds up what does not.
 Rule 3: only what an object says itself refuses it. What lies around it may still come (`kubectl apply` of a folder has
 no order): there a PodGroup without its Topology is told in a warning, and waits with a reason (T6, Q2).
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
@@ -36,6 +37,8 @@ from muster.rules.problem import Problem
 from muster.server.certificates import Door
 from muster.server.logs import logger
 from muster.server.metrics import Metrics
+from muster.server.punctual import Punctual
+from muster.server.surroundings import Knows, Surroundings
 
 API_VERSION = "admission.k8s.io/v1"
 JUDGED = ((names.SCHEDULING, "PodGroup"), (names.QUEUES, "Queue"), (names.TOPOLOGIES, "Topology"))
@@ -47,7 +50,6 @@ THREADS = 2
 _CAUSES = {"V5": "FieldValueForbidden"}
 
 Raw = dict[str, Any]
-Knows = Callable[[], Around]
 
 
 class GroupVersionKind(Wire, frozen=True):
@@ -317,8 +319,7 @@ class Desk:
     async def _answer(self, request: Request, judge: Judge) -> tuple[Response, str]:
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                body = await _body(request, self._settings.max_body_bytes)
-                data, result = await self._judged(judge, body)
+                data, result = await self._judged(judge, _pieces(request, self._settings.max_body_bytes))
             return Response(data, media_type="application/json"), result
         except Unanswerable as error:
             return _said(error.status, error.message)
@@ -330,15 +331,25 @@ class Desk:
             self._log.exception("a review could not be judged")
             return _said(500, f"internal error: {type(error).__name__}; the log of muster says more")
 
-    async def _judged(self, judge: Judge, body: bytes) -> tuple[bytes, str]:
-        """Small ones at once; large ones in a thread, which keeps its place at the gate until it is through."""
+    async def _judged(self, judge: Judge, pieces: AsyncIterator[bytes]) -> tuple[bytes, str]:
+        """Small ones at once; large ones wait for a place before the rest of them is read."""
+        begun = bytearray()
+        async for piece in pieces:
+            begun += piece
+            if len(begun) > SMALL_BYTES:
+                return await self._judged_apart(judge, begun, pieces)
+        return respond(judge, bytes(begun))
+
+    async def _judged_apart(self, judge: Judge, begun: bytearray, rest: AsyncIterator[bytes]) -> tuple[bytes, str]:
+        """In a thread, which keeps its place at the gate until it is through."""
         await self._gate.acquire()
-        if len(body) <= SMALL_BYTES:
-            try:
-                return respond(judge, body)
-            finally:
-                self._gate.release()
-        work = asyncio.get_running_loop().run_in_executor(self._threads, respond, judge, body)
+        try:
+            async for piece in rest:
+                begun += piece
+            work = asyncio.get_running_loop().run_in_executor(self._threads, respond, judge, bytes(begun))
+        except BaseException:
+            self._gate.release()
+            raise
         work.add_done_callback(self._through)
         return await asyncio.shield(work)
 
@@ -348,18 +359,18 @@ class Desk:
             work.exception()  # seen: nobody may be waiting for it any more
 
 
-async def _body(request: Request, most: int) -> bytes:
-    """What was sent, unless it is too much: then not even that is read."""
+async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
+    """What is sent, as it comes, unless it is too much: then not even that is read."""
     too_much = Unanswerable(413, f"the review is larger than {most} bytes")
     stated = request.headers.get("content-length", "")
     if stated.isascii() and stated.isdigit() and int(stated[:20]) > most:
         raise too_much
-    found = bytearray()
-    async for chunk in request.stream():
-        found += chunk
-        if len(found) > most:
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
             raise too_much
-    return bytes(found)
+        yield piece
 
 
 def _said(status: int, sentence: str) -> tuple[Response, str]:
@@ -369,7 +380,8 @@ def _said(status: int, sentence: str) -> tuple[Response, str]:
 def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None = None) -> Starlette:
     """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
     desk = Desk(settings, metrics)
-    judges: Mapping[str, Judge] = {"/validate": lambda asked: validate(asked, knows() if knows else None)}
+    around = Surroundings(knows) if knows else None
+    judges: Mapping[str, Judge] = {"/validate": lambda asked: validate(asked, around() if around else None)}
     if settings.convert_older_dialects:
         judges = {**judges, "/mutate": mutate}
     return Starlette(
@@ -392,6 +404,8 @@ def listener(listening: Starlette, host: str, port: int, door: Door | None = Non
             log_config=None,
             access_log=False,
             lifespan="off",
+            http=Punctual,
+            ws="none",
             server_header=False,
             limit_concurrency=1_000,  # connections; more are told to come back
             timeout_keep_alive=75,

@@ -1,0 +1,51 @@
+"""Sites on every cluster. A table: one entry for each implementation."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from muster.cluster import follow
+from muster.cluster.kubernetes import connect
+from muster.cluster.memory import Memory
+from muster.cluster.store import Cluster
+from muster.server.serving import serve
+from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
+from tests.e2e.site import Site, fresh
+
+
+@asynccontextmanager
+async def embedded(_: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    yield Memory()
+
+
+@asynccontextmanager
+async def kubernetes(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    cluster = connect(request.getfixturevalue("apiserver").kubeconfig)
+    yield cluster
+    await cluster.close()
+
+
+Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Cluster]]
+CLUSTERS: dict[str, Open] = {"embedded": embedded, "kubernetes": kubernetes}
+
+
+@pytest.fixture(params=list(CLUSTERS))
+async def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
+    """A site on each cluster; every promise is judged at the end."""
+    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.01)
+    async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as found:
+        yield found
+
+
+@pytest.fixture
+async def kubectl(site: Site, request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Kubectl]:
+    """The real kubectl, at the door of the site's cluster."""
+    if KUBECTL is None:
+        pytest.skip(MISSING)
+    if not isinstance(site.cluster, Memory):
+        yield Kubectl(request.getfixturevalue("apiserver").kubeconfig, tmp_path)
+        return
+    async with serve(site.cluster) as serving:
+        yield Kubectl(serving.kubeconfig, tmp_path)

@@ -1,0 +1,342 @@
+"""The loop from outside: whom it schedules, what wakes it, what holds it up and what does not, and what is counted."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from muster.cluster import follow
+from muster.cluster.kinds import NAMESPACES, NODES, PODS
+from muster.cluster.store import PatchType, Raw, Resource
+from muster.config import Scheduling
+from muster.control.apply import Fence
+from muster.control.leader import Leader, Terms
+from muster.control.observer import Observer
+from muster.control.scheduler import Scheduler
+from muster.server.health import Work
+from muster.server.metrics import TABLE, Metrics
+from tests.live import GROUPS, HASTY, QUEUES, Call, Fault, Faulty, Live, World, group, node, pod, queue
+
+PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Followers that do not rest for long."""
+    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
+
+
+@asynccontextmanager
+async def observed(
+    world: World, cluster: Faulty, settings: Scheduling, observer: Observer | None, fence: Fence | None = None
+) -> AsyncIterator[Live]:
+    """A scheduler whose time is ours."""
+    scheduler = Scheduler(cluster, settings, fence, lambda: world.seconds, world.time.now, observer)
+    async with world.kubelets.running():
+        task = asyncio.create_task(scheduler.run())
+        try:
+            yield Live(world, scheduler, task)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+# whose gangs --------------------------------------------------------------------------------------------------------
+
+
+def elsewhere(raw: Raw) -> Raw:
+    return raw | {"metadata": raw["metadata"] | {"namespace": "other"}}
+
+
+async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
+    """`scheduling.namespaces`: what waits elsewhere is not bound, told or evicted; what runs there holds its room."""
+    world = World([node("a"), node("b", gpus=2)])
+    world.create(NAMESPACES, {"metadata": {"name": "other"}})
+    world.create(GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
+    for i, seat in enumerate(("a", "", "")):
+        world.create(PODS, elsewhere(pod(f"theirs-{i}", "theirs", node_name=seat)))
+    world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
+    cluster = Faulty(world.memory)
+    async with world.running(cluster, replace(HASTY, namespaces=("default",))) as live:
+        await live.settle()
+        await world.time.advance(61)  # theirs is below its minimum, which is none of our business (S2)
+        await live.settle()
+    assert world.seats() == {"theirs-0": "a", "ours-0": "a", "ours-1": "b"}
+    assert not any("theirs" in line for line in cluster.log)
+    assert world.judge.evicted == {}
+
+
+async def test_without_namespaces_all_are_scheduled() -> None:
+    world = World([node("a")])
+    world.create(NAMESPACES, {"metadata": {"name": "other"}})
+    world.create(GROUPS, elsewhere(group("theirs", minMember=1)))
+    world.create(PODS, elsewhere(pod("theirs-0", "theirs")))
+    async with world.running() as live:
+        await live.until(lambda: world.seats() == {"theirs-0": "a"})
+
+
+# what holds it up, and what does not --------------------------------------------------------------------------------
+
+
+class Hanging(Faulty):
+    """Bindings of some pods, or statuses, are not answered until they are let go."""
+
+    def __init__(self, world: World, *, bindings: str = "", statuses: bool = False) -> None:
+        super().__init__(world.memory)
+        self.bindings, self.statuses, self.go = bindings, statuses, asyncio.Event()
+        self.held_up = 0
+
+    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+        if self.bindings and pod.startswith(self.bindings):
+            self.held_up += 1
+            await self.go.wait()
+        await super().bind(namespace, pod, uid, node)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        kind: PatchType = "application/merge-patch+json",
+        subresource: str = "",
+        field_manager: str = "muster",
+        force: bool = False,
+    ) -> Raw:
+        if self.statuses:
+            self.held_up += 1
+            await self.go.wait()
+        return await super().patch(resource, namespace, name, patch, kind, subresource, field_manager, force)
+
+
+async def test_scheduling_does_not_wait_for_statuses() -> None:
+    """The next gang is planned and bound while nothing about the first could be told yet."""
+    world = World([node("a")])
+    cluster = Hanging(world, statuses=True)
+    async with world.running(cluster) as live:
+        world.submit(group("g", minMember=1), {"": 1})
+        await live.until(lambda: len(world.seats()) == 1 and cluster.held_up > 0)
+        world.submit(group("h", minMember=1), {"": 1})
+        await live.until(lambda: len(world.seats()) == 2)
+        assert "status" not in world.group("g")
+        cluster.go.set()
+        await live.settle()
+        assert [world.group(name)["status"]["phase"] for name in "gh"] == ["Running", "Running"]
+
+
+async def test_a_pod_that_is_bound_is_not_told_afterwards_that_it_waits() -> None:
+    """A late letter of an earlier cycle must not undo what the API server says of a pod that has a node."""
+    world = World([])
+    cluster = Hanging(world, statuses=True)
+    async with world.running(cluster) as live:
+        world.submit(group("g", minMember=3), {"": 3})
+        await live.until(lambda: cluster.held_up == 4)
+        world.create(NODES, node("a", gpus=8))
+        await asyncio.sleep(0.05)
+        cluster.go.set()
+        await live.until(lambda: len(world.seats()) == 3)
+        await live.settle()
+    assert {world.condition(world.pod(f"g-{i}"), "PodScheduled")["status"] for i in range(3)} == {"True"}
+
+
+async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
+    """`bindTimeoutSeconds`: the loop goes on, and nobody else gets the room (I2), as it may have happened."""
+    world = World([node("a")])
+    cluster = Hanging(world, bindings="g")
+    async with world.running(cluster, replace(HASTY, bind_timeout_seconds=1)) as live:
+        world.submit(group("g", minMember=1), {"": 1}, gpus=4)
+        await live.until(lambda: cluster.held_up == 1)
+        world.submit(group("h", minMember=1), {"": 1})
+        cycles = live.scheduler.cycles
+        await live.until(lambda: live.scheduler.cycles > cycles + 3)
+        assert len(live.scheduler.inflight) == 1
+        assert (world.seats(), cluster.held_up) == ({}, 1)
+        cluster.bindings = ""
+        await world.time.advance(61)
+        await live.until(lambda: world.seats() == {"g-0": "a"})
+
+
+async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
+    """`/livez`: counted from the start of the cycle that runs now."""
+    world = World([node("a")])
+    cluster = Hanging(world, bindings="g")
+    async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=3600)) as live:
+        check = Work("cycle", lambda: live.scheduler.began, 300, live.scheduler.clock)
+        await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
+        await world.time.advance(3000)
+        assert check.problem() == "", "idle"
+        world.submit(group("g", minMember=1), {"": 1})
+        await live.until(lambda: cluster.held_up == 1)
+        await world.time.advance(301)
+        assert check.problem() == "has taken 301 s, at most 300 s"
+        cluster.go.set()
+        await live.until(lambda: live.scheduler.began is None)
+        assert check.problem() == ""
+
+
+async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
+    """Whoever restarts processes must hear of it."""
+    world = World([node("a")])
+    async with observed(world, Faulty(world.memory), HASTY, None) as live:
+        live.scheduler.applier.carry_out = None  # type: ignore[assignment,method-assign]
+        async with asyncio.timeout(5):
+            with pytest.raises(ExceptionGroup):
+                await live.task
+
+
+# leading ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_leader_begins_at_once() -> None:
+    """It does not wait for a change or for a timer; until then it stands by, knows everything and is ready."""
+    world = World([node("a")])
+    world.submit(group("g", minMember=2), {"": 2})
+    cluster = Faulty(world.memory)
+    leader = Leader(cluster, "me", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+    async with observed(world, cluster, PATIENT, None, leader) as live:
+        await live.until(lambda: live.scheduler.ready)
+        await asyncio.sleep(0.05)
+        assert (live.scheduler.cycles, live.scheduler.ready, world.seats()) == (0, True, {})
+        election = asyncio.create_task(leader.run(live.scheduler.wake))
+        await live.until(lambda: len(world.seats()) == 2, 2.0)
+        election.cancel()
+        await asyncio.wait([election])
+
+
+async def test_a_leader_that_lost_its_lease_stops() -> None:
+    world = World([node("a")])
+    cluster = Faulty(world.memory)
+    leader = Leader(cluster, "me", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+    await leader.turn()
+    async with observed(world, cluster, HASTY, None, leader) as live:
+        await live.until(lambda: live.scheduler.cycles > 0)
+        await world.time.advance(13)
+        world.submit(group("g", minMember=1), {"": 1})
+        await asyncio.sleep(0.1)
+        assert world.seats() == {}
+        await leader.turn()
+        await live.until(lambda: len(world.seats()) == 1)
+
+
+# what is counted ----------------------------------------------------------------------------------------------------
+
+
+class Flag:
+    """A fence that is raised by hand."""
+
+    leading = False
+    seconds_left = math.inf
+
+
+OTHERS = {"webhook_requests_total", "webhook_duration_seconds", "certificate_expiry_timestamp_seconds", "build_info"}
+
+
+def readings(metrics: Metrics) -> dict[str, float]:
+    """Every metric of the loop, as one number: how often it was observed, or what it says."""
+    found: dict[str, float] = {}
+    for family in metrics.registry.collect():
+        name = family.name.removeprefix("muster_") + ("_total" if family.type == "counter" else "")
+        ends = ("_count",) if family.type == "histogram" else ("_total",) if family.type == "counter" else ("",)
+        found[name] = sum(one.value for one in family.samples if one.name.endswith(ends))
+    return {metric.name: found[metric.name] for metric in TABLE if metric.name not in OTHERS}
+
+
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"muster_{name}", labels)
+
+
+async def test_every_metric_of_the_loop_moves() -> None:
+    """A story with room made for a gang, and everything that can go wrong, once."""
+    world = World([node("a"), node("b")], [queue("team", quota=8)])
+    world.submit(group("low", minMember=2, queue="team", priorityClassName="low"), {"": 4})
+    once = {("bind", "low-0"): "conflict", ("evict", "low-2"): "busy", ("evict", "low-3"): "busy"}
+
+    def script(call: Call) -> Fault | None:
+        if call.verb == "event" and call.what == "pods low-0" and not call.again:
+            return "reset"
+        return once.get((call.verb, call.what)) if not call.again else None  # type: ignore[return-value]
+
+    metrics, fence = Metrics(), Flag()
+    async with observed(world, Faulty(world.memory, script), HASTY, metrics, fence) as live:
+        before = readings(metrics)
+        fence.leading = True
+        assert before["watch_lag_seconds"] == -10, "ten kinds, none of them heard yet"
+        await live.settle()
+        world.submit(
+            group("high", minMember=2, queue="team", priorityClassName="high", preemptibility="preemptible"), {"": 2}
+        )
+        await live.settle()
+        await world.time.advance(7)
+        after = readings(metrics)
+    assert [name for name in before if after[name] == before[name]] == []
+    assert sample(metrics, "bindings_total", role="core") == 4
+    assert sample(metrics, "bind_failures_total", reason="Conflict") == 1
+    assert sample(metrics, "conflicts_total", resource="pods") == 1
+    assert sample(metrics, "evictions_total", reason="Preempt") == 2
+    assert sample(metrics, "eviction_failures_total", reason="TooManyRequests") == 2
+    assert sample(metrics, "nominations_total") == 2
+    assert sample(metrics, "watch_restarts_total", resource="pods") == 1
+    assert sample(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 8
+    assert sample(metrics, "gangs", verdict="Scheduled") == 2
+
+
+async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None:
+    """From the first one that the plan knows of."""
+    world = World([node("a")])
+    metrics = Metrics()
+    quick = replace(PATIENT, debounce_milliseconds=30)
+    async with observed(world, Faulty(world.memory), quick, metrics) as live:
+        await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
+        await asyncio.sleep(0.1)
+        before = sample(metrics, "decision_latency_seconds_count")
+        seconds = sample(metrics, "decision_latency_seconds_sum")
+        world.create(NODES, node("b"))
+        await live.until(lambda: live.scheduler.synced and len(live.scheduler.mirror.objects.nodes) == 2)
+        await world.time.advance(3)
+        await live.until(lambda: sample(metrics, "decision_latency_seconds_count") != before)
+    assert sample(metrics, "decision_latency_seconds_sum") == pytest.approx((seconds or 0) + 3)
+
+
+async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
+    """Changes that it heard of while it stood by were the business of another."""
+    world = World([node("a")])
+    metrics, fence = Metrics(), Flag()
+    async with observed(world, Faulty(world.memory), HASTY, metrics, fence) as live:
+        await live.until(lambda: live.scheduler.ready)
+        await asyncio.sleep(0.05)
+        await world.time.advance(100)
+        await asyncio.sleep(0.05)
+        fence.leading = True
+        live.scheduler.wake()
+        await live.until(lambda: live.scheduler.cycles > 0)
+    assert (sample(metrics, "decision_latency_seconds_sum") or 0) < 100
+
+
+async def test_a_dry_run_does_not_lead() -> None:
+    world = World([node("a")])
+    metrics = Metrics()
+    async with observed(world, Faulty(world.memory), replace(HASTY, dry_run=True), metrics) as live:
+        await live.until(lambda: live.scheduler.cycles > 1)
+    assert sample(metrics, "leader") == 0
+
+
+@pytest.mark.parametrize("kind", [GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)
+async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
+    """Since it was last heard of, on the loop's own clock."""
+    world = World([node("a")])
+    deaf = False
+    script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
+        "reset" if deaf and call.verb == "event" else "broken" if deaf and call.verb in ("watch", "list") else None
+    )
+    metrics = Metrics()
+    async with observed(world, Faulty(world.memory, script), HASTY, metrics) as live:
+        await live.until(lambda: live.scheduler.ready)
+        deaf = True
+        await live.until(lambda: not live.scheduler.health[kind].ready)
+        await world.time.advance(50)
+        assert sample(metrics, "watch_lag_seconds", resource=kind.plural) == 50

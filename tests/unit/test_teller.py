@@ -1,0 +1,295 @@
+"""Telling: a loop of its own, on the latest outcome, one letter about one object at a time, and only news."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+import muster
+from muster.cluster.kinds import NODES, PODS
+from muster.cluster.store import PatchType, Raw, Resource
+from muster.control.status import AT_ONCE, HEARD_SECONDS, News, Teller
+from muster.model.snapshot import take
+from muster.planning.cycle import plan
+from tests.live import GROUPS, QUEUES, Crash, Fault, Faulty, World, crash_at, group, node, pod, queue
+
+
+class Flag:
+    """A fence that is lowered by hand."""
+
+    leading = True
+    seconds_left = math.inf
+
+
+class Gate(Faulty):
+    """Patches wait until they are let go; `most` is how many were under way at once, of one object and in all."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.memory)
+        self.go = asyncio.Event()
+        self.now: Counter[str] = Counter()
+        self.most_of_one = self.most = 0
+        self.sent: list[tuple[str, Any]] = []
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        kind: PatchType = "application/merge-patch+json",
+        subresource: str = "",
+        field_manager: str = "muster",
+        force: bool = False,
+    ) -> Raw:
+        what = f"{resource.plural} {name}"
+        self.now[what] += 1
+        self.most_of_one, self.most = max(self.most_of_one, self.now[what]), max(self.most, self.now.total())
+        self.sent.append((what, patch))
+        try:
+            await self.go.wait()
+            return await super().patch(resource, namespace, name, patch, kind, subresource, field_manager, force)
+        finally:
+            self.now[what] -= 1
+
+
+class Bench:
+    """A teller, and news of the world as it is."""
+
+    def __init__(self, world: World, cluster: Faulty) -> None:
+        self.world, self.cluster, self.fence = world, cluster, Flag()
+        self.number, self.failed = 0, list[bool]()
+        self.teller = Teller(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
+
+    def news(self) -> None:
+        raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
+        snapshot = take(muster.objects(raw), self.world.time.now())
+        self.number += 1
+        self.teller.tell(News(self.number, snapshot, plan(snapshot), self.world.time.now()))
+
+    async def told(self) -> None:
+        async with asyncio.timeout(5):
+            while self.teller.told < self.number:
+                await asyncio.sleep(0.001)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.teller.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def waiting(pods: int = 1, groups: int = 1) -> World:
+    """Gangs that find no place."""
+    world = World([node("a", gpus=0)])
+    for i in range(groups):
+        world.create(GROUPS, group(f"g{i}", minMember=pods))
+        for j in range(pods):
+            world.create(PODS, pod(f"g{i}-{j}", f"g{i}"))
+    return world
+
+
+async def until(test: Any) -> None:
+    async with asyncio.timeout(5):
+        while not test():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_status_is_one_request() -> None:
+    world = waiting()
+    world.create(QUEUES, queue("default"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    assert sorted(bench.cluster.log) == [
+        "create events g0.",
+        "patch podgroups g0 status",
+        "patch pods g0-0 status",
+        "patch queues default status",
+    ]
+
+
+async def test_what_is_stored_already_is_not_written() -> None:
+    """E3: also not what was written and is not heard of yet, unless that takes too long."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        first = len(bench.cluster.log)
+        bench.news()
+        await bench.told()
+        assert len(bench.cluster.log) == first
+        stale = world.group("g0")
+        world.memory.store.replace(GROUPS, stale | {"status": {"phase": "Running"}}, "status")
+        await world.time.advance(HEARD_SECONDS)
+        bench.news()
+        await bench.told()
+    assert bench.cluster.log[first:] == ["patch podgroups g0 status"]
+    assert world.group("g0")["status"]["phase"] == "Pending"
+
+
+async def test_only_the_latest_outcome_is_told_and_never_twice_at_a_time() -> None:
+    """While a letter is under way its object gets no other one; what came in between is never sent."""
+    world = waiting()
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == 2)
+        for i in (7, 8, 9):
+            world.create(PODS, pod(f"g0-{i}", "g0"))
+            bench.news()
+            await asyncio.sleep(0.01)
+        gate.go.set()
+        await bench.told()
+    pending = [patch[1]["value"]["pending"] for what, patch in gate.sent if what == "podgroups g0"]
+    assert pending == [1, 4]
+    assert world.group("g0")["status"]["pending"] == 4
+    assert gate.most_of_one == 1
+
+
+async def test_few_at_once() -> None:
+    world = waiting(pods=2, groups=30)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        await asyncio.sleep(0.02)
+        gate.go.set()
+        await bench.told()
+    assert gate.most == AT_ONCE
+    assert len(gate.sent) == 90
+
+
+async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
+    """Else news that keep coming about the first would keep the last from ever being told."""
+    world = waiting(groups=30)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        first = {what for what, _ in gate.sent}
+        for i in range(30):
+            world.create(PODS, pod(f"g{i}-new", f"g{i}"))
+        bench.news()
+        await until(lambda: bench.teller._number == 2)
+        gate.go.set()
+        await bench.told()
+    after = [what for what, _ in gate.sent[AT_ONCE:]]
+    last_new = max(i for i, what in enumerate(after) if what not in first and not what.endswith("new"))
+    again = [i for i, what in enumerate(after) if what in first]
+    assert again
+    assert min(again) > last_new
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "lost", "forbidden"])
+async def test_what_is_not_taken_is_said_again(fault: Fault) -> None:
+    """And the loop is told, so that there is a next time."""
+    world = waiting()
+    failing = True
+    bench = Bench(world, Faulty(world.memory, lambda _: fault if failing else None))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert bench.failed == [True]
+        failing = False
+        bench.news()
+        await bench.told()
+    assert bench.failed == [True, False]
+    assert world.group("g0")["status"]["phase"] == "Pending"
+    assert len(bench.cluster.log) == 6
+
+
+async def test_who_is_gone_need_not_be_told() -> None:
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.news()
+    world.memory.store.delete(GROUPS, "default", "g0")
+    world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
+    async with bench.running():
+        await bench.told()
+    assert bench.failed == [False]
+
+
+async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_business() -> None:
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.news()
+    world.memory.store.delete(GROUPS, "default", "g0")
+    world.create(GROUPS, group("g0", minMember=1))
+    world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
+    world.create(PODS, pod("g0-0", "g0"))
+    async with bench.running():
+        await bench.told()
+    assert "status" not in world.group("g0")
+    assert world.condition(world.pod("g0-0"), "PodScheduled") == {}
+
+
+async def test_who_does_not_lead_says_nothing_and_remembers_nothing() -> None:
+    """I9; and whoever leads again does not know what others have said meanwhile."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.fence.leading = False
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert bench.cluster.log == []
+        bench.fence.leading = True
+        bench.news()
+        await bench.told()
+        said = len(bench.cluster.log)
+        bench.teller.forget()
+        bench.news()
+        await bench.told()
+    assert (said, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
+
+
+async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
+    """Letters that wait are dropped, also those of a cycle before it that come late; one on its way ends first."""
+    world = waiting(pods=AT_ONCE + 2)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
+        (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
+        async with asyncio.timeout(5):
+            await bench.teller.make_way("default", later)
+        on_its_way = asyncio.create_task(bench.teller.make_way("default", sent[0]))
+        bench.news()  # of a cycle that is over by now: it does not know of the binding
+        assert bench.teller._latest is not None
+        bench.teller._latest = msgspec.structs.replace(bench.teller._latest, number=1)
+        await asyncio.sleep(0.05)
+        assert not on_its_way.done()
+        gate.go.set()
+        async with asyncio.timeout(5):
+            await on_its_way
+            while bench.teller._busy or bench.teller._letters:
+                await asyncio.sleep(0.001)
+    told = [what for what, _ in gate.sent]
+    assert told.count(f"pods {later}") == 0
+    assert told.count(f"pods {sent[0]}") == 1
+    assert len({*told}) == AT_ONCE + 2, "all others, and the gang itself"
+
+
+async def test_a_failure_that_nobody_expects_ends_it() -> None:
+    world = waiting(groups=30)
+    bench = Bench(world, Faulty(world.memory, crash_at(5)))
+    bench.news()
+    async with asyncio.timeout(5):
+        with pytest.raises(ExceptionGroup) as caught:
+            await bench.teller.run()
+    assert caught.group_contains(Crash)
