@@ -1,7 +1,10 @@
 """Whatever is sent to the embedded API server, it answers: never 500, never forever, always JSON that says why."""
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import Sequence
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -12,10 +15,12 @@ from hypothesis import strategies as st
 from muster.cluster.memory import Store
 from muster.server.apiserver import application, face
 from tests.e2e.asgi import Reply, ask
+from tests.property.values import NASTY, with_each_value
 
 CI = settings().max_examples <= 1000
 LONGEST_SECONDS = 5.0
-fuzz = settings(max_examples=300 if CI else 10_000)
+REQUESTS = 300 if CI else 10_000
+fuzz = settings(max_examples=REQUESTS)
 
 # words that lead somewhere, so that most requests get past the door
 NAMES = ("a", "b", "default", "x.y", "A_", "..", "%", "ä", "")
@@ -286,3 +291,51 @@ def test_whatever_was_stored_can_be_shown_in_every_form(sent: list[tuple[str, An
     replies = asyncio.run(answers([*stored, *shown, *watched]))
     assert all(reply.status < 500 for reply in replies), replies
     assert all(reply.status == 200 for reply in replies[len(stored) :]), replies
+
+
+# memory -------------------------------------------------------------------------------------------------------------
+
+KEPT_EVENTS = 20  # of each kind, for those who watch
+LEFT_BYTES = 512 * 2**10  # after any number of requests: what the kept events hold
+IN_HAND_BYTES = 8 * 2**20  # for one of them, and for the objects that are there
+
+
+def odd_calls(place: str, number: int) -> list[Call]:
+    """An object comes, is changed in every odd way, is read, and goes."""
+    name = "boats.sea.io" if place == DEFINITIONS else "a"
+    raw: dict[str, Any] = {"metadata": {"name": name}, **PLACES[place]}
+    merge, table = {"Content-Type": "application/merge-patch+json"}, {"Accept": MEDIA[4]}
+    odd = [encoded(broken) for broken in islice(with_each_value(raw, NASTY), number)]
+    changes = [Call("PATCH", f"{place}/{name}", body, merge) for body in odd]
+    posts = [Call("POST", place, body, {}) for body in odd]
+    ends = [Call("GET", place, b"", table), Call("DELETE", f"{place}/{name}?gracePeriodSeconds=0", b"", {})]
+    return [Call("POST", place, encoded(raw), {}), *changes, *posts, *ends]
+
+
+def test_requests_leave_nothing_behind() -> None:
+    """Objects that come and go, and a thousand refusals, take no memory with them: what stays is what is stored.
+
+    Without the places where anything of any name may be made and stays: namespaces and definitions.
+    """
+    places = [place for place in PLACES if "/namespaces/default/" in place and "sea.io" not in place]
+    app = application(face(Store(history=KEPT_EVENTS)))
+    calls_each = [call for place in places for call in odd_calls(place, REQUESTS // len(places) // 2 + 1)]
+
+    async def send_all() -> None:
+        for call in islice(cycle(calls_each), max(REQUESTS, len(calls_each))):
+            assert (await ask(app, *call, stays_seconds=0.0)).status < 500, call
+
+    asyncio.run(send_all())
+    tracemalloc.start()
+    try:
+        asyncio.run(send_all())
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        asyncio.run(send_all())
+        gc.collect()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < LEFT_BYTES
+    assert peak - before < IN_HAND_BYTES

@@ -4,7 +4,11 @@
 """
 
 import asyncio
+import gc
 import time
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,14 +21,15 @@ from muster.rules.around import Around
 from muster.server import webhook
 from tests.asgi import Answered, call
 from tests.given import Raw
-from tests.property.values import cluster, mutants, podgroups, values
+from tests.property.values import NASTY, cluster, mutants, podgroups, values, with_each_value
 from tests.reviews import patched, review
 
 KNOWN = Around(muster.objects([*cluster(), podgroups()[0]]))
 LIMIT_SECONDS = 5
 APP = webhook.app(Webhook(convert_older_dialects=True, timeout_seconds=LIMIT_SECONDS), lambda: KNOWN)
 PATHS = ("/validate", "/mutate")
-many = settings(max_examples=300 if settings().max_examples <= 1000 else 10_000)
+REQUESTS = 300 if settings().max_examples <= 1000 else 10_000
+many = settings(max_examples=REQUESTS)
 ORIGINALS = [*podgroups(), *cluster()]
 paths = st.sampled_from(PATHS)
 
@@ -141,3 +146,41 @@ def test_any_headers_and_methods_are_answered(headers: dict[str, str], method: s
     """A Content-Length may say anything; what counts is what comes."""
     answered = ask(path, encoded(review(podgroups()[0])), method=method, headers=headers)
     assert answered.status in (200, 307, 400, 404, 405, 413)
+
+
+# memory -------------------------------------------------------------------------------------------------------------
+
+LEFT_BYTES = 64 * 2**10  # after any number of requests
+IN_HAND_BYTES = 4 * 2**20  # for one of them, a few kilobytes long
+
+
+def odd_reviews() -> Iterator[bytes]:
+    """Every nasty value in every place of a real review."""
+    for raw in ORIGINALS:
+        for broken in with_each_value(review(raw, raw), NASTY):
+            yield encoded(broken)
+
+
+async def send_all(bodies: Sequence[bytes]) -> None:
+    for i, body in enumerate(bodies):
+        await call(APP, PATHS[i % 2], body)
+
+
+def test_requests_leave_nothing_behind() -> None:
+    """Whoever asks all day long, and badly, takes no memory with it: as much after the last request as before it."""
+    bodies = list(islice(odd_reviews(), REQUESTS))
+    assert len(bodies) == REQUESTS
+    asyncio.run(send_all(bodies[:300]))  # what is made once
+    tracemalloc.start()
+    try:
+        asyncio.run(send_all(bodies[:300]))
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        asyncio.run(send_all(bodies))
+        gc.collect()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < LEFT_BYTES
+    assert peak - before < IN_HAND_BYTES

@@ -1,0 +1,208 @@
+"""`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
+
+Gangs of eight wait on a cluster; the scheduler starts, and everything is bound. Then the same pods are made again and
+the very same bindings are posted by a bare client with as many requests at once: nothing is watched, planned or told.
+The share of its pace that is left is what a scheduler costs. Last, on the full cluster, gangs come one by one: how long
+from their last pod to the plan, and to the last binding.
+
+`kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
+"""
+
+import asyncio
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+from tests import envtest
+from tests.apiserver import started
+
+from muster.cluster.kinds import NODES, POD_GROUPS, PODS
+from muster.cluster.kubernetes import connect
+from muster.cluster.memory import Memory
+from muster.cluster.store import Cluster, Raw
+from muster.config import Log, Scheduling
+from muster.control.crew import each
+from muster.control.observer import Nobody
+from muster.control.scheduler import Scheduler
+from muster.planning.decision import Plan, Role
+from muster.server.logs import configure
+
+GANG = 8
+AT_ONCE = Scheduling().bind_concurrency
+ONE_BY_ONE = 100  # gangs
+NAMESPACE = "default"
+
+
+class Figures(Struct, frozen=True):
+    """What came out."""
+
+    pods: int
+    nodes: int
+    seconds: float  # from the first cycle to the last binding
+    bare_seconds: float
+    planning: float  # seconds of it
+    decided: list[float]  # seconds from the last pod of a gang to the plan
+    bound: list[float]  # and to its last binding
+    memory: int  # bytes, at most
+
+    @property
+    def share(self) -> float:
+        """Of the bare client's pace."""
+        return self.bare_seconds / self.seconds
+
+
+class Notes(Nobody):
+    """When things happen."""
+
+    def __init__(self) -> None:
+        self.planning = 0.0
+        self.bindings: dict[tuple[str, str], str] = {}
+        self.done = 0  # pods bound
+        self.first_began = self.last_plan = self.last_bound = 0.0
+
+    def cycle(self, plan: Plan, seconds: float) -> None:
+        if plan.bindings:
+            self.last_plan = time.monotonic()
+            self.first_began = self.first_began or self.last_plan - seconds
+            self.planning += seconds
+        self.bindings.update({(one.namespace, one.pod): one.node for one in plan.bindings})
+
+    def bound(self, role: Role, seconds: float) -> None:  # noqa: ARG002
+        self.last_bound = time.monotonic()
+        self.done += 1
+
+
+# objects ------------------------------------------------------------------------------------------------------------
+
+
+def node(i: int, size: int) -> Raw:
+    room = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(size), "pods": "256"}
+    labels = {"kubernetes.io/hostname": f"node-{i:05}", "topology/rack": f"rack-{i // 16}"}
+    return {"metadata": {"name": f"node-{i:05}", "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+
+
+def gang(i: int) -> list[Raw]:
+    meta = {"name": f"gang-{i:05}", "namespace": NAMESPACE}
+    return [{"metadata": meta, "spec": {"minMember": GANG}}, *(pod(i, j) for j in range(GANG))]
+
+
+def pod(i: int, j: int) -> Raw:
+    asked = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    box = {"name": "main", "image": "none:1", "resources": {"requests": asked, "limits": asked}}
+    notes = {"annotations": {"pod-group-name": f"gang-{i:05}"}, "labels": {"app": f"gang-{i:05}"}}
+    meta = {"name": f"gang-{i:05}-{j}", "namespace": NAMESPACE, **notes}
+    return {"metadata": meta, "spec": {"schedulerName": "muster", "containers": [box]}}
+
+
+async def make_gangs(cluster: Cluster, numbers: range, groups: bool = True) -> None:
+    made = [gang(i) for i in numbers]
+    if groups:
+        await each(lambda one: cluster.create(POD_GROUPS, one[0]), made, AT_ONCE)
+    pods = [raw for one in made for raw in one[1:]]
+    await each(lambda raw: cluster.create(PODS, raw), pods, AT_ONCE)
+
+
+# measuring ----------------------------------------------------------------------------------------------------------
+
+
+async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
+    gangs = range(pods // GANG)
+    say(f"{nodes} nodes and {len(gangs)} gangs of {GANG} are made")
+    size = -(-2 * pods // nodes)
+    await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
+    await make_gangs(cluster, gangs)
+    notes = Notes()
+    loop = asyncio.create_task(Scheduler(cluster, observer=notes).run())
+    try:
+        say("muster binds them")
+        await until(lambda: notes.done == len(gangs) * GANG)
+        seconds, planning = notes.last_bound - notes.first_began, notes.planning
+        say(f"{pods / seconds:,.0f} pods/s; now gangs come one by one")
+        decided, bound = await one_by_one(cluster, notes, len(gangs))
+    finally:
+        loop.cancel()
+        await asyncio.wait([loop])
+    say("a bare client binds them")
+    return Figures(pods, nodes, seconds, await bare(cluster, gangs, notes), planning, decided, bound, peak())
+
+
+async def one_by_one(cluster: Cluster, notes: Notes, first: int) -> tuple[list[float], list[float]]:
+    decided, bound = [], []
+    for i in range(first, first + ONE_BY_ONE):
+        await make_gangs(cluster, range(i, i + 1))
+        there = time.monotonic()
+        while notes.done < (i + 1) * GANG:
+            await asyncio.sleep(0.001)
+        decided.append(max(notes.last_plan - there, 0.0))
+        bound.append(notes.last_bound - there)
+    return decided, bound
+
+
+async def bare(cluster: Cluster, gangs: range, notes: Notes) -> float:
+    """The same pods made again, and the same bindings posted."""
+    names = [(NAMESPACE, raw["metadata"]["name"]) for i in gangs for raw in gang(i)[1:]]
+    await each(lambda one: cluster.delete(PODS, *one, grace_seconds=0), names, AT_ONCE)
+    await make_gangs(cluster, gangs, groups=False)
+    uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in (await cluster.list(PODS)).items}
+    began = time.monotonic()
+    await each(lambda one: cluster.bind(*one, uids[one[1]], notes.bindings[one]), names, AT_ONCE)
+    return time.monotonic() - began
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.02)
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# showing ------------------------------------------------------------------------------------------------------------
+
+
+def row(where: str, found: Figures) -> str:
+    """One line of docs/performance.md."""
+    decided, bound = (_percentiles(times) for times in (found.decided, found.bound))
+    return (
+        f"| {where} | {found.nodes:,} | {found.pods:,} | {found.pods / found.seconds:,.0f} "
+        f"| {found.pods / found.bare_seconds:,.0f} | {found.share:.0%} | {found.planning:.2f} s | {decided} | {bound} "
+        f"| {found.memory / 2**20:,.0f} MiB |"
+    )
+
+
+def _percentiles(times: list[float]) -> str:
+    cuts = statistics.quantiles(times, n=100)
+    return f"{cuts[49] * 1000:.0f} / {cuts[98] * 1000:.0f} ms"
+
+
+async def main(where: str, pods: int, nodes: int) -> None:
+    configure(Log(level="warning"))
+    print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    if where == "embedded":
+        print(row(where, await measure(Memory(), pods, nodes)))
+        return
+    programs = envtest.found()
+    if programs is None:
+        sys.exit(envtest.HOW_TO_GET_THEM)
+    server = started(programs)
+    cluster = connect(server.kubeconfig)
+    try:
+        print(row(where, await measure(cluster, pods, nodes)))
+    finally:
+        await cluster.close()
+        server.stop()
+        server.clean(keep_logs=False)
+
+
+if __name__ == "__main__":
+    where, pods, nodes = (*sys.argv[1:], *("embedded", "10000", "1000")[len(sys.argv) - 1 :])
+    asyncio.run(main(where, int(pods), int(nodes)))

@@ -1,0 +1,126 @@
+"""What deploy/manifests installs, on a real API server without nodes: the Service leads to a port of this machine.
+
+The API server resolves the webhook's Service itself, and expects a certificate made out to the Service's name. Nobody
+routes to a ClusterIP here, so the Service is an ExternalName, and the webhook configuration names the port.
+"""
+
+import asyncio
+import http.client
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from muster.cluster.kinds import NAMESPACES
+from muster.cluster.store import ApiError, Cluster, Raw, Resource
+from muster.server.certificates import CONFIGURATIONS
+from muster.server.sources import SECRETS
+from tests.apiserver import ADMIN, ApiServer
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
+HOME = "muster-system"
+SERVICES = Resource("", "v1", "services", "Service")
+APPLY: Any = "application/apply-patch+yaml"
+
+
+def manifests(name: str) -> list[Raw]:
+    """The objects of one file."""
+    return list(yaml.safe_load_all((MANIFESTS / name).read_text(encoding="utf-8")))
+
+
+async def put(cluster: Cluster, resource: Resource, raw: Raw) -> Raw:
+    """There, and as it says, whatever was there before."""
+    meta = raw["metadata"]
+    return await cluster.patch(resource, meta.get("namespace", ""), meta["name"], raw, kind=APPLY, force=True)
+
+
+def local_service() -> Raw:
+    meta = {"name": "muster-webhook", "namespace": HOME}
+    spec = {"type": "ExternalName", "externalName": "127.0.0.1"}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": spec}
+
+
+@asynccontextmanager
+async def registered(cluster: Cluster, port: int, *, converting: bool = False) -> AsyncIterator[None]:
+    """The webhook configurations of the manifests, our namespace, the Service and the empty Secret; gone afterwards."""
+    await put(cluster, NAMESPACES, manifests("00-namespace.yaml")[0])
+    await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
+    await put(cluster, SECRETS, next(raw for raw in manifests("30-config.yaml") if raw["kind"] == "Secret"))
+    await put(cluster, SERVICES, local_service())
+    found = [*manifests("60-webhook.yaml"), *(manifests("optional/conversion.yaml") if converting else [])]
+    for resource, raw in zip(CONFIGURATIONS, found, strict=False):
+        for hook in raw["webhooks"]:
+            hook["clientConfig"]["service"]["port"] = port
+        await put(cluster, resource, raw)
+    try:
+        yield
+    finally:
+        for resource in CONFIGURATIONS:
+            await gone(cluster, resource, "", "muster")
+
+
+async def gone(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:
+    """Not there any more, if it ever was."""
+    try:
+        await cluster.delete(resource, namespace, name, grace_seconds=0)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+class Told(NamedTuple):
+    """What a client hears."""
+
+    status: int
+    warnings: list[str]
+    json: Raw
+
+    @property
+    def message(self) -> str:
+        return str(self.json.get("message", ""))
+
+
+async def ask(apiserver: ApiServer, method: str, path: str, raw: Any = None, media: str = "application/json") -> Told:
+    """As the administrator; beside the loop, in which the webhook may run."""
+    return await asyncio.to_thread(_ask, apiserver, method, path, raw, media)
+
+
+def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> Told:
+    trust = ssl.create_default_context(cafile=str(apiserver.folder / "ca.crt"))
+    connection = http.client.HTTPSConnection("127.0.0.1", apiserver.port, context=trust, timeout=30)
+    try:
+        body = None if raw is None else msgspec.json.encode(raw)
+        connection.request(method, path, body, {"Authorization": f"Bearer {ADMIN}", "Content-Type": media})
+        answer = connection.getresponse()
+        warnings = [_text(said) for said in answer.headers.get_all("Warning") or ()]
+        return Told(answer.status, warnings, msgspec.json.decode(answer.read()))
+    finally:
+        connection.close()
+
+
+def _text(warning: str) -> str:
+    """Of `299 - "text"`, which is UTF-8 whatever HTTP says."""
+    quoted = re.fullmatch(r'299 - "(.*)"', warning.encode("latin-1").decode())
+    assert quoted, warning
+    return quoted[1].replace('\\"', '"')
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
+    for _ in range(int(seconds / 0.1)):
+        if await holds():
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("waited in vain")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port

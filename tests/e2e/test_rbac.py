@@ -1,0 +1,331 @@
+"""muster with exactly the rights of deploy/manifests, on an API server that enforces them and writes down every call.
+
+Rule: what a role grants is compared with what the API server was asked for, in both directions: a right that is missing
+shows as a 403, and one that nobody needs is never used.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+import yaml
+
+from muster.cluster.kinds import LEASES, NODES, POD_GROUPS, PODS
+from muster.cluster.kubernetes import connect
+from muster.cluster.store import ApiError, Cluster, Raw, Resource
+from muster.server.certificates import CONFIGURATIONS
+from muster.server.sources import SECRETS
+from tests.apiserver import ApiServer
+from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
+from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
+from tests.given import podgroup
+
+SPACE = "rbac"
+ACCOUNT = f"system:serviceaccount:{HOME}:muster"
+FILES = ("00-namespace", "10-crds", "20-rbac", "30-config", "40-service", "50-deployment", "60-webhook")
+QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", False)
+CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
+
+
+def resource_of(raw: Raw) -> Resource:
+    """Of whatever the manifests hold: all of them have regular plurals."""
+    group, _, version = raw["apiVersion"].rpartition("/")
+    return Resource(group, version, f"{raw['kind'].lower()}s", raw["kind"], "namespace" in raw["metadata"])
+
+
+@asynccontextmanager
+async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
+    """Every manifest, for the first time; but for the Service, which leads to this machine."""
+    await gone(cluster, LEASES, HOME, "muster")
+    await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
+    found = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
+    found = [raw for raw in found if raw["kind"] != "Service"] + [local_service()]
+    for raw in found:
+        for hook in raw.get("webhooks", ()):
+            hook["clientConfig"]["service"]["port"] = webhook_port
+        await put(cluster, resource_of(raw), raw)
+    try:
+        yield
+    finally:
+        for resource in CONFIGURATIONS:
+            await gone(cluster, resource, "", "muster")
+
+
+def configuration(webhook_port: int) -> str:
+    """As installed, on other ports, with a scheduler name of its own, and one option that needs rights."""
+    (raw,) = [each for each in manifests("30-config.yaml") if each["kind"] == "ConfigMap"]
+    settings: Raw = yaml.safe_load(raw["data"]["config.yaml"])
+    settings["scheduling"]["schedulerName"] = SPACE
+    settings["webhook"] |= {"host": "127.0.0.1", "port": webhook_port, "convertOlderDialects": True}
+    settings["observability"] |= {"host": "127.0.0.1", "port": free_port()}
+    return yaml.safe_dump(settings)
+
+
+async def token(apiserver: ApiServer) -> str:
+    """Of muster's account, as a kubelet asks for it."""
+    path = f"/api/v1/namespaces/{HOME}/serviceaccounts/muster/token"
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    told = await ask(apiserver, "POST", path, wanted)
+    assert told.status == 201, told.message
+    return str(told.json["status"]["token"])
+
+
+def kubeconfig(apiserver: ApiServer, secret: str) -> str:
+    cluster = {"server": apiserver.url, "certificate-authority": str(apiserver.folder / "ca.crt")}
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": {"token": secret}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    )
+
+
+class Call(NamedTuple):
+    """A verb on a kind, or on the one object that a role names."""
+
+    group: str
+    resource: str  # with its subresource
+    verb: str
+    name: str = ""  # empty: of any name
+    home: bool = False  # only in muster's own namespace
+
+
+def granted() -> set[Call]:
+    """Everything that both roles allow."""
+    return {
+        Call(group, resource, verb, name, raw["kind"] == "Role")
+        for raw in manifests("20-rbac.yaml")
+        for rule in raw.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def audited(apiserver: ApiServer) -> list[tuple[Call, int]]:
+    """Every call of muster's account, with the API server's answer."""
+    lines = [msgspec.json.decode(line) for line in apiserver.audit.read_bytes().splitlines()]
+    return [_call(line) for line in lines if line["user"]["username"] == ACCOUNT]
+
+
+def _call(line: Raw) -> tuple[Call, int]:
+    about = line["objectRef"]
+    sub = f"/{about['subresource']}" if about.get("subresource") else ""
+    where = about.get("namespace") == HOME
+    call = Call(about.get("apiGroup", ""), about["resource"] + sub, line["verb"], about.get("name", ""), where)
+    return call, line["responseStatus"]["code"]
+
+
+def used(right: Call, calls: list[Call]) -> bool:
+    return any(
+        call[:3] == right[:3] and right.name in ("", call.name) and (call.home or not right.home) for call in calls
+    )
+
+
+# a small scenario that brings about everything but faults -----------------------------------------------------------
+
+
+def pod(name: str, gang: str) -> Raw:
+    limits = {"nvidia.com/gpu": "4"}
+    spec = {
+        "schedulerName": SPACE,
+        "nodeSelector": {"rbac": "yes"},
+        "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+    }
+    meta = {"name": name, "namespace": SPACE, "annotations": {"pod-group-name": gang}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def objects() -> list[Raw]:
+    room = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
+    share = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}},
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "rbac-high"}, "value": 90},
+        {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": "rbac"},
+            "spec": {"resources": {"gpu": share, "cpu": share, "memory": share}},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "rbac-a", "labels": {"rbac": "yes"}},
+            "status": {"allocatable": room},
+        },
+    ]
+
+
+async def seats(cluster: Cluster, gang: str) -> list[str]:
+    found = (await cluster.list(PODS, SPACE)).items
+    return [
+        raw["spec"].get("nodeName", "") for raw in found if raw["metadata"]["annotations"]["pod-group-name"] == gang
+    ]
+
+
+async def bound(cluster: Cluster, gang: str) -> None:
+    """Every pod of it."""
+
+    async def holds() -> bool:
+        return await seats(cluster, gang) == ["rbac-a", "rbac-a"]
+
+    await until(holds)
+
+
+async def scenario(apiserver: ApiServer, cluster: Cluster) -> None:
+    """A gang is bound; a better one takes its place; the first waits with a reason; a queue and both gangs say so."""
+    for name, more in (("low", {}), ("high", {"priorityClassName": "rbac-high"})):
+        gang = podgroup(name=name, namespace=SPACE, minMember=2, queue="rbac", **more)
+
+        async def accepted(gang: Raw = gang) -> bool:
+            """The webhook of this very process is asked, and may not be there yet."""
+            told = await ask(apiserver, "POST", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{SPACE}/podgroups", gang)
+            assert told.status in (201, 500), told
+            return told.status == 201
+
+        await until(accepted)
+        for i in range(2):
+            await cluster.create(PODS, pod(f"{name}-{i}", name))
+        if name == "high":
+            await leave(cluster)
+        await bound(cluster, name)
+    for i in range(2):
+        await cluster.create(PODS, pod(f"low-again-{i}", "low"))
+    await until(lambda: told(cluster, "low", "NoRoom"))
+    await until(lambda: queue_tells(cluster))
+    await until(lambda: event_tells(cluster))
+
+
+async def leave(cluster: Cluster) -> None:
+    """There is no kubelet: pods that were evicted go because we say so."""
+
+    async def evicted() -> bool:
+        found = (await cluster.list(PODS, SPACE)).items
+        return sum(bool(raw["metadata"].get("deletionTimestamp")) for raw in found) == 2
+
+    await until(evicted)
+    for i in range(2):
+        await cluster.delete(PODS, SPACE, f"low-{i}", grace_seconds=0)
+
+
+async def told(cluster: Cluster, gang: str, reason: str) -> bool:
+    conditions = ((await cluster.get(POD_GROUPS, SPACE, gang)).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Scheduled" and one["reason"] == reason for one in conditions)
+
+
+async def queue_tells(cluster: Cluster) -> bool:
+    status = (await cluster.get(QUEUES, "", "rbac")).get("status") or {}
+    return str((status.get("allocated") or {}).get("nvidia.com/gpu", "")) == "8"
+
+
+async def event_tells(cluster: Cluster) -> bool:
+    events = (await cluster.list(Resource("", "v1", "events", "Event"), SPACE)).items
+    return any(raw["involvedObject"]["name"] == "low" and raw["reason"] == "NoRoom" for raw in events)
+
+
+async def faults(account: Cluster) -> None:
+    """What only a fault brings about: a binding nobody answered is looked up (`kubernetes_binding`)."""
+    assert (await account.get(PODS, SPACE, "high-0"))["spec"]["nodeName"] == "rbac-a"
+
+
+async def forbidden(account: Cluster) -> None:
+    """What an intruder would like to do with the token."""
+    for attempt in (
+        account.list(SECRETS),
+        account.get(SECRETS, HOME, "another"),
+        account.get(SECRETS, SPACE, "muster-webhook-certificates"),
+        account.create(PODS, pod("intruder", "low")),
+        account.delete(PODS, SPACE, "high-0"),
+        account.patch(NODES, "", "rbac-a", {"metadata": {"labels": {"a": "b"}}}),
+        account.delete(POD_GROUPS, SPACE, "high"),
+        account.patch(CONFIGURATIONS[0], "", "another", []),
+    ):
+        with pytest.raises(ApiError) as raised:
+            await attempt
+        assert raised.value.status == 403
+
+
+@pytest.fixture
+async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
+    found = connect(apiserver.kubeconfig)
+    for raw in objects():
+        await put(found, resource_of(raw) if raw["kind"] != "PriorityClass" else CLASSES, raw)
+    await put(found, NODES, objects()[-1])
+    status = {"status": objects()[-1]["status"]}
+    await found.patch(NODES, "", "rbac-a", status, subresource="status")
+    yield found
+    for raw in (await found.list(PODS, SPACE)).items:
+        await gone(found, PODS, SPACE, raw["metadata"]["name"])
+    for gang in ("low", "high"):
+        await gone(found, POD_GROUPS, SPACE, gang)
+    for resource, name in ((NODES, "rbac-a"), (QUEUES, "rbac"), (CLASSES, "rbac-high")):
+        await gone(found, resource, "", name)
+    await found.close()
+
+
+@asynccontextmanager
+async def muster_run(folder: Path, settings: str, access: str) -> AsyncIterator[Path]:
+    """A process with nothing but a token; its log, which is whole when this is left."""
+    (folder / "config.yaml").write_text(settings, encoding="utf-8")
+    (folder / "kubeconfig").write_text(access, encoding="utf-8")
+    files = ["--config", str(folder / "config.yaml"), "--kubeconfig", str(folder / "kubeconfig")]
+    log = folder / "log"
+    with log.open("wb") as said:
+        process = subprocess.Popen([sys.executable, "-m", "muster.cli.main", "run", *files], stderr=said)
+        try:
+            yield log
+        finally:
+            process.terminate()
+            try:
+                await asyncio.to_thread(process.wait, 30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+    assert process.returncode == 0, log.read_text(encoding="utf-8")[-2000:]
+
+
+async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, admin: Cluster, tmp_path: Path) -> None:
+    """Every verb of the roles in one small scenario; no 403, no right left over, no secret in the log."""
+    port = free_port()
+    async with installed(admin, port):
+        secret = await token(apiserver)
+        access = kubeconfig(apiserver, secret)
+        async with muster_run(tmp_path, configuration(port), access) as log:
+            await scenario(apiserver, admin)
+        account = connect(tmp_path / "kubeconfig")
+        await faults(account)
+        calls = audited(apiserver)
+        await forbidden(account)
+        await account.close()
+    said = log.read_text(encoding="utf-8")
+    refused = {call for call, code in calls if code in (401, 403)}
+    assert refused == set()
+    assert "forbidden" not in said.lower()
+    left_over = {right for right in granted() if not used(right, [call for call, _ in calls])}
+    assert left_over == set(), "granted, but nobody needs it"
+    assert secret not in said
+    assert "PRIVATE" not in said
+
+
+@pytest.mark.skipif(KUBECTL is None, reason=MISSING)
+async def test_kubectl_applies_the_manifests(apiserver: ApiServer, admin: Cluster, tmp_path: Path) -> None:
+    """The command of the guide, checked by the API server field by field; nothing is stored."""
+    await put(admin, resource_of(manifests("00-namespace.yaml")[0]), manifests("00-namespace.yaml")[0])
+    said = await Kubectl(apiserver.kubeconfig, tmp_path)(
+        *("apply", "--dry-run=server", "--validate=strict"),
+        *("-f", str(MANIFESTS), "-f", str(MANIFESTS / "optional" / "conversion.yaml")),
+    )
+    found = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
+    assert said.count("(server dry run)") == len(found)

@@ -1,0 +1,335 @@
+"""The webhook as a real API server asks it: registered by our manifests, trusted through what muster itself writes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from muster.cluster.kinds import NAMESPACES, POD_GROUPS
+from muster.cluster.kubernetes import connect
+from muster.cluster.store import ApiError, Cluster, Raw
+from muster.config import Certificates, Webhook
+from muster.rules.around import Around
+from muster.server import webhook
+from muster.server.bundles import Bundle, issue
+from muster.server.certificates import CONFIGURATIONS, Door, Keeping
+from muster.server.sources import FILES, source
+from tests.apiserver import ApiServer
+from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
+from tests.given import group, podgroup
+
+PATH = "/apis/scheduling.run.ai/v2alpha2/namespaces/webhook/podgroups"
+GOOD = podgroup(group("leader", 1), group("workers", 4), minSubGroup=2, namespace="webhook")
+INVALID = podgroup(
+    group("roles", of=3),
+    group("leader", 1, parent="roles"),
+    group("worker", 1, parent="rolse"),
+    group("idle"),
+    namespace="webhook",
+)
+SETTINGS = Webhook(host="127.0.0.1", timeout_seconds=10)
+Now = Callable[[], datetime]
+
+
+@pytest.fixture
+async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
+    found = connect(apiserver.kubeconfig)
+    await put(found, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "webhook"}})
+    await gone(found, POD_GROUPS, "webhook", "gang")
+    yield found
+    await gone(found, POD_GROUPS, "webhook", "gang")
+    await found.close()
+
+
+class OneByOne:
+    """A handshake for every request: the API server would keep a few connections, and hide what it does not trust."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            await send(message)
+
+        await self._app(scope, receive, closing)
+
+
+@asynccontextmanager
+async def running(cluster: Cluster, settings: Webhook, now: Now = lambda: datetime.now(UTC)) -> AsyncIterator[Keeping]:
+    """The parts of `muster run`; the loop that looks after certificates is turned by the test."""
+    door = Door()
+    keeping = Keeping(door, source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0)
+    await keeping.look()
+    app = webhook.app(settings, Around)
+    app.add_middleware(OneByOne)
+    server = webhook.listener(app, settings.host, settings.port, door)
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    try:
+        yield keeping
+    finally:
+        server.should_exit = True
+        await task
+
+
+def tried(raw: Raw, **query: str) -> tuple[str, str, Raw]:
+    """A create that stores nothing; a webhook without side effects is asked all the same."""
+    words = "&".join(f"{key}={value}" for key, value in {"dryRun": "All", **query}.items())
+    return "POST", f"{PATH}?{words}", raw
+
+
+async def asked(apiserver: ApiServer) -> None:
+    """Until the API server asks us, and trusts us."""
+
+    async def found() -> bool:
+        told = await ask(apiserver, *tried(INVALID))
+        return "denied the request" in told.message
+
+    await until(found)
+
+
+# V1-V6 --------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_invalid_is_refused_with_every_problem_and_its_way_out(
+    apiserver: ApiServer, cluster: Cluster
+) -> None:
+    """V2, V3: what no CRD can say. The client hears the object's name, each place, the rule's sentence and a hint."""
+    settings = replace(SETTINGS, port=free_port())
+    async with registered(cluster, settings.port), running(cluster, settings):
+        await asked(apiserver)
+        told = await ask(apiserver, "POST", PATH, INVALID)
+    assert told.status == 422
+    assert told.json["reason"] == "Invalid"
+    assert told.message.startswith('admission webhook "validate.muster.dev" denied the request: ')
+    for words in (
+        "podgroup `webhook/gang` is invalid",
+        "spec.subGroups[0].minSubGroup: needs 3 children, but `roles` has 1 (V2)",
+        "hint: at most 1; leave it out for all of them",
+        "spec.subGroups[2].parent: `rolse` is not a subgroup here (V3)",
+        "hint: known: idle, leader, roles, worker",
+        "spec.subGroups[3].minMember: is missing: leaf `idle` must say how many pods it needs (V2)",
+    ):
+        assert words in told.message, told.message
+    fields = [cause["field"] for cause in told.json["details"]["causes"]]
+    assert fields == ["spec.subGroups[0].minSubGroup", "spec.subGroups[3].minMember", "spec.subGroups[2].parent"]
+    with pytest.raises(ApiError, match="not found"):
+        await cluster.get(POD_GROUPS, "webhook", "gang")
+
+
+@pytest.mark.parametrize(
+    ("path", "raw", "says"),
+    [
+        (
+            "/apis/scheduling.run.ai/v2/queues",
+            {
+                "apiVersion": "scheduling.run.ai/v2",
+                "kind": "Queue",
+                "metadata": {"name": "webhook"},
+                "spec": {"parentQueue": "webhook"},
+            },
+            "spec.parentQueue",
+        ),
+        (
+            "/apis/kai.scheduler/v1alpha1/topologies",
+            {
+                "apiVersion": "kai.scheduler/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": "webhook"},
+                "spec": {"levels": [{"nodeLabel": f"topology.kubernetes.io/{level}"} for level in ("zone", "region")]},
+            },
+            "spec.levels[1].nodeLabel",
+        ),
+    ],
+    ids=["Queue", "Topology"],
+)
+async def test_queues_and_topologies_are_asked_about_too(
+    apiserver: ApiServer, cluster: Cluster, path: str, raw: Raw, says: str
+) -> None:
+    """Every kind of the configuration reaches its rules."""
+    settings = replace(SETTINGS, port=free_port())
+    async with registered(cluster, settings.port), running(cluster, settings):
+        await asked(apiserver)
+        told = await ask(apiserver, "POST", f"{path}?dryRun=All", raw)
+    assert told.status == 422
+    assert "denied the request" in told.message
+    assert says in told.message
+
+
+async def test_what_is_valid_passes_and_what_is_doubtful_passes_with_a_warning(
+    apiserver: ApiServer, cluster: Cluster
+) -> None:
+    """V6 reaches the client as `Warning:`, which kubectl prints; a good object passes without a word."""
+    settings = replace(SETTINGS, port=free_port())
+    doubtful = podgroup(
+        group("leader", 1), *(group(f"workers-{i}", 1) for i in range(3)), minSubGroup=3, namespace="webhook"
+    )
+    async with registered(cluster, settings.port), running(cluster, settings):
+        await asked(apiserver)
+        good, warned = await ask(apiserver, *tried(GOOD)), await ask(apiserver, *tried(doubtful))
+    assert (good.status, good.warnings) == (201, [])
+    assert warned.status == 201
+    (warning,) = warned.warnings
+    assert "3 of 4 may leave out every `leader`" in warning
+    assert "(V6); hint: nest them" in warning
+
+
+async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, cluster: Cluster) -> None:
+    """V4: what was broken before the webhook came may be updated with a warning, and not get worse. V5: a running
+    semi-preemptible gang keeps its minimum."""
+    settings = replace(SETTINGS, port=free_port())
+    stored = podgroup(group("a"), group("b", 2), namespace="webhook", preemptibility="semi-preemptible")
+    assert (await ask(apiserver, "POST", PATH, stored)).status == 201, "nobody asks us yet"
+    merge = "application/merge-patch+json"
+    async with registered(cluster, settings.port), running(cluster, settings):
+        await asked(apiserver)
+        kept = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"queue": "another"}}, merge)
+        assert kept.status == 200, kept.message
+        assert any("leaf `a` must say how many pods it needs" in warning for warning in kept.warnings)
+        worse = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"subGroups": [group("a"), group("b")]}}, merge)
+        assert worse.status == 422
+        assert "leaf `b` must say" in worse.message
+        assert "leaf `a`" not in worse.message
+        runs = {"status": {"phase": "Running", "running": 3, "satisfied": True}}
+        assert (await ask(apiserver, "PATCH", f"{PATH}/gang/status", runs, merge)).status == 200
+        raised = await ask(
+            apiserver, "PATCH", f"{PATH}/gang", {"spec": {"subGroups": [group("a"), group("b", 3)]}}, merge
+        )
+        assert raised.status == 422
+        assert "(V5)" in raised.message
+        lowered = await ask(
+            apiserver, "PATCH", f"{PATH}/gang", {"spec": {"subGroups": [group("a"), group("b", 1)]}}, merge
+        )
+        assert lowered.status == 200, lowered.message
+
+
+# D ------------------------------------------------------------------------------------------------------------------
+
+
+async def test_older_dialects_are_converted_where_that_is_wanted(apiserver: ApiServer, cluster: Cluster) -> None:
+    """D1, D4: rewritten before the CRD sees it; without the option the CRD refuses it, and says what to do."""
+    older = podgroup(minMember=2, namespace="webhook")
+    older["spec"]["subgroups"] = [group("a", 1), group("b", 9)]
+    settings = replace(SETTINGS, port=free_port(), convert_older_dialects=True)
+    async with registered(cluster, settings.port, converting=True), running(cluster, settings):
+        await asked(apiserver)
+
+        async def converts() -> bool:
+            return (await ask(apiserver, *tried(older))).status == 201
+
+        await until(converts)
+        told = await ask(apiserver, "POST", PATH, older)
+    assert told.status == 201, told.message
+    assert told.json["spec"]["subGroups"] == [group("a", 1), group("b", 9)]
+    assert told.json["spec"]["minSubGroup"] == 2
+    assert not {"subgroups", "minMember"} & set(told.json["spec"])
+    assert any(warning.startswith("converted: ") for warning in told.warnings)
+    await gone(cluster, POD_GROUPS, "webhook", "gang")
+
+    async def refused() -> bool:
+        told = await ask(apiserver, *tried(older))
+        return told.status == 422 and "run `muster convert` (D4)" in told.message
+
+    await until(refused)
+
+
+# certificates -------------------------------------------------------------------------------------------------------
+
+
+async def bundles(cluster: Cluster) -> set[str]:
+    raw = await cluster.get(CONFIGURATIONS[0], "", "muster")
+    return {hook["clientConfig"]["caBundle"] for hook in raw["webhooks"]}
+
+
+async def failures(apiserver: ApiServer, done: asyncio.Event) -> list[Told]:
+    """One client that never stops asking."""
+    found = []
+    while not done.is_set():
+        told = await ask(apiserver, *tried(GOOD))
+        found += [told] if told.status != 201 else []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("authority_days", "another"), [(3650, False), (120, True)], ids=["a certificate", "an authority"]
+)
+async def test_what_is_renewed_is_trusted_without_a_gap(
+    apiserver: ApiServer, cluster: Cluster, authority_days: int, another: bool
+) -> None:
+    """Made 65 days ago for 90: it is renewed while clients ask all the time, and none of them is refused."""
+    settings = replace(SETTINGS, port=free_port(), certificates=Certificates(authority_validity_days=authority_days))
+    back = [timedelta(days=65)]
+    async with (
+        registered(cluster, settings.port),
+        running(cluster, settings, lambda: datetime.now(UTC) - back[0]) as keeping,
+    ):
+        await asked(apiserver)
+        before, done = await bundles(cluster), asyncio.Event()
+        shown = keeping._shown
+        clients = [asyncio.create_task(failures(apiserver, done)) for _ in range(6)]
+        await asyncio.sleep(0.5)
+        back[0] = timedelta()
+        await keeping.look()
+        await asyncio.sleep(1.5)
+        done.set()
+        refused = [told.message for found in await asyncio.gather(*clients) for told in found]
+        assert keeping._shown != shown
+        assert (await bundles(cluster) != before) == another
+    assert refused == []
+
+
+async def test_what_the_user_brings_is_shown_and_trusted(
+    apiserver: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
+    """`files`: a folder with `ca.crt`, as cert-manager fills it; and another authority in it later on."""
+
+    def bring() -> None:
+        bundle: Bundle = issue(Certificates(), datetime.now(UTC))
+        for field in ("certificate", "key", "authority"):
+            (tmp_path / FILES[field]).write_bytes(getattr(bundle, field))
+
+    bring()
+    brought = Certificates(source="files", folder=str(tmp_path))
+    settings = replace(SETTINGS, port=free_port(), certificates=brought)
+    async with registered(cluster, settings.port), running(cluster, settings) as keeping:
+        await asked(apiserver)
+        before = await bundles(cluster)
+        bring()
+        await keeping.look()
+        assert await bundles(cluster) != before
+        await asked(apiserver)
+
+
+# failing ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
+async def test_the_failure_policy_of_the_configuration_holds(
+    apiserver: ApiServer, cluster: Cluster, policy: str, status: int
+) -> None:
+    """muster itself writes it to what is registered. With nobody there, `Fail` lets nothing in, `Ignore` everything
+    that the CRD allows."""
+    settings = replace(SETTINGS, port=free_port(), failure_policy=policy)
+    async with registered(cluster, settings.port):
+        async with running(cluster, settings):
+            await asked(apiserver)
+            (hook,) = (await cluster.get(CONFIGURATIONS[0], "", "muster"))["webhooks"]
+            assert (hook["failurePolicy"], hook["timeoutSeconds"]) == (policy, 10)
+
+        async def ends() -> bool:
+            told = await ask(apiserver, *tried(GOOD))
+            return told.status == status
+
+        await until(ends)
+        told = await ask(apiserver, *tried(INVALID))
+        assert told.status == status
+        if policy == "Fail":
+            assert 'failed calling webhook "validate.muster.dev"' in told.message
