@@ -1,24 +1,28 @@
 """`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
 
-Gangs of eight wait on a cluster; the scheduler starts, and everything is bound. Then the same pods are made again and
-the very same bindings are posted by a bare client with as many requests at once: nothing is watched, planned or told.
-The share of its pace that is left is what a scheduler costs. Last, on the full cluster, gangs come one by one: how long
-from their last pod to the plan, and to the last binding.
+In each of a few rounds gangs of eight wait on a cluster, a scheduler that stood by begins, and binds them. Then the same
+pods are made again and the very same bindings are posted by a bare client with as many requests at once: nothing is
+watched, planned or told. The share of its pace that is left is what a scheduler costs; rounds take turns, as the pace
+of a machine changes. Last, on the full cluster, gangs come one by one: how long from their last pod to the plan, and
+to the last binding.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
 
 import asyncio
+import math
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from tests import envtest
 from tests.apiserver import started
 
+from muster.cli.run import collect_seldom
 from muster.cluster.kinds import NODES, POD_GROUPS, PODS
 from muster.cluster.kubernetes import connect
 from muster.cluster.memory import Memory
@@ -32,6 +36,8 @@ from muster.server.logs import configure
 
 GANG = 8
 AT_ONCE = Scheduling().bind_concurrency
+ROUNDS = 5
+REST_SECONDS = 2.0  # after pods were made and listed, for an API server that is still busy with them
 ONE_BY_ONE = 100  # gangs
 NAMESPACE = "default"
 
@@ -60,10 +66,11 @@ class Notes(Nobody):
     def __init__(self) -> None:
         self.planning = 0.0
         self.bindings: dict[tuple[str, str], str] = {}
-        self.done = 0  # pods bound
+        self.cycles = self.done = 0  # plans, pods bound
         self.first_began = self.last_plan = self.last_bound = 0.0
 
     def cycle(self, plan: Plan, seconds: float) -> None:
+        self.cycles += 1
         if plan.bindings:
             self.last_plan = time.monotonic()
             self.first_began = self.first_began or self.last_plan - seconds
@@ -73,6 +80,18 @@ class Notes(Nobody):
     def bound(self, role: Role, seconds: float) -> None:  # noqa: ARG002
         self.last_bound = time.monotonic()
         self.done += 1
+
+    async def until(self, pods: int) -> None:
+        """So many are bound."""
+        while self.done < pods:
+            await asyncio.sleep(0.002)
+
+
+class Lead:
+    """Whether to act, as the bench says."""
+
+    leading = False
+    seconds_left = math.inf
 
 
 # objects ------------------------------------------------------------------------------------------------------------
@@ -109,33 +128,52 @@ async def make_gangs(cluster: Cluster, numbers: range, groups: bool = True) -> N
 
 
 async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
-    gangs = range(pods // GANG)
-    say(f"{nodes} nodes and {len(gangs)} gangs of {GANG} are made")
+    gangs = pods // GANG
+    say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
     size = -(-2 * pods // nodes)
     await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
-    await make_gangs(cluster, gangs)
-    notes = Notes()
-    loop = asyncio.create_task(Scheduler(cluster, observer=notes).run())
+    seconds = bare_seconds = planning = 0.0
+    for turn in range(ROUNDS):
+        these = range(gangs * turn // ROUNDS, gangs * (turn + 1) // ROUNDS)
+        await make_gangs(cluster, these)
+        async with scheduling(cluster) as notes:
+            await notes.until(len(these) * GANG)
+        mine, planning = notes.last_bound - notes.first_began, planning + notes.planning
+        bare_one = await bare(cluster, these, notes)
+        say(f"{len(these) * GANG / mine:,.0f} pods/s, {len(these) * GANG / bare_one:,.0f} bare")
+        seconds, bare_seconds = seconds + mine, bare_seconds + bare_one
+    say("gangs come one by one")
+    async with scheduling(cluster) as notes:
+        decided, bound = await one_by_one(cluster, notes, gangs)
+    return Figures(gangs * GANG, nodes, seconds, bare_seconds, planning, decided, bound, peak())
+
+
+@asynccontextmanager
+async def scheduling(cluster: Cluster) -> AsyncIterator[Notes]:
+    """A scheduler that knew everything and stood by, and now begins to act."""
+    notes, lead = Notes(), Lead()
+    scheduler = Scheduler(cluster, fence=lead, observer=notes)
+    loop = asyncio.create_task(scheduler.run())
     try:
-        say("muster binds them")
-        await until(lambda: notes.done == len(gangs) * GANG)
-        seconds, planning = notes.last_bound - notes.first_began, notes.planning
-        say(f"{pods / seconds:,.0f} pods/s; now gangs come one by one")
-        decided, bound = await one_by_one(cluster, notes, len(gangs))
+        while not scheduler.synced:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(REST_SECONDS)
+        lead.leading = True
+        scheduler.wake()
+        yield notes
     finally:
         loop.cancel()
         await asyncio.wait([loop])
-    say("a bare client binds them")
-    return Figures(pods, nodes, seconds, await bare(cluster, gangs, notes), planning, decided, bound, peak())
 
 
 async def one_by_one(cluster: Cluster, notes: Notes, first: int) -> tuple[list[float], list[float]]:
     decided, bound = [], []
+    while not notes.cycles:
+        await asyncio.sleep(0.01)  # it reads the whole cluster first
     for i in range(first, first + ONE_BY_ONE):
         await make_gangs(cluster, range(i, i + 1))
         there = time.monotonic()
-        while notes.done < (i + 1) * GANG:
-            await asyncio.sleep(0.001)
+        await notes.until((i + 1 - first) * GANG)
         decided.append(max(notes.last_plan - there, 0.0))
         bound.append(notes.last_bound - there)
     return decided, bound
@@ -146,15 +184,11 @@ async def bare(cluster: Cluster, gangs: range, notes: Notes) -> float:
     names = [(NAMESPACE, raw["metadata"]["name"]) for i in gangs for raw in gang(i)[1:]]
     await each(lambda one: cluster.delete(PODS, *one, grace_seconds=0), names, AT_ONCE)
     await make_gangs(cluster, gangs, groups=False)
+    await asyncio.sleep(REST_SECONDS)
     uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in (await cluster.list(PODS)).items}
     began = time.monotonic()
     await each(lambda one: cluster.bind(*one, uids[one[1]], notes.bindings[one]), names, AT_ONCE)
     return time.monotonic() - began
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():
-        await asyncio.sleep(0.02)
 
 
 def peak() -> int:
@@ -185,6 +219,7 @@ def _percentiles(times: list[float]) -> str:
 
 async def main(where: str, pods: int, nodes: int) -> None:
     configure(Log(level="warning"))
+    collect_seldom()
     print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     if where == "embedded":

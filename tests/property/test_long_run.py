@@ -15,6 +15,9 @@ from typing import Any
 import pytest
 
 import muster
+from muster.model.snapshot import take
+from muster.planning import cycle
+from muster.planning.decision import Binding
 from tests.checker import broken
 from tests.disturbance import shorts
 from tests.oracle import Host, Part, Shape, feasible
@@ -118,6 +121,7 @@ class Run:
         self._keep_notes()
         self.plan = muster.plan(muster.objects(self.objects), now=self.now).to_dict()
         wrong = broken(self.objects, self.plan, self.now) + self._not_repeated() + self._left_out()
+        wrong += self._taken_back()
         self._carry_out()
         return wrong
 
@@ -127,6 +131,12 @@ class Run:
         self.rng.shuffle(objects)
         again = muster.plan(muster.objects(objects), now=self.now).to_dict()
         return [] if json.dumps(again) == json.dumps(self.plan) else ["another plan of the same objects"]
+
+    def _taken_back(self) -> list[str]:
+        """Whoever binds what is granted, while the plan is being made, binds what the plan says."""
+        granted: list[Binding] = []
+        whole = cycle.plan(take(muster.objects(self.objects), self.now), granted=granted.extend)
+        return [] if sorted(granted) == list(whole.bindings) else ["a binding that was granted is not in the plan"]
 
     def _left_out(self) -> list[str]:
         """I11, as far as a plan shows it: the gang of the highest priority that waits does not fit in what is left."""

@@ -216,7 +216,7 @@ NEWS = st.lists(st.tuples(THINGS, WORDS, st.booleans()), max_size=30)
 Told = list[tuple[tuple[type[Wire], Raw], str, bool]]
 
 
-def _news(raw: Raw, word: str) -> News:
+def news_of(raw: Raw, word: str) -> News:
     match word:
         case "changed":
             return Changed(raw)
@@ -288,7 +288,7 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int) -> None:
                 there[name] = raw
             elif word == "gone":
                 there.pop(name, None)
-            changed = mirror.hear(struct, _news(raw, word))
+            changed = mirror.hear(struct, news_of(raw, word))
             assert changed == (mirror.objects != before)
             assert mirror.version == known + changed
             if look:
@@ -306,7 +306,7 @@ def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[in
     """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
     mirror = Mirror(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
     for i, ((struct, raw), word, look) in enumerate(told):
-        mirror.hear(struct, _news(raw, word))
+        mirror.hear(struct, news_of(raw, word))
         if not look:
             continue
         instead: dict[str, Pod] = {}

@@ -183,7 +183,7 @@ async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
     """Whoever restarts processes must hear of it."""
     world = World([node("a")])
     async with observed(world, Faulty(world.memory), HASTY, None) as live:
-        live.scheduler.applier.carry_out = None  # type: ignore[assignment,method-assign]
+        live.scheduler.applier.at_work = None  # type: ignore[assignment,method-assign]
         async with asyncio.timeout(5):
             with pytest.raises(ExceptionGroup):
                 await live.task

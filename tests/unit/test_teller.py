@@ -3,20 +3,30 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
 
 import muster
+from muster.api.core import Node, Pod
+from muster.api.podgroup import PodGroup
+from muster.api.shape import encode
+from muster.cluster.follow import Changed
 from muster.cluster.kinds import NODES, PODS
+from muster.cluster.mirror import Mirror
 from muster.cluster.store import PatchType, Raw, Resource
-from muster.control.status import AT_ONCE, HEARD_SECONDS, News, Teller
+from muster.control import status
+from muster.control.status import AT_ONCE, HEARD_SECONDS, Address, Drafts, Letter, News, Teller
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.reporting.outcome import Outcome, outcomes
+from muster.sim.clock import EPOCH
 from tests.live import GROUPS, QUEUES, Crash, Fault, Faulty, World, crash_at, group, node, pod, queue
+from tests.unit.test_mirror import NEWS, Told, news_of
 
 
 class Flag:
@@ -293,3 +303,62 @@ async def test_a_failure_that_nobody_expects_ends_it() -> None:
         with pytest.raises(ExceptionGroup) as caught:
             await bench.teller.run()
     assert caught.group_contains(Crash)
+
+
+# what is not looked at again ----------------------------------------------------------------------------------------
+
+
+def _written(found: Mapping[Address, list[Letter]]) -> list[tuple[Address, str, str]]:
+    return sorted((address, one.kind, repr(one.says)) for address, letters in found.items() for one in letters)
+
+
+@settings(max_examples=100)
+@given(NEWS)
+def test_who_remembers_whom_there_was_nothing_to_say_about_says_the_same(told: Told) -> None:
+    """Statuses are stored in between, so that many gangs become silent."""
+    mirror, drafts = Mirror(), Drafts()
+    for (struct, raw), word, look in told:
+        mirror.hear(struct, news_of(raw, word))
+        for cycle in range(3 if look else 0):
+            snapshot = mirror.snapshot(EPOCH)
+            news = News(cycle, snapshot, plan(snapshot), EPOCH)
+            found = drafts.letters(news)
+            assert _written(found) == _written(Drafts().letters(news))
+            for letters in found.values():
+                for one in letters:
+                    _store(mirror, one)
+
+
+def _store(mirror: Mirror, letter: Letter) -> None:
+    """As the API server would, for PodGroups."""
+    group = mirror.get(PodGroup, letter.namespace, letter.name)
+    if letter.resource.plural != "podgroups" or group is None:
+        return
+    raw = encode(group)
+    if letter.kind == "status":
+        raw["status"] = letter.body[1]["value"]
+    else:
+        notes = {**raw["metadata"].get("annotations", {}), **letter.body["metadata"]["annotations"]}
+        raw["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
+    mirror.hear(PodGroup, Changed(raw))
+
+
+def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror, drafts = Mirror(), Drafts()
+    seen: list[int] = []
+
+    def counted(*about: Any) -> Mapping[str, Outcome]:
+        found = outcomes(*about)
+        seen.append(len(found))
+        return found
+
+    monkeypatch.setattr(status, "outcomes", counted)
+    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(struct, Changed(raw))
+    for cycle in range(4):
+        snapshot = mirror.snapshot(EPOCH)
+        for letters in drafts.letters(News(cycle, snapshot, plan(snapshot), EPOCH)).values():
+            for one in letters:
+                _store(mirror, one)
+    assert seen[0] == 1
+    assert seen[-1] == 0

@@ -66,7 +66,7 @@ class Mirror:
         self._slim = Slim()
         self._kept = Kept()
         self._news: dict[type[Wire], set[tuple[str, str]]] = {Pod: set(), PodGroup: set()}  # not yet told to `_kept`
-        self._instead: set[str] = set()
+        self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
         self.version = 0  # how often something changed
 
     def hear(self, struct: type[Wire], news: News) -> bool:
@@ -119,24 +119,26 @@ class Mirror:
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
         """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""
-        return self._kept.snapshot(self.fold(instead), now)
+        before, self._laid = self._laid, instead or {}
+        for name in before.keys() | self._laid.keys():
+            self._tell(name)
+        return self._kept.snapshot(self.fold(), now)
 
-    def fold(self, instead: Mapping[str, Pod] | None = None) -> Objects:
+    def fold(self) -> Objects:
         """Count what is new, so that the next snapshot costs little; everything but pods and PodGroups is returned."""
-        instead = instead or {}
-        for name in (*map(_joined, self._news[Pod]), *(self._instead - instead.keys()), *instead):
-            seen = self.pod(name)
-            self._tell(name, instead.get(name) if seen else None, seen)
+        for name in map(_joined, self._news[Pod]):
+            self._tell(name)
         for namespace, name in self._news[PodGroup]:
             self._tell_group(namespace, name)
-        self._news, self._instead = {Pod: set(), PodGroup: set()}, set(instead)
+        self._news = {Pod: set(), PodGroup: set()}
         rest = replace(self.objects, pods=(), pod_groups=())
         self._kept.fold(rest)
         return rest
 
-    def _tell(self, name: str, laid: Pod | None, seen: Pod | None) -> None:
-        pod = laid or seen
-        if pod is not None and self._ours(pod):
+    def _tell(self, name: str) -> None:
+        seen = self.pod(name)
+        pod = self._laid.get(name, seen)
+        if seen is not None and pod is not None and self._ours(pod):
             self._kept.put(pod)
         else:
             self._kept.drop(name)

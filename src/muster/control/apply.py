@@ -1,12 +1,11 @@
-"""A plan carried out: evictions, nominations, then bindings, gang by gang, concurrent and bounded (G5, I1, I9).
+"""A plan carried out: bindings gang by gang, concurrent and bounded, evictions, nominations (G5, I1, I9).
 
 Rule 1: every write names the pod's uid and asks the fence right before it. Rule 2: whatever fails is left to the next
 turn: the plan is made anew from what is there then, so nothing has to be replayed or undone here.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -15,7 +14,7 @@ from msgspec import Struct
 from muster.api.core import Pod
 from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster
-from muster.control.crew import bind_all, each
+from muster.control.crew import Crew, each
 from muster.control.inflight import Inflight
 from muster.control.observer import Nobody, Observer
 from muster.model.snapshot import names_of
@@ -53,7 +52,9 @@ class Place(Struct, frozen=True):
     node: str
 
 
-class _Tally:
+class Tally:
+    """What came of a plan, so far."""
+
     def __init__(self) -> None:
         self.bound = self.evicted = self.nominated = 0
         self.failures: list[str] = []
@@ -93,21 +94,25 @@ class Applier:
         self.at_once, self.seconds = at_once, seconds
         self.observer: Observer = observer or Nobody()
 
-    async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
-        """Everything the plan says, as far as it can be done; `pods` are those that it is about, as it knew them."""
-        tally = _Tally()
-        uids = {key: pod.metadata.uid for key, pod in pods.items()}
-        await each(lambda one: self._evict(one, uids, tally), plan.evictions, self.at_once)
-        await each(lambda one: self._note(one, uids, tally), list(places(plan, pods)), self.at_once)
-        gangs: dict[tuple[str, str], list[Binding]] = defaultdict(list)
-        for binding in plan.bindings:
-            gangs[binding.namespace, binding.pod_group].append(binding)
-        await bind_all(lambda one: self._bind(one, uids, tally), gangs.values(), self.at_once)
-        return Done(tally.bound, tally.evicted, tally.nominated, tuple(sorted(tally.failures)))
+    @asynccontextmanager
+    async def at_work(self, pods: Mapping[str, Pod]) -> AsyncIterator["Work"]:
+        """A plan is carried out while it is made; `pods` as it knows them. On leaving, everything has been answered."""
+        async with asyncio.TaskGroup() as tasks:
+            work = Work(self, pods, tasks)
+            try:
+                yield work
+            finally:
+                work.open = False
 
-    async def _bind(self, one: Binding, uids: Mapping[str, str], tally: _Tally) -> bool:
+    async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
+        """The same for a plan that is there."""
+        async with self.at_work(pods) as work:
+            await work.finish(plan, pods)
+        return work.done
+
+    async def bind(self, one: Binding, uid: str, tally: Tally) -> bool:
+        """Whether it is done; if not, the reason is noted."""
         pod = f"{one.namespace}/{one.pod}"
-        uid = uids.get(pod, "")
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
         if not self.fence.leading:
@@ -127,9 +132,9 @@ class Applier:
         tally.bound += 1
         return True
 
-    async def _evict(self, one: Eviction, uids: Mapping[str, str], tally: _Tally) -> None:
+    async def evict(self, one: Eviction, uid: str, tally: Tally) -> None:
+        """Ask a pod to leave, its budgets heeded."""
         pod = f"{one.namespace}/{one.pod}"
-        uid = uids.get(pod, "")
         if not self.fence.leading:
             tally.failures.append(f"{pod}: not evicted: another leader may be acting")
             return
@@ -146,11 +151,12 @@ class Applier:
         self.observer.evicted(one.reason)
         tally.evicted += 1
 
-    async def _note(self, one: Place, uids: Mapping[str, str], tally: _Tally) -> None:
+    async def note(self, one: Place, uid: str, tally: Tally) -> None:
+        """Write on a waiting pod where it will go."""
         if not self.fence.leading:
             return
         namespace, _, name = one.pod.partition("/")
-        patch = {"metadata": {"uid": uids.get(one.pod, "")}, "status": {"nominatedNodeName": one.node or None}}
+        patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": one.node or None}}
         try:
             async with in_time(self.fence, self.seconds):
                 await self.cluster.patch(PODS, namespace, name, patch, subresource="status")
@@ -172,6 +178,48 @@ class Applier:
     def _conflict(self, error: ApiError) -> None:
         if error.status == CONFLICT:
             self.observer.conflict(PODS.plural)
+
+
+class Work:
+    """One plan being carried out. Bindings come gang by gang as they are decided: each is final in its plan."""
+
+    def __init__(self, applier: Applier, pods: Mapping[str, Pod], tasks: asyncio.TaskGroup) -> None:
+        self._applier, self._pods = applier, pods
+        self._tally = Tally()
+        self._given: set[Binding] = set()
+        self._crew = Crew(self._bind, applier.at_once, tasks)
+        self.open = True
+
+    @property
+    def done(self) -> Done:
+        """What came of it."""
+        tally = self._tally
+        return Done(tally.bound, tally.evicted, tally.nominated, tuple(sorted(tally.failures)))
+
+    def bind(self, bindings: Sequence[Binding]) -> None:
+        """These are decided."""
+        if self.open:
+            self._given.update(bindings)
+            self._crew.add(bindings)
+
+    async def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
+        """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about."""
+        applier, tally = self._applier, self._tally
+        self.bind([one for one in plan.bindings if one not in self._given])
+        self._crew.finish()
+        await each(lambda one: applier.evict(one, self._uid(one), tally), plan.evictions, applier.at_once)
+        notes = list(places(plan, pods))
+        await each(lambda one: applier.note(one, self._uid_of(one.pod), tally), notes, applier.at_once)
+
+    async def _bind(self, one: Binding) -> bool:
+        return await self._applier.bind(one, self._uid(one), self._tally)
+
+    def _uid(self, one: Binding | Eviction) -> str:
+        return self._uid_of(f"{one.namespace}/{one.pod}")
+
+    def _uid_of(self, pod: str) -> str:
+        found = self._pods.get(pod)
+        return found.metadata.uid if found else ""
 
 
 def concerned(plan: Plan, pods: Mapping[str, Pod]) -> dict[str, Pod]:

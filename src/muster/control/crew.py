@@ -6,13 +6,13 @@ behind a cycle that has failed.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from muster.planning.decision import Binding
 
 T = TypeVar("T")
-Bindings = Iterable[Binding]  # of one gang
+Bindings = Sequence[Binding]
 
 
 async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_once: int) -> None:
@@ -31,67 +31,107 @@ async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_onc
 class Gang:
     """The bindings of one gang: the core first, as extras are not worth having without it."""
 
-    def __init__(self, bindings: Bindings) -> None:
-        every = list(bindings)
-        core, extras = (deque(one for one in every if (one.role == "core") is first) for first in (True, False))
-        self.waiting, self.later = (core, extras) if core else (extras, core)
+    def __init__(self) -> None:
+        self.core: deque[Binding] = deque()
+        self.extras: deque[Binding] = deque()
         self.sent = 0  # and not yet answered
-        self.good = True  # so far
+        self.core_sent = 0  # of them
+        self.good = True  # no binding of the core has failed
+        self.listed = False  # it stands in line
+
+    @property
+    def waiting(self) -> deque[Binding]:
+        """Those that may be sent now."""
+        if self.core:
+            return self.core
+        return self.extras if self.good and not self.core_sent else deque()
 
 
 class Line:
     """Bindings that may be sent now, gang by gang; the extras of a gang come once its whole core is bound.
 
-    No gang has more than `most` under way, so that one whose bindings are not answered does not hold up the others.
+    No gang has more than half of the places, so that one whose bindings are not answered does not hold up the others;
+    where no others can come any more, it has all of them.
     """
 
-    def __init__(self, gangs: Iterable[Bindings], most: int) -> None:
-        self._most = most
-        self._ready = deque(map(Gang, gangs))
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._gangs: dict[tuple[str, str], Gang] = {}
+        self._ready: deque[Gang] = deque()
+        self.complete = False  # no more will be added
+
+    @property
+    def _most(self) -> int:
+        return self._at_once if self.complete and len(self._gangs) == 1 else max(self._at_once // 2, 1)
+
+    def add(self, bindings: Bindings) -> None:
+        """More of some gangs."""
+        for one in bindings:
+            gang = self._gangs.setdefault((one.namespace, one.pod_group), Gang())
+            (gang.core if one.role == "core" else gang.extras).append(one)
+        for key in {(one.namespace, one.pod_group): None for one in bindings}:
+            self._list(self._gangs[key])
+
+    def finish(self) -> None:
+        """Nothing will be added."""
+        self.complete = True
+        for gang in self._gangs.values():
+            self._list(gang)
 
     def take(self) -> tuple[Gang, Binding] | None:
         """The next one, and whose it is; None: there is none right now."""
         if not self._ready:
             return None
         gang = self._ready[0]
-        gang.sent += 1
         found = gang.waiting.popleft()
-        if not gang.waiting or gang.sent == self._most:
+        gang.sent += 1
+        gang.core_sent += found.role == "core"
+        if not gang.waiting or gang.sent >= self._most:
             self._ready.popleft()
+            gang.listed = False
         return gang, found
 
-    def answered(self, gang: Gang, good: bool) -> None:
+    def answered(self, gang: Gang, binding: Binding, good: bool) -> None:
         """One of them is done with, well or not."""
-        held_up = bool(gang.waiting) and gang.sent == self._most
         gang.sent -= 1
-        gang.good = gang.good and good
-        if not gang.waiting and not gang.sent and gang.good and gang.later:
-            gang.waiting, gang.later = gang.later, gang.waiting
+        if binding.role == "core":
+            gang.core_sent -= 1
+            gang.good = gang.good and good
+        self._list(gang)
+
+    def _list(self, gang: Gang) -> None:
+        if not gang.listed and gang.waiting and gang.sent < self._most:
+            gang.listed = True
             self._ready.append(gang)
-        elif held_up:
-            self._ready.append(gang)
 
 
-async def bind_all(bind: Callable[[Binding], Awaitable[bool]], gangs: Iterable[Bindings], at_once: int) -> None:
-    """Every binding whose turn comes."""
-    every = list(gangs)
-    line = Line(every, at_once if len(every) == 1 else max(at_once // 2, 1))
-    busy = 0
+class Crew:
+    """Sends bindings as they are added, so many at once."""
 
-    async def work(turn: tuple[Gang, Binding] | None) -> None:
-        nonlocal busy
+    def __init__(self, bind: Callable[[Binding], Awaitable[bool]], at_once: int, tasks: asyncio.TaskGroup) -> None:
+        self._bind, self._at_once, self._tasks = bind, at_once, tasks
+        self._line = Line(at_once)
+        self._busy = 0
+
+    def add(self, bindings: Bindings) -> None:
+        """These, too."""
+        self._line.add(bindings)
+        self._grow()
+
+    def finish(self) -> None:
+        """These were all."""
+        self._line.finish()
+        self._grow()
+
+    def _grow(self) -> None:
+        while self._busy < self._at_once and (turn := self._line.take()) is not None:
+            self._busy += 1
+            self._tasks.create_task(self._work(turn))
+
+    async def _work(self, turn: tuple[Gang, Binding] | None) -> None:
         while turn is not None:
             gang, binding = turn
-            line.answered(gang, await bind(binding))
-            turn = line.take()
-            grow()  # an answer may let many extras go
-        busy -= 1
-
-    def grow() -> None:
-        nonlocal busy
-        while busy < at_once and (turn := line.take()) is not None:
-            busy += 1
-            tasks.create_task(work(turn))
-
-    async with asyncio.TaskGroup() as tasks:
-        grow()
+            self._line.answered(gang, binding, await self._bind(binding))
+            turn = self._line.take()
+            self._grow()  # an answer may let many extras go
+        self._busy -= 1

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
-from msgspec import Struct
 
 from muster.api.core import Pod
 from muster.api.meta import Wire
@@ -23,6 +22,7 @@ from muster.control.inflight import Inflight
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
 from muster.model.snapshot import Snapshot
+from muster.planning.allocate import Granted
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Plan
 from muster.planning.policy import Policy
@@ -36,14 +36,6 @@ class Always:
 
     leading = True
     seconds_left = math.inf
-
-
-class Decided(Struct, frozen=True, eq=False):
-    """What a cycle was made from, and what came of it."""
-
-    snapshot: Snapshot
-    plan: Plan
-    pods: dict[str, Pod]  # those that it is about
 
 
 class Scheduler:
@@ -115,6 +107,8 @@ class Scheduler:
         async for news in follow(self.cluster, resource, health=self.health[resource]):
             if self.mirror.hear(struct, news) or isinstance(news, Synced):
                 self.wake()
+            if self.synced and isinstance(news, Synced):
+                self.mirror.fold()
 
     async def _cycles(self) -> None:
         while True:
@@ -125,11 +119,9 @@ class Scheduler:
                 self._stand_by()
 
     def _stand_by(self) -> None:
-        """Somebody else acts; everything is counted, so that we could go on at once."""
+        """Somebody else acts."""
         self._since = None
         self.teller.forget()
-        if self.synced:
-            self.mirror.fold()
 
     async def _quiet(self) -> None:
         """Until something happened and then nothing for a moment, or long enough; or until timers should be read."""
@@ -140,6 +132,8 @@ class Scheduler:
         while self.clock() < end:
             self._woken.clear()
             await asyncio.sleep(self.settings.debounce_milliseconds / 1000)
+            if self.synced:
+                self.mirror.fold()  # while we wait: it is not to be done in the cycle
             if not self._woken.is_set():
                 break
         self._woken.clear()
@@ -154,19 +148,23 @@ class Scheduler:
 
     async def _cycle(self, now: datetime, began: float) -> Done:
         since, self._since = self._since, None
-        decided = await asyncio.to_thread(self._decide, self._known(now))
-        took = self.clock() - began
-        self.observer.cycle(decided.plan, took)
-        if since is not None:
-            self.observer.decided(self.clock() - since)
-        done = Done() if self.settings.dry_run else await self.applier.carry_out(decided.plan, decided.pods)
-        self.last = (decided.snapshot, decided.plan, done)
+        snapshot = self._known(now)
+        async with self.applier.at_work(snapshot.pods) as work:
+            granted = None if self.settings.dry_run else _from_a_thread(work.bind)
+            plan, pods = await asyncio.to_thread(self._decide, snapshot, granted)
+            took = self.clock() - began
+            self.observer.cycle(plan, took)
+            if since is not None:
+                self.observer.decided(self.clock() - since)
+            if not self.settings.dry_run:
+                await work.finish(plan, pods)
+        self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.teller.tell(News(self.cycles, decided.snapshot, decided.plan, now))
-        _log(decided.plan, done, took)
-        self._carried_out.after(bool(done.failures))
-        return done
+            self.teller.tell(News(self.cycles, snapshot, plan, now))
+        _log(plan, work.done, took)
+        self._carried_out.after(bool(work.done.failures))
+        return work.done
 
     def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
@@ -174,9 +172,16 @@ class Scheduler:
         at = self.clock() if heard_at is None else heard_at  # while a watch is dead, its silence says nothing
         return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, at))
 
-    def _decide(self, snapshot: Snapshot) -> Decided:
-        plan = make_plan(snapshot, Policy(steps=self.settings.search_steps))
-        return Decided(snapshot, plan, concerned(plan, snapshot.pods))
+    def _decide(self, snapshot: Snapshot, granted: Granted | None) -> tuple[Plan, dict[str, Pod]]:
+        """The plan, and the pods that it is about; bindings are told as they are decided."""
+        plan = make_plan(snapshot, Policy(steps=self.settings.search_steps), granted)
+        return plan, concerned(plan, snapshot.pods)
+
+
+def _from_a_thread(do: Granted) -> Granted:
+    """The same, to be called from a thread; it is done by the loop."""
+    loop = asyncio.get_running_loop()
+    return lambda bindings: loop.call_soon_threadsafe(do, bindings)
 
 
 class _Patience:

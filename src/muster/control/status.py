@@ -16,7 +16,6 @@ from msgspec import Struct
 from muster.api.core import Pod
 from muster.api.meta import Condition, Wire
 from muster.api.moment import stamp
-from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shape import encode
@@ -24,6 +23,7 @@ from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw, Resource
 from muster.control.apply import CONFLICT, Fence, in_time
 from muster.control.observer import Nobody, Observer
+from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import GangPlan, Plan
 from muster.reporting.conditions import pod_conditions
@@ -93,6 +93,7 @@ class Teller:
         self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
         self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
         self._failures: list[str] = []
+        self._drafts = Drafts()
 
     def tell(self, news: News) -> None:
         """Soon; or never, if there are newer ones by then."""
@@ -121,7 +122,7 @@ class Teller:
                 self._woken.clear()
                 news, self._latest = self._latest, None
                 if news is not None:
-                    self._put(news, await asyncio.to_thread(letters, news))
+                    self._put(news, await asyncio.to_thread(self._drafts.letters, news))
                     self._go_on(tasks)
 
     def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:
@@ -206,23 +207,51 @@ def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tupl
 # letters ------------------------------------------------------------------------------------------------------------
 
 
-def letters(news: News) -> dict[Address, list[Letter]]:
-    """Everything that differs from what is stored, by the object it is about."""
-    found: dict[Address, list[Letter]] = {}
-    for letter in (*_of_gangs(news), *_of_queues(news)):
-        found.setdefault(letter.address, []).append(letter)
-    return found
+class Drafts:
+    """Everything that differs from what is stored, cycle after cycle.
+
+    A gang about which there was nothing to say is not looked at again until something happens to it: on a large
+    cluster that is nearly all of them.
+    """
+
+    def __init__(self) -> None:
+        self._silent: dict[str, Gang] = {}
+        self._where: object = None  # the domains that statuses name
+
+    def letters(self, news: News) -> dict[Address, list[Letter]]:
+        """By the object they are about."""
+        found: dict[Address, list[Letter]] = {}
+        for letter in (*self._of_gangs(news), *_of_queues(news)):
+            found.setdefault(letter.address, []).append(letter)
+        return found
+
+    def _of_gangs(self, news: News) -> Iterator[Letter]:
+        before = {gang.key: gang for gang in news.snapshot.gangs}
+        if news.snapshot.topologies is not self._where:
+            self._silent, self._where = {}, news.snapshot.topologies
+        at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
+        self._silent = {key: self._silent[key] for key in at_rest}
+        for key, outcome in outcomes(news.snapshot, news.plan, at_rest).items():
+            about = list(_about(outcome, before[key].source, news))
+            yield from about
+            if not about and outcome.found.gang is before[key] and _at_rest(outcome.found):
+                self._silent[key] = before[key]
+
+    def _is_silent(self, found: GangPlan) -> bool:
+        """There was nothing to say about it, and nothing has happened since."""
+        return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
 
 
-def _of_gangs(news: News) -> Iterator[Letter]:
-    groups = {gang.key: gang.source for gang in news.snapshot.gangs}
-    uids = {key(pod.metadata): pod.metadata.uid for pod in news.snapshot.objects.pods if not pod.spec.node_name}
-    for gang, outcome in outcomes(news.snapshot, news.plan).items():
-        group = groups[gang]
-        yield from _of_group(outcome, group, news.now)
-        for pod, condition in pod_conditions(outcome, group).items():
-            yield _of_pod(pod, uids.get(pod, ""), condition, news.now)
-        yield from _of_refusals(outcome.found, group, news.now)
+def _at_rest(found: GangPlan) -> bool:
+    return found.verdict == "Scheduled" and not found.refusals
+
+
+def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
+    yield from _of_group(outcome, group, news.now)
+    for name, condition in pod_conditions(outcome, group).items():
+        pod = news.snapshot.pods.get(name)
+        yield _of_pod(name, pod.metadata.uid if pod else "", condition, news.now)
+    yield from _of_refusals(outcome.found, group, news.now)
 
 
 def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Letter]:

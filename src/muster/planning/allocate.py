@@ -1,6 +1,6 @@
 """Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
-from muster.planning.decision import Refusal, Verdict
+from muster.planning.decision import Binding, Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
 from muster.planning.disturb import Disturbance
 from muster.planning.extras import further
@@ -25,13 +25,19 @@ from muster.planning.line import Line
 from muster.planning.reserve import Reservations
 
 Ints = NDArray[np.int64]
+Granted = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
+
+
+def _nobody(_bindings: tuple[Binding, ...]) -> None:
+    return
 
 
 class Allocation:
     """One pass over all gangs; the board moves with every grant."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Board, granted: Granted | None = None) -> None:
         self.board = board
+        self._tell = granted or _nobody
         self.line = Line(board.accounts)
         self.reserved = Reservations(board)
         self.disturbance = Disturbance(board, self.line)
@@ -59,6 +65,8 @@ class Allocation:
             after = self._grant(before)
             self.board.turns[first] = after
             grants[first] += 1
+            if len(after.bindings) > len(before.bindings):
+                self._tell(after.bindings[len(before.bindings) :])
             granted = len(after.bindings) > len(before.bindings) or after.hopeless != before.hopeless
             now = after.gang.standing
             if granted and after.verdict == "Scheduled" and now.pending:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
-from muster.planning.allocate import Allocation, rank
+from muster.planning.allocate import Allocation, Granted, rank
 from muster.planning.board import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
 from muster.planning.policy import Policy
@@ -14,10 +14,13 @@ from muster.planning.policy import Policy
 NEAREST = 10  # gangs ahead that are named
 
 
-def plan(snapshot: Snapshot, policy: Policy | None = None) -> Plan:
-    """Who goes where, who has to leave for whom, and who waits for which reason."""
+def plan(snapshot: Snapshot, policy: Policy | None = None, granted: Granted | None = None) -> Plan:
+    """Who goes where, who has to leave for whom, and who waits for which reason.
+
+    Who does not want to wait for the whole plan is told of bindings as they are `granted`: none is taken back.
+    """
     board = Board(snapshot, policy or Policy())
-    allocation = Allocation(board)
+    allocation = Allocation(board, granted)
     allocation.run()
     allocation.disturbance.moves.settle()
     stale.release(board)

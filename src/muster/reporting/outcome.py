@@ -4,12 +4,11 @@ A nominated pod is not placed yet; an evicted one is until it is gone.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.api.objects import key
 from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, state, walk
 from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
@@ -50,8 +49,8 @@ class Outcome(Struct, frozen=True, eq=False):
         return self.root.satisfied and not self.gang.broken
 
 
-def outcomes(snapshot: Snapshot, plan: Plan) -> dict[str, Outcome]:
-    """Every gang of the plan, by `namespace/name`."""
+def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[str, Outcome]:
+    """Every gang of the plan, by `namespace/name`, but for some."""
     bound = gangs_bound(snapshot, plan)
     before = {gang.key: gang for gang in snapshot.gangs}
     waiting = _waiting(snapshot)
@@ -66,6 +65,7 @@ def outcomes(snapshot: Snapshot, plan: Plan) -> dict[str, Outcome]:
             strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),
         )
         for name, found in ((found.gang.key, found) for found in plan.gangs)
+        if name not in but
     }
 
 
@@ -90,8 +90,7 @@ def _short(gang: Gang) -> tuple[str, ...]:
 def _waiting(snapshot: Snapshot) -> set[str]:
     """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
     strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
-    pods = snapshot.objects.pods if strays else ()
-    return {key(pod.metadata) for pod in pods if key(pod.metadata) in strays and state(pod) is State.PENDING}
+    return {name for name in strays if state(snapshot.pods[name]) is State.PENDING}
 
 
 # asking -------------------------------------------------------------------------------------------------------------
