@@ -114,6 +114,33 @@ def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
     assert p.spec.containers is q.spec.containers
 
 
+def test_what_was_expected_is_an_echo() -> None:
+    """A binding as it was laid over, and statuses and notes that we wrote: no plan has to be made for them."""
+    mirror = Mirror()
+    queued = queue("team")
+    for struct, raw in ((Pod, pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
+        assert mirror.hear(struct, Changed(raw))
+        assert not mirror.echo, "it is new"
+    seen = mirror.pod("default/p")
+    assert seen is not None
+    mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+    told = group("g", minMember=1)
+    told["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
+    told["status"] = {"phase": "Running"}
+    echoes = (
+        (Pod, pod("p", "g", node_name="a")),
+        (PodGroup, told),
+        (Queue, {**queued, "status": {"childQueues": ["x"]}}),
+    )
+    for struct, raw in echoes:
+        assert mirror.hear(struct, Changed(raw))
+        assert mirror.echo
+    told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
+    for struct, raw in ((Pod, pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
+        assert mirror.hear(struct, Changed(raw))
+        assert not mirror.echo, "somebody did that"
+
+
 # any news -----------------------------------------------------------------------------------------------------------
 
 HOST = "kubernetes.io/hostname"

@@ -29,6 +29,7 @@ STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"  # annotation
 STALE_SUBGROUPS: Final = "muster.dev/stale-subgroups"  # annotation: JSON, SubGroup -> since when
 LAST_START: Final = "kai.scheduler/last-start-timestamp"  # annotation
 BACKED_OFF: Final = "muster.dev/backed-off"  # annotation: what the one attempt of S4 was made on
+NOTES_OF_TIME: Final = frozenset((STALE_SINCE, STALE_SUBGROUPS, LAST_START))  # they matter when time has passed
 
 # on every namespace: its name
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.meta import Wire
-from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects
+from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
 from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
 from muster.api.shape import decode
 from muster.cluster.follow import Changed, Gone, News
 from muster.cluster.slim import Slim
@@ -68,16 +69,19 @@ class Mirror:
         self._news: dict[type[Wire], set[tuple[str, str]]] = {Pod: set(), PodGroup: set()}  # not yet told to `_kept`
         self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
         self.version = 0  # how often something changed
+        self.echo = False  # the last change was expected: no plan has to be made for it
 
     def hear(self, struct: type[Wire], news: News) -> bool:
         """Fold one piece of news in; whether anything that muster reads is different now."""
-        held = self._held[struct]
+        held, self.echo = self._held[struct], False
         match news:
             case Changed(object=raw):
                 found = self._read(raw, struct)
-                changed = held.get(_key(raw)) != found
+                before = held.get(_key(raw))
+                changed = before != found
                 if changed:
                     held[_key(raw)] = found
+                    self.echo = before is not None and self._expected(before, found)
             case Gone(object=raw):
                 changed = held.pop(_key(raw), None) is not None
             case _:
@@ -89,6 +93,12 @@ class Mirror:
                 self._news[struct].add(_key(raw))
             self.version += 1
         return changed
+
+    def _expected(self, before: Wire, after: Wire) -> bool:
+        """A pod as the last snapshot had it already, or an object of which only what we write has changed."""
+        if isinstance(after, Pod):
+            return self._laid.get(key(after.metadata)) == after
+        return _unwritten(before) == _unwritten(after)
 
     def _read(self, raw: Raw, struct: type[Wire]) -> Wire:
         found, _ = decode(_unversioned(raw), struct)
@@ -149,6 +159,14 @@ class Mirror:
             self._kept.put_group(group)
         else:
             self._kept.drop_group(_joined((namespace, name)))
+
+
+def _unwritten(one: Wire) -> Wire:
+    """Without what we write ourselves and do not act upon at once."""
+    if not isinstance(one, PodGroup | Queue):
+        return one
+    notes = {name: note for name, note in one.metadata.annotations.items() if name not in names.NOTES_OF_TIME}
+    return replace(one, status=None, metadata=replace(one.metadata, annotations=notes))
 
 
 def _joined(of: tuple[str, str]) -> str:

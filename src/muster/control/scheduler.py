@@ -105,7 +105,7 @@ class Scheduler:
 
     async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
         async for news in follow(self.cluster, resource, health=self.health[resource]):
-            if self.mirror.hear(struct, news) or isinstance(news, Synced):
+            if (self.mirror.hear(struct, news) and not self.mirror.echo) or isinstance(news, Synced):
                 self.wake()
             if self.synced and isinstance(news, Synced):
                 self.mirror.fold()
