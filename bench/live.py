@@ -1,10 +1,10 @@
 """`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
 
-In each of a few rounds gangs of eight wait on a cluster, a scheduler that stood by begins, and binds them. Then the same
-pods are made again and the very same bindings are posted by a bare client with as many requests at once: nothing is
-watched, planned or told. The share of its pace that is left is what a scheduler costs; rounds take turns, as the pace
-of a machine changes. Last, on the full cluster, gangs come one by one: how long from their last pod to the plan, and
-to the last binding.
+In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. Then the
+same pods are made again and the very same bindings are posted by a bare client with as many requests at once: nothing
+is watched, planned or told. The share of its pace that is left is what a scheduler costs. The pace of a machine changes
+from minute to minute, so the two take turns, and the figures are medians of the rounds. Last, on the full cluster,
+gangs come one by one: how long from their last pod to the plan, and to the last binding.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
@@ -36,7 +36,7 @@ from muster.server.logs import configure
 
 GANG = 8
 AT_ONCE = Scheduling().bind_concurrency
-ROUNDS = 5
+ROUNDS = 9
 REST_SECONDS = 2.0  # after pods were made and listed, for an API server that is still busy with them
 ONE_BY_ONE = 100  # gangs
 NAMESPACE = "default"
@@ -47,17 +47,26 @@ class Figures(Struct, frozen=True):
 
     pods: int
     nodes: int
-    seconds: float  # from the first cycle to the last binding
-    bare_seconds: float
-    planning: float  # seconds of it
+    paces: list[tuple[float, float]]  # pods a second in each round, from the first cycle to the last binding; bare
+    planning: float  # seconds in all
     decided: list[float]  # seconds from the last pod of a gang to the plan
     bound: list[float]  # and to its last binding
     memory: int  # bytes, at most
 
     @property
+    def pace(self) -> float:
+        """Pods a second."""
+        return statistics.median(pace for pace, _ in self.paces)
+
+    @property
+    def bare(self) -> float:
+        """The same of the bare client."""
+        return statistics.median(bare for _, bare in self.paces)
+
+    @property
     def share(self) -> float:
-        """Of the bare client's pace."""
-        return self.bare_seconds / self.seconds
+        """Of the bare client's pace in the same round."""
+        return statistics.median(pace / bare for pace, bare in self.paces)
 
 
 class Notes(Nobody):
@@ -132,20 +141,20 @@ async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
     say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
     size = -(-2 * pods // nodes)
     await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
-    seconds = bare_seconds = planning = 0.0
+    paces, planning = [], 0.0
     for turn in range(ROUNDS):
         these = range(gangs * turn // ROUNDS, gangs * (turn + 1) // ROUNDS)
         await make_gangs(cluster, these)
         async with scheduling(cluster) as notes:
             await notes.until(len(these) * GANG)
-        mine, planning = notes.last_bound - notes.first_began, planning + notes.planning
-        bare_one = await bare(cluster, these, notes)
-        say(f"{len(these) * GANG / mine:,.0f} pods/s, {len(these) * GANG / bare_one:,.0f} bare")
-        seconds, bare_seconds = seconds + mine, bare_seconds + bare_one
+        number, planning = len(these) * GANG, planning + notes.planning
+        mine = notes.last_bound - notes.first_began
+        paces.append((number / mine, number / await bare(cluster, these, notes)))
+        say("{:,.0f} pods/s, {:,.0f} bare".format(*paces[-1]))
     say("gangs come one by one")
     async with scheduling(cluster) as notes:
         decided, bound = await one_by_one(cluster, notes, gangs)
-    return Figures(gangs * GANG, nodes, seconds, bare_seconds, planning, decided, bound, peak())
+    return Figures(gangs * GANG, nodes, paces, planning, decided, bound, peak())
 
 
 @asynccontextmanager
@@ -206,8 +215,8 @@ def row(where: str, found: Figures) -> str:
     """One line of docs/performance.md."""
     decided, bound = (_percentiles(times) for times in (found.decided, found.bound))
     return (
-        f"| {where} | {found.nodes:,} | {found.pods:,} | {found.pods / found.seconds:,.0f} "
-        f"| {found.pods / found.bare_seconds:,.0f} | {found.share:.0%} | {found.planning:.2f} s | {decided} | {bound} "
+        f"| {where} | {found.nodes:,} | {found.pods:,} | {found.pace:,.0f} "
+        f"| {found.bare:,.0f} | {found.share:.0%} | {found.planning:.2f} s | {decided} | {bound} "
         f"| {found.memory / 2**20:,.0f} MiB |"
     )
 
