@@ -91,8 +91,8 @@ class Notes(Nobody):
         self.done += 1
 
     async def until(self, pods: int) -> None:
-        """So many are bound."""
-        while self.done < pods:
+        """So many are bound, and the plan that says so is there: bindings start before it is complete."""
+        while self.done < pods or len(self.bindings) < pods:
             await asyncio.sleep(0.002)
 
 
