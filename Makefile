@@ -6,6 +6,9 @@ SHELL := /bin/bash
 UV  := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
 RUN := $(UV) run --frozen --no-sync
 
+# One more than cores: tests on a real API server mostly wait for it.
+PYTEST := pytest -n $(shell expr $$(nproc 2>/dev/null || echo 2) + 1) --dist worksteal
+
 .PHONY: help
 help:  ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,16 +36,17 @@ check: setup  ## lint, format, types and the direction of imports
 	$(RUN) lint-imports
 
 .PHONY: test
-test: check  ## check, then every test
-	$(RUN) pytest -n auto
+test: check  ## check, then every test; where Go is at hand, also on a real API server, built once
+	@$(RUN) python -m tests.envtest --if-possible > /dev/null
+	$(RUN) $(PYTEST)
 
 .PHONY: spec
 spec: setup  ## only the promises: one test a rule of the specification
 	$(RUN) pytest -n auto tests/spec -v
 
 .PHONY: nightly
-nightly: setup  ## the properties, with 100 times the examples
-	HYPOTHESIS_PROFILE=nightly $(RUN) pytest -n auto tests/property
+nightly: setup  ## the properties with 100 times the examples, and 10,000 runs with faults
+	HYPOTHESIS_PROFILE=nightly $(RUN) $(PYTEST) tests/property tests/e2e/test_faults.py tests/e2e/test_real_faults.py
 
 .PHONY: envtest
 envtest: setup  ## find a real kube-apiserver and etcd for the tests, or build them once (needs Go)

@@ -58,21 +58,21 @@ class Point(Struct, frozen=True):
 def seconds(work: Work, runs: int = 3) -> float:
     """The best of a few runs; short ones are repeated until they can be measured."""
     repeat = 1
-    while (once := _timed(work, repeat)) < 0.01 and repeat < 10_000:
-        repeat *= 4
-    return min(once, *(_timed(work, repeat) for _ in range(runs - 1))) / repeat
-
-
-def _timed(work: Work, repeat: int) -> float:
     gc.collect()
     gc.disable()
     try:
-        start = time.process_time()
-        for _ in range(repeat):
-            work()
-        return time.process_time() - start
+        while (once := _timed(work, repeat)) < 0.01 and repeat < 10_000:
+            repeat *= 4
+        return min([once, *(_timed(work, repeat) for _ in range(runs - 1))]) / repeat
     finally:
         gc.enable()
+
+
+def _timed(work: Work, repeat: int) -> float:
+    start = time.process_time()
+    for _ in range(repeat):
+        work()
+    return time.process_time() - start
 
 
 def reference(parts: int) -> Work:

@@ -1,5 +1,6 @@
-"""As much of Helm as the chart uses: values, `if`, `toYaml`, `nindent`, `default`; anything else is refused.
+"""As much of Helm as the chart uses; anything else is refused.
 
+That is values, `if`, `not`, `toYaml`, `omit`, `nindent` and `default`.
 Helm is not part of the tests' environment. A template that needs more than this is too clever for the chart.
 """
 
@@ -50,6 +51,10 @@ def _piped(words: str, scope: Raw) -> str:
 def _value(words: str, scope: Raw) -> Any:
     if words.startswith("toYaml "):
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
+    if words.startswith("not "):
+        return not _value(words.removeprefix("not "), scope)
+    if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):
+        return {key: value for key, value in _value(omitting[1], scope).items() if key != omitting[2]}
     if not re.fullmatch(r"(\.[A-Za-z]+)+", words):
         raise ValueError(f"the tiny renderer does not know `{words}`")
     found: Any = scope

@@ -18,6 +18,7 @@ from pathlib import Path
 KUBERNETES = "v1.36.3"
 ETCD = "v3.6.16"  # the API server wants 3.5.13 or later for consistent reads from its cache
 SERVERS = ("etcd", "kube-apiserver")
+LOOK_SECONDS, BUILD_SECONDS = 120, 2400
 HOW_TO_GET_THEM = (
     "no kube-apiserver and etcd here: `make envtest` builds them where Go 1.26 is at hand; "
     "or set KUBEBUILDER_ASSETS to a folder that holds them"
@@ -79,10 +80,11 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _built(go: str, folder: Path) -> dict[str, Path]:
+    published = _go_mod(go)  # first: where modules cannot be had, this shows at once
     _say(f"building Kubernetes {KUBERNETES} and etcd {ETCD} into {folder}: once, about ten minutes and 2 GB")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as made:
         _build(go, Path(made), "etcd", {"go.mod": etcd_module(), "main.go": ETCD_MAIN}, ".")
-        server = {"go.mod": kubernetes_module(_go_mod(go))}
+        server = {"go.mod": kubernetes_module(published)}
         _build(go, Path(made), "kube-apiserver", server, "k8s.io/kubernetes/cmd/kube-apiserver")
         folder.mkdir(exist_ok=True)
         for name in SERVERS:
@@ -106,7 +108,8 @@ def kubernetes_module(published: str) -> str:
 
 def _go_mod(go: str) -> str:
     with tempfile.TemporaryDirectory() as outside:  # of any module
-        path = _run([go, "list", "-m", "-f", "{{.GoMod}}", f"k8s.io/kubernetes@{KUBERNETES}"], Path(outside)).strip()
+        command = [go, "list", "-m", "-f", "{{.GoMod}}", f"k8s.io/kubernetes@{KUBERNETES}"]
+        path = _run(command, Path(outside), LOOK_SECONDS).strip()
     return Path(path).read_text()
 
 
@@ -118,12 +121,24 @@ def _build(go: str, made: Path, name: str, files: Mapping[str, str], package: st
     stamps = {"gitVersion": KUBERNETES, "gitMajor": "1", "gitMinor": KUBERNETES.split(".")[1]}
     stamped = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamps.items())
     flags = ["-mod=mod", "-trimpath", "-ldflags", f"-s -w {stamped}"]
-    _run([go, "build", *flags, "-o", str(made / name), package], module)
+    _run([go, "build", *flags, "-o", str(made / name), package], module, BUILD_SECONDS)
 
 
-def _run(command: list[str], folder: Path) -> str:
+def _run(command: list[str], folder: Path, seconds: float) -> str:
     environment = {**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
-    done = subprocess.run(["nice", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            ["nice", *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise Missing(f"`go {command[1]}` takes longer than {seconds:g} s; {HOW_TO_GET_THEM}") from None
     if done.returncode:
         told = " / ".join(done.stderr.strip().splitlines()[-3:])
         raise Missing(f"`go {command[1]}` failed: {told}; or set KUBEBUILDER_ASSETS to a folder that holds them")

@@ -226,7 +226,7 @@ class Webhook(Wire, frozen=True):
     concurrency: Annotated[
         int,
         doc(
-            "Requests judged at once; more wait, and count against their timeout. It bounds memory.",
+            "Large requests (over 16 KiB) in memory at once; more wait, and count against their timeout.",
             **_between(1, 1_000),
         ),
     ] = 32
@@ -372,10 +372,10 @@ def _contradictions(config: Config) -> Iterator[Problem]:
         )
     for namespace in scheduling.namespaces:
         yield from _value("scheduling.namespaces", namespace, _LABEL)
-    if not election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
+    if not 2 * election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
         yield Problem(
             "leaderElection",
-            f"needs retrySeconds < renewDeadlineSeconds < leaseSeconds, has {election.retry_seconds}, "
+            f"needs 2 × retrySeconds < renewDeadlineSeconds < leaseSeconds, has {election.retry_seconds}, "
             f"{election.renew_deadline_seconds}, {election.lease_seconds}",
             hint="a leader must stop before another may begin; 2, 10, 15 are the defaults",
         )

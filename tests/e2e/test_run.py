@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from muster.cluster.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS
+from muster.cluster.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import ApiError, Cluster, Raw
 from tests.apiserver import ApiServer
@@ -113,8 +113,10 @@ async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     found = connect(apiserver.kubeconfig)
     for name in ("run", "muster-system"):
         await made(found, name)
+    with suppress(ApiError):  # a queue of our own: where others have left theirs, there is no default one
+        await found.create(QUEUES, {"metadata": {"name": "run"}, "spec": {}})
     yield found
-    for kind, namespace in ((PODS, "run"), (POD_GROUPS, "run"), (NODES, "")):
+    for kind, namespace in ((PODS, "run"), (POD_GROUPS, "run"), (NODES, ""), (QUEUES, "")):
         for one in (await found.list(kind, namespace)).items:
             with suppress(ApiError):
                 await found.delete(kind, namespace, one["metadata"]["name"], grace_seconds=0)
@@ -126,7 +128,7 @@ async def seats(cluster: Cluster) -> list[str]:
 
 
 async def gang(cluster: Cluster, pods: int) -> None:
-    await cluster.create(POD_GROUPS, podgroup(minMember=pods, namespace="run"))
+    await cluster.create(POD_GROUPS, podgroup(minMember=pods, namespace="run", queue="run"))
     for i in range(pods):
         await cluster.create(PODS, pod(f"run-{i}"))
 

@@ -155,6 +155,11 @@ ROOMY: dict[str, list[Raw]] = {
     "no pods to judge by": [node("n", cpu=1)],
     "pods of another gang": [node("n"), *pods(2, "a", cpu="16", gang="other")],
     "pods that ask for nothing": [node("n", cpu=1), *pods(2, "a")],
+    "pods that are done already": [
+        node("n", cpu=8),
+        *({**one, "status": {"phase": "Succeeded"}} for one in pods(2, "a", cpu="8")),
+        *pods(2, "a", first=2, cpu="16"),
+    ],
 }
 
 

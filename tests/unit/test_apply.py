@@ -218,6 +218,20 @@ async def test_a_gang_that_gets_no_answer_does_not_hold_up_the_others(stuck: int
     assert slow.most <= 4
 
 
+async def test_where_the_core_fails_the_rest_of_the_gang_is_left_to_the_next_plan() -> None:
+    """G5; and a gang of a thousand pods whose bindings are not answered costs one timeout, not a thousand."""
+
+    def script(call: Call) -> Fault | None:
+        return "unanswered" if call.verb == "bind" and call.what == "p0" else None
+
+    bench = Bench(pods=8)
+    faulty = Faulty(bench.world.memory, script)
+    plan = Plan(bindings=(*(to_a(f"p{i}", gang="a") for i in range(6)), to_a("p6", gang="b"), to_a("p7", gang="b")))
+    done = await bench.applying(faulty, at_once=1).carry_out(plan, bench.pods)
+    assert faulty.writes() == ("bind p0: unanswered", "bind p6", "bind p7")
+    assert (done.bound, len(done.failures)) == (2, 1)
+
+
 async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> None:
     """bindTimeoutSeconds: it is given up, stays in flight, and is not believed to have failed."""
     bench = Bench()

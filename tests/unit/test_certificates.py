@@ -14,6 +14,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from muster.cluster.kinds import NAMESPACES
@@ -68,6 +69,15 @@ class Shelf(Memory):
         found: list[Raw] = self.store.get(resource, "", "muster")["webhooks"]
         return found
 
+    def trust(self, authority: bytes) -> None:
+        for resource in CONFIGURATIONS:
+            raw = self.store.get(resource, "", "muster")
+            hooks = [
+                hook | {"clientConfig": hook["clientConfig"] | {"caBundle": base64.b64encode(authority).decode()}}
+                for hook in raw["webhooks"]
+            ]
+            self.store.replace(resource, raw | {"webhooks": hooks})
+
     def trusted(self) -> bytes:
         return base64.b64decode(self.hooks()[0]["clientConfig"]["caBundle"])
 
@@ -110,6 +120,27 @@ def test_whatever_cannot_be_used_is_replaced() -> None:
     assert due(Bundle(one.certificate, other.key, one.authority), SETTINGS, NOW) == "its key is another's"
     assert due(one, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
     assert due(one, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
+
+
+def strange(pem: bytes) -> bytes:
+    """The same certificate in a version that does not exist: an error of its own kind in the library."""
+    der = x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
+    third, eighth = b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"
+    assert third in der
+    return ssl.DER_cert_to_PEM_cert(der.replace(third, eighth, 1)).encode()
+
+
+def test_a_certificate_of_no_known_version_is_replaced() -> None:
+    """Of the webhook or of the authority, kept by muster or brought by the user: it ends nothing."""
+    good = issue(SETTINGS, NOW)
+    odd = strange(good.certificate), strange(good.authority)
+    with pytest.raises(x509.InvalidVersion):
+        x509.load_pem_x509_certificate(odd[0])
+    for wrong in (replace(good, certificate=odd[0]), replace(good, authority=odd[1])):
+        assert due(wrong, SETTINGS, NOW) == "it cannot be read"
+        assert due(issue(SETTINGS, NOW, wrong), SETTINGS, NOW) == ""
+    with pytest.raises(CertificateError):
+        Door().show(replace(good, certificate=odd[0]))
 
 
 def test_renewing_keeps_the_authority() -> None:
@@ -214,10 +245,34 @@ async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ApiError, match="no"):
         await InSecret(shelf, "a", "b").load()
     with pytest.raises(ApiError, match="no"):
-        await inject(shelf, Webhook(), b"x")
+        await inject(shelf, Webhook(), b"x", NOW)
     monkeypatch.setattr(shelf, "create", forbidden)
     with pytest.raises(ApiError, match="no"):
         await InSecret(shelf, "a", "b").store(issue(SETTINGS, NOW))
+
+
+async def test_an_emptied_secret_gets_the_last_authority_beside_a_new_one() -> None:
+    """Bundles rule 1, whoever empties it; the certificate is of the new one."""
+    shelf = Shelf()
+    generated = source(SETTINGS, shelf)
+    last = await generated.current(NOW)
+    shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
+    new, old = x509.load_pem_x509_certificates((await generated.current(NOW)).authority)
+    assert old == x509.load_pem_x509_certificate(last.authority)
+    assert new != old
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["no right to read", "no secret, no right to create"])
+async def test_a_secret_that_is_out_of_reach_says_what_to_apply(monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """The Secret is installed, as muster has no right to make it."""
+    shelf = Shelf()
+
+    async def forbidden(*_: Any) -> Raw:
+        raise ApiError(403, "Forbidden", "no")
+
+    monkeypatch.setattr(shelf, "get" if there else "create", forbidden)
+    with pytest.raises(ApiError, match=r"hint: .*30-config\.yaml"):
+        await source(SETTINGS, shelf).current(NOW)
 
 
 async def test_broken_data_in_a_secret_is_replaced() -> None:
@@ -254,15 +309,80 @@ async def test_the_api_server_learns_whom_to_trust() -> None:
     shelf = Shelf()
     shelf.configure("podgroups.muster.dev", "queues.muster.dev")
     settings = Webhook(failure_policy="Ignore", timeout_seconds=3)
-    assert await inject(shelf, settings, b"authority") == 2
+    assert await inject(shelf, settings, b"authority", NOW) == 2
     for resource in CONFIGURATIONS:
         for hook in shelf.hooks(resource):
             assert base64.b64decode(hook["clientConfig"]["caBundle"]) == b"authority"
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
             assert hook["clientConfig"]["service"] == {"name": "muster-webhook"}
-    assert await inject(shelf, settings, b"authority") == 0
-    assert await inject(shelf, settings, b"another") == 2
-    assert await inject(shelf, settings, b"") == 0  # the user's own business
+    assert await inject(shelf, settings, b"authority", NOW) == 0
+    assert await inject(shelf, settings, b"another", NOW) == 2
+    assert await inject(shelf, settings, b"", NOW) == 0  # the user's own business
+
+
+async def test_what_other_replicas_show_stays_trusted() -> None:
+    """Replicas with other authorities, in any order, end with both in the configuration and write no more."""
+    shelf, settings = Shelf(), Webhook()
+    shelf.configure("podgroups.muster.dev")
+    one, other = (issue(SETTINGS, NOW).authority for _ in range(2))
+    await inject(shelf, settings, one, NOW)
+    assert await inject(shelf, settings, other, NOW) == 2
+    assert authorities(shelf.trusted()) == authorities(one + other)
+    for authority in (one, other, other + one, one + other):
+        assert await inject(shelf, settings, authority, NOW) == 0
+
+
+async def test_of_older_authorities_the_newest_stays() -> None:
+    """Two in all, and none that has expired; all of the user's own, however many."""
+    shelf, settings = Shelf(), Webhook()
+    shelf.configure("podgroups.muster.dev")
+    brief = Certificates(authority_validity_days=91)
+    days = [NOW + timedelta(days=i) for i in range(4)]
+    oldest, older, newer = (issue(brief, day).authority for day in days[:3])
+    for first, second in ((oldest, older), (older, oldest)):
+        shelf.trust(first + second)
+        await inject(shelf, settings, newer, days[3])
+        assert authorities(shelf.trusted()) == authorities(newer + older)
+    own = issue(SETTINGS, NOW).authority
+    await inject(shelf, settings, own, NOW + timedelta(days=100))
+    assert authorities(shelf.trusted()) == authorities(own)
+    await inject(shelf, settings, oldest + older + newer, days[3])
+    assert authorities(shelf.trusted()) == authorities(oldest + older + newer)
+
+
+def authorities(pem: bytes) -> set[x509.Certificate]:
+    return set(x509.load_pem_x509_certificates(pem))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["the same replica", "a new replica"])
+async def test_an_emptied_secret_is_filled_while_everybody_is_trusted(restarted: bool) -> None:
+    """The way to renew everything at once: a new authority, and the old one is trusted while some show it."""
+    shelf, settings = Shelf(), Webhook()
+    shelf.keep()
+    shelf.configure("podgroups.muster.dev")
+
+    def replica() -> Keeping:
+        return Keeping(Door(), source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0)
+
+    one, two = replica(), replica()
+    for keeping in (one, two):
+        await keeping.look()
+    assert two._shown is not None
+    before = two._shown
+    shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
+    await (replica() if restarted else one).look()
+    assert signed_by_one_of(shelf.trusted(), before)
+    await two.look()
+    assert two._shown.authority_key != before.authority_key
+    assert signed_by_one_of(shelf.trusted(), two._shown)
+    assert len(authorities(shelf.trusted())) == 2
+
+
+def signed_by_one_of(trusted: bytes, bundle: Bundle) -> bool:
+    certificate = x509.load_pem_x509_certificate(bundle.certificate)
+    signer = x509.load_pem_x509_certificates(bundle.authority)[0]
+    certificate.verify_directly_issued_by(signer)
+    return signer in authorities(trusted)
 
 
 async def test_configurations_that_are_not_there_are_left_out() -> None:
@@ -270,7 +390,7 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
     shelf = Shelf()
     shelf.configure("a")
     shelf.store.delete(CONFIGURATIONS[1], "", "muster")
-    assert await inject(shelf, Webhook(), b"authority") == 1
+    assert await inject(shelf, Webhook(), b"authority", NOW) == 1
 
 
 # showing ------------------------------------------------------------------------------------------------------------
@@ -400,6 +520,8 @@ async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch)
                     raise ApiError(500, "InternalError", "not now")
                 case 2:
                     raise OSError("no route")
+                case 3:
+                    raise LookupError("nobody thought of this")
                 case _:
                     return issue(SETTINGS, now)
 
@@ -407,12 +529,12 @@ async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch)
 
     async def nap(seconds: float) -> None:
         naps.extend([seconds] if seconds else [])
-        if len(naps) == 3:
+        if len(naps) == 4:
             raise asyncio.CancelledError
 
     door = Door()
     monkeypatch.setattr("muster.server.certificates.asyncio.sleep", nap)
     with pytest.raises(asyncio.CancelledError):
         await Keeping(door, Moody(), Shelf(), Webhook()).run()
-    assert naps == [60, 60, 60]
+    assert naps == [60, 60, 60, 60]
     assert door.problem() == ""

@@ -63,7 +63,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         "  scheduling.longestDebounceMilliseconds: is less than `debounceMilliseconds`, 900\n    hint: at least 900\n"
         "  scheduling.namespaces: `B_` is not a name that Kubernetes accepts\n"
         "    hint: lower-case letters, digits and `-`, at most 63\n"
-        "  leaderElection: needs retrySeconds < renewDeadlineSeconds < leaseSeconds, has 2, 10, 3\n"
+        "  leaderElection: needs 2 × retrySeconds < renewDeadlineSeconds < leaseSeconds, has 2, 10, 3\n"
         "    hint: a leader must stop before another may begin; 2, 10, 15 are the defaults"
     )
 

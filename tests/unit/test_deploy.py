@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -143,9 +144,10 @@ def test_options_end_where_they_should(changes: Raw, template_name: str, told: s
     assert list(yaml.safe_load_all(text))
 
 
-def test_what_is_switched_off_is_not_installed() -> None:
-    """Nothing is left of it but blanks."""
-    off = values(**{"config.webhook.enabled": False})
+@pytest.mark.parametrize("off", [{"config.webhook.enabled": False}, {"config.scheduling.dryRun": True}])
+def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
+    """Nothing is left of it but blanks: nobody would answer, and with `Fail` nobody could write a PodGroup."""
+    off = values(**off, **{"config.webhook.convertOlderDialects": True})
     assert [
         raw
         for name in ("webhook.yaml", "conversion.yaml", "servicemonitor.yaml")
@@ -163,6 +165,7 @@ def test_what_is_switched_off_is_not_installed() -> None:
         {},
         {"name": "gang", "config.log.level": "debug", "config.leaderElection": {"leaseSeconds": 30}},
         {"certificatesSecret": "mine", "config.webhook.certificates": {"source": "files"}},
+        {"config.webhook.host": "::", "config.webhook.maxBodyBytes": 2**20, "config.webhook.concurrency": 8},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:
@@ -177,6 +180,9 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
     assert service_names(read.webhook.certificates)[0] == host
     assert (read.leader_election.lease_name, read.leader_election.lease_namespace) == (name, "elsewhere")
     assert read.webhook.configuration_name == name
+    for setting, value in changes.items():
+        if setting.startswith("config.webhook.") and not isinstance(value, dict):
+            assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
     if not changes:
         assert config.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config.Config()
 
@@ -232,7 +238,7 @@ def test_selectors_find_the_pods() -> None:
 def test_the_pods_are_modest() -> None:
     """Non-root, nothing to gain, nothing to write to, bounded, probed, and two of them."""
     spec = named("Deployment")["spec"]
-    assert spec["replicas"] == 2 > named("PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert spec["replicas"] == 2
     pod, main = spec["template"]["spec"], container()
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -249,6 +255,32 @@ def test_the_pods_are_modest() -> None:
     assert mounts == {volume["name"] for volume in pod["volumes"]}
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     assert named("Namespace", NAMESPACE)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_somebody_answers_while_pods_come_and_go() -> None:
+    """The new one before the old one goes, and that one until nobody is sent to it; a node can always be drained."""
+    deployment, budget = named("Deployment")["spec"], named("PodDisruptionBudget")["spec"]
+    assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert {key: value for key, value in budget.items() if key != "selector"} == {"maxUnavailable": 1}
+    assert container()["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "5"]}}
+    assert deployment["template"]["spec"]["terminationGracePeriodSeconds"] >= 5 + 20
+
+
+@pytest.mark.parametrize("chosen", ["system-cluster-critical", "mine"])
+def test_a_quota_allows_pods_of_their_priority(chosen: str) -> None:
+    """Some providers refuse critical pods in a namespace that has none."""
+    quota, deployment, _ = yaml.safe_load_all(template("deployment.yaml", values(priorityClassName=chosen)))
+    (scope,) = quota["spec"]["scopeSelector"]["matchExpressions"]
+    assert scope == {"scopeName": "PriorityClass", "operator": "In", "values": [chosen]}
+    assert deployment["spec"]["template"]["spec"]["priorityClassName"] == chosen
+    assert int(quota["spec"]["hard"]["pods"]) > deployment["spec"]["replicas"] + 1
+    assert quota["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+
+
+def test_no_priority_needs_no_quota() -> None:
+    """A quota for no class would be refused."""
+    found = list(yaml.safe_load_all(template("deployment.yaml", values(priorityClassName=""))))
+    assert [raw["kind"] for raw in found if raw] == ["Deployment", "PodDisruptionBudget"]
 
 
 @pytest.mark.parametrize(

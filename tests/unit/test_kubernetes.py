@@ -393,6 +393,15 @@ async def test_a_binding_that_was_not_carried_out_is_sent_again() -> None:
     assert waited == [0.1]
 
 
+async def test_a_lost_binding_that_nobody_can_be_asked_about_stays_in_doubt() -> None:
+    """A clear no to the question is none to the binding: its room must not be given to others."""
+    script = Script(hangs_up(), fails(403, "Forbidden"))
+    async with cluster(script) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.bind("team", "a", "u1", "n1")
+    assert caught.value.status == 504
+
+
 async def test_a_conflict_with_our_own_lost_binding_is_success() -> None:
     """The first one was still under way when we looked."""
     script = Script(hangs_up(), says(pod()), fails(409, "Conflict"), says(pod(node="n1")))

@@ -319,6 +319,7 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int) -> None:
             assert changed == (mirror.objects != before)
             assert mirror.version == known + changed
             if look:
+                mirror.fold(2)
                 assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
         final = [(name[0], raw) for name, raw in there.items()]
         dice.shuffle(final)
@@ -346,6 +347,32 @@ def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[in
         ours = tuple(one for one in pods if one.spec.scheduler_name == "muster")
         found = mirror.snapshot(NOW, instead)
         assert _differ(found, take(replace(mirror.objects, pods=ours), NOW)) == []
+
+
+def test_amounts_beyond_all_measure_make_no_room() -> None:
+    """I2: pods that ask for more than an array can hold end nobody, and their sums do not turn into free room."""
+    mirror = Mirror()
+    huge = {"memory": "8E"}
+    for i in range(3):
+        kind, raw = _pod(i, "g", 1, "", "a" if i else "", [])
+        boxes = raw["spec"]["containers"]
+        raw["spec"]["containers"] = [{**boxes[0], "resources": {"requests": huge}}, {"resources": {"requests": huge}}]
+        mirror.hear(kind, Changed(raw))
+    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
+        mirror.hear(kind, Changed(raw))
+    found = mirror.snapshot(NOW)
+    assert _differ(found, take(mirror.objects, NOW)) == []
+    assert (found.free[:, found.columns.index("memory")] < 0).all()
+    assert [one.pod for one in plan(found).bindings] == ["p5"]
+
+
+def test_what_nobody_reads_of_a_node_is_no_change() -> None:
+    """Agents write annotations on nodes all the time."""
+    mirror = Mirror()
+    assert mirror.hear(Node, Changed(node("a")))
+    noisy = node("a")
+    noisy["metadata"]["annotations"] = {"agent/seen": "now"}
+    assert not mirror.hear(Node, Changed(noisy))
 
 
 def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:

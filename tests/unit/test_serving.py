@@ -3,6 +3,8 @@
 import asyncio
 import io
 import logging
+import os
+import signal
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +15,10 @@ import pytest
 import structlog
 import yaml
 from click.testing import CliRunner
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from muster.cli import up
 from muster.cluster.kinds import NAMESPACES
@@ -180,3 +186,44 @@ async def test_a_connection_between_requests_is_kept(monkeypatch: pytest.MonkeyP
             await reader.readexactly(length)
             await asyncio.sleep(0.3)
         writer.close()
+
+
+async def test_signals_are_left_to_whoever_runs_the_server() -> None:
+    """It answers until its task is cancelled: on SIGTERM others have not heard yet that this replica goes."""
+    heard = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+    try:
+        async with listening() as port, asyncio.timeout(10):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await heard.wait()
+            await asyncio.sleep(0.3)
+            assert await reaches("127.0.0.1", port)
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+
+async def test_a_server_that_is_cancelled_answers_what_it_was_asked() -> None:
+    """And takes nothing new."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        begun.set()
+        await go_on.wait()
+        return Response(b"done")
+
+    server = webhook.listener(Starlette(routes=[Route("/", slow)]), "127.0.0.1", 0)
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n")
+        await begun.wait()
+        running.cancel()
+        await asyncio.sleep(0.2)
+        assert not await reaches("127.0.0.1", port)
+        go_on.set()
+        assert (await reader.read()).endswith(b"done")
+        writer.close()
+        await running

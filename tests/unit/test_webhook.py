@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import threading
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -496,3 +497,30 @@ def test_a_large_cluster_is_not_walked_for_every_request() -> None:
     for _ in range(3):
         assert webhook.validate(webhook.read(sent(gang, gang)), around()).allowed
     assert time.process_time() - began < 0.3
+
+
+async def test_what_is_known_is_looked_up_by_the_loop_and_not_by_a_thread() -> None:
+    """The mirror that it comes from belongs to the loop: a thread that reads it could leave it with old lists."""
+    seen: list[threading.Thread] = []
+
+    def knows() -> Around:
+        seen.append(threading.current_thread())
+        return Around()
+
+    large = podgroup(*(group(f"leaf-{i}", 1) for i in range(2_000)))
+    assert len(sent(large)) > webhook.SMALL_BYTES
+    assert (await ask(large, app=webhook.app(Webhook(), knows)))["allowed"]
+    assert seen == [threading.current_thread()]
+
+
+def test_thousands_of_wrong_parents_take_no_longer_than_their_share() -> None:
+    """A hint that lists what is known is made once, not once for each of them."""
+
+    def judged(number: int) -> float:
+        raw = podgroup(*({"name": f"leaf-{i}", "parent": "typo", "minMember": 1} for i in range(number)))
+        began = time.process_time()
+        assert len(muster.validate(raw)) >= number
+        return time.process_time() - began
+
+    judged(100)
+    assert judged(4_000) / judged(400) < 40

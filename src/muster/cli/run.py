@@ -63,7 +63,7 @@ async def _run(settings: Config, cluster: Cluster) -> None:
     leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
     elected = settings.leader_election.enabled and not settings.scheduling.dry_run
     scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None, observer=measured)
-    election = [_task("leader election", leader.run(scheduler.wake))] if elected else []
+    election = [_task("leader election", _elected(leader, scheduler))] if elected else []
     tasks = [*election, _task("scheduler", scheduler.run())]
     tasks += _servers(settings, cluster, scheduler, measured)
     waiting = asyncio.create_task(stop.wait(), name="stop")
@@ -73,15 +73,23 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         done, _ = await asyncio.wait([waiting, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in done - {waiting}:
             task.result()  # whatever ends by itself has failed, and says why
+    finally:
         await _end({*election})
         leader.stop()
         await _finished(scheduler)
-    finally:
+        at_rest = scheduler.began is None
         await _end({waiting, *tasks})
-        if elected:
+        if elected and at_rest:  # else the lease runs out: what is on its way may still arrive
             await leader.resign()
         await cluster.close()
         log.info("muster has stopped")
+
+
+async def _elected(leader: Leader, scheduler: Scheduler) -> None:
+    """Who does not know the cluster yet does not compete with those who do."""
+    while not scheduler.synced:
+        await asyncio.sleep(0.05)
+    await leader.run(scheduler.wake)
 
 
 async def _finished(scheduler: Scheduler) -> None:

@@ -153,7 +153,7 @@ class Follower:
             page = await self._cluster.list(self._resource, **self._where, limit=limit, after=after)
             self._health.heard()
             for raw in page.items:
-                seen.add(_key(raw))
+                seen.add(identity(raw))
                 for news in self._differs(raw):
                     yield news
             after = page.more
@@ -188,13 +188,13 @@ class Follower:
             case "BOOKMARK":
                 return []
             case "DELETED":
-                self._known.pop(_key(change.object), None)
+                self._known.pop(identity(change.object), None)
                 return [Gone(change.object)]
             case _:
                 return self._differs(change.object)
 
     def _differs(self, raw: Raw) -> list[News]:
-        key, version = _key(raw), _version(raw)
+        key, version = identity(raw), _version(raw)
         before = self._known.get(key)
         if before == version:
             return []
@@ -239,7 +239,8 @@ async def follow(
         await pace.rest(follower.failures)
 
 
-def _key(raw: Raw) -> tuple[str, str]:
+def identity(raw: Raw) -> tuple[str, str]:
+    """Namespace and name."""
     meta = raw["metadata"]
     return meta.get("namespace", ""), meta["name"]
 

@@ -1,6 +1,7 @@
 """Bindings: never sent again blindly. Where nobody said how one ended, the pod itself is asked first."""
 
 import itertools
+from collections.abc import Awaitable
 
 import msgspec
 
@@ -22,13 +23,23 @@ async def bind(http: Http, namespace: str, pod: str, uid: str, node: str) -> Non
             return
         except ApiError as error:
             in_doubt = in_doubt or _unsure(error)
-            if in_doubt and await _is_bound(http, namespace, pod, uid, node):
+            if in_doubt and await _surely(_is_bound(http, namespace, pod, uid, node)):
                 return
             again = _unsure(error) or worth_another_try(error, repeatable=False)
             if failures >= http.limits.attempts or not again:
                 raise
             seconds = pause_seconds(failures, error, http.chance())
         await http.pause(seconds)
+
+
+async def _surely(question: Awaitable[bool]) -> bool:
+    """An answer about the pod; where nobody answers that either, the binding stays in doubt, whatever was said."""
+    try:
+        return await question
+    except ApiError as error:
+        if error.status in (404, 409):
+            raise
+        raise Unanswered(504, f"nobody knows whether it was bound: {error.message}", sent=True) from None
 
 
 def _unsure(error: ApiError) -> bool:

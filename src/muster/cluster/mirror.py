@@ -6,6 +6,7 @@ equal to `take` of the same objects, at the cost of what has changed since the l
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,8 +18,8 @@ from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shape import decode
-from muster.cluster.follow import Changed, Gone, News
-from muster.cluster.slim import Slim
+from muster.cluster.follow import Changed, Gone, News, identity
+from muster.cluster.slim import Slim, bare
 from muster.cluster.store import Raw, Resource
 from muster.model.kept import Kept
 from muster.model.snapshot import Snapshot
@@ -66,7 +67,7 @@ class Mirror:
         self._objects: Objects | None = None
         self._slim = Slim()
         self._kept = Kept()
-        self._news: dict[type[Wire], set[tuple[str, str]]] = {Pod: set(), PodGroup: set()}  # not yet told to `_kept`
+        self._news: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # not yet told to `_kept`
         self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
@@ -77,20 +78,20 @@ class Mirror:
         match news:
             case Changed(object=raw):
                 found = self._read(raw, struct)
-                before = held.get(_key(raw))
+                before = held.get(identity(raw))
                 changed = before != found
                 if changed:
-                    held[_key(raw)] = found
+                    held[identity(raw)] = found
                     self.echo = before is not None and self._expected(before, found)
             case Gone(object=raw):
-                changed = held.pop(_key(raw), None) is not None
+                changed = held.pop(identity(raw), None) is not None
             case _:
                 return False
         if changed:
             self._objects = None
             self._listed.pop(struct, None)
             if struct in self._news:
-                self._news[struct].add(_key(raw))
+                self._news[struct][identity(raw)] = None
             self.version += 1
         return changed
 
@@ -102,7 +103,7 @@ class Mirror:
 
     def _read(self, raw: Raw, struct: type[Wire]) -> Wire:
         found, _ = decode(_unversioned(raw), struct)
-        return self._slim.pod(found) if isinstance(found, Pod) else found
+        return self._slim.pod(found) if isinstance(found, Pod) else bare(found)
 
     @property
     def objects(self) -> Objects:
@@ -132,18 +133,22 @@ class Mirror:
         before, self._laid = self._laid, instead or {}
         for name in before.keys() | self._laid.keys():
             self._tell(name)
-        return self._kept.snapshot(self.fold(), now)
+        self.fold()
+        return self._kept.snapshot(self._rest, now)
 
-    def fold(self) -> Objects:
-        """Count what is new, so that the next snapshot costs little; everything but pods and PodGroups is returned."""
-        for name in map(_joined, self._news[Pod]):
-            self._tell(name)
-        for namespace, name in self._news[PodGroup]:
-            self._tell_group(namespace, name)
-        self._news = {Pod: set(), PodGroup: set()}
-        rest = replace(self.objects, pods=(), pod_groups=())
-        self._kept.fold(rest)
-        return rest
+    def fold(self, most: int | None = None) -> bool:
+        """Count what is new, so that the next snapshot costs little: so many at most; whether something is left."""
+        for struct, tell in ((PodGroup, self._tell_group), (Pod, self._tell)):
+            for one in list(islice(self._news[struct], most)):
+                del self._news[struct][one]
+                tell(_joined(one))
+        self._kept.fold(self._rest)
+        return any(self._news.values())
+
+    @property
+    def _rest(self) -> Objects:
+        """Everything but pods and PodGroups."""
+        return replace(self.objects, pods=(), pod_groups=())
 
     def _tell(self, name: str) -> None:
         seen = self.pod(name)
@@ -153,12 +158,12 @@ class Mirror:
         else:
             self._kept.drop(name)
 
-    def _tell_group(self, namespace: str, name: str) -> None:
-        group = self._held[PodGroup].get((namespace, name))
+    def _tell_group(self, name: str) -> None:
+        group = self._held[PodGroup].get(_split(name))
         if isinstance(group, PodGroup) and self._ours(group):
             self._kept.put_group(group)
         else:
-            self._kept.drop_group(_joined((namespace, name)))
+            self._kept.drop_group(name)
 
 
 def _unwritten(one: Wire) -> Wire:
@@ -182,8 +187,3 @@ def _split(name: str) -> tuple[str, str]:
 def _unversioned(raw: Raw) -> Raw:
     """Without what differs with every write, whoever wrote whatever."""
     return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "resourceVersion"}}
-
-
-def _key(raw: Raw) -> tuple[str, str]:
-    meta = raw["metadata"]
-    return meta.get("namespace", ""), meta["name"]

@@ -11,10 +11,18 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.core import Pod
+from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from muster.api.meta import Wire
 
 T = TypeVar("T")
 MOST = 50_000  # parts that are remembered; then they are collected anew, and what is in use stays where it is used
+
+
+def bare(found: Wire) -> Wire:
+    """Nodes, volumes, claims and namespaces without annotations: agents keep writing them, and no rule reads them."""
+    if isinstance(found, Node | PersistentVolume | PersistentVolumeClaim | Namespace):
+        return replace(found, metadata=replace(found.metadata, annotations={}, owner_references=()))
+    return found
 
 
 class Slim:

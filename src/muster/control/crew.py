@@ -36,15 +36,15 @@ class Gang:
         self.extras: deque[Binding] = deque()
         self.sent = 0  # and not yet answered
         self.core_sent = 0  # of them
-        self.good = True  # no binding of the core has failed
+        self.good = True  # no binding of the core has failed: else the rest is left to the next plan (G5)
         self.listed = False  # it stands in line
 
     @property
     def waiting(self) -> deque[Binding]:
         """Those that may be sent now."""
-        if self.core:
-            return self.core
-        return self.extras if self.good and not self.core_sent else deque()
+        if not self.good:
+            return deque()
+        return self.core or (self.extras if not self.core_sent else deque())
 
 
 class Line:

@@ -33,6 +33,11 @@ class Terms(Struct, frozen=True):
         """How long a leader acts without a renewal."""
         return self.duration_seconds - self.margin_seconds
 
+    @property
+    def turn_seconds(self) -> float:
+        """How long one try to renew may take, so that a second one fits before leadership ends."""
+        return max((self.deadline_seconds - 2 * self.renew_seconds) / 2, self.deadline_seconds / 10)
+
 
 class Leader:
     """One candidate. `leading` is asked before every single write."""
@@ -44,6 +49,7 @@ class Leader:
         self._until = -1.0  # of our clock
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
         self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
+        self._terms = 0  # how often leadership began
 
     @property
     def leading(self) -> bool:
@@ -57,16 +63,17 @@ class Leader:
 
     async def run(self, elected: Callable[[], None] = lambda: None) -> None:
         """Compete and renew, without end; `elected` is called whenever leadership begins."""
+        led, leads = 0, False  # terms, and now
         while True:
-            before = self.leading
             with suppress(ApiError, TimeoutError):  # the lease runs out by itself; the next turn tries again
-                async with asyncio.timeout(self.terms.deadline_seconds / 2):  # so that a second try fits
+                async with asyncio.timeout(self.terms.turn_seconds):
                     await self.turn()
-            if self.leading and not before:
+            if self.leading and self._terms > led:
                 log.info("leads", identity=self.identity)
                 elected()
-            elif before and not self.leading:
+            elif leads and not self.leading:
                 log.warning("leads no more", identity=self.identity)
+            led, leads = self._terms, self.leading
             await asyncio.sleep(self.terms.renew_seconds)
 
     async def turn(self) -> None:
@@ -109,6 +116,7 @@ class Leader:
 
     def _hold(self, asked: float) -> None:
         """From when we asked, not from when we were answered."""
+        self._terms += not self.leading
         self._until = asked + self.terms.deadline_seconds
         self._seen = None
 

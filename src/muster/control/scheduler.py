@@ -29,6 +29,7 @@ from muster.planning.policy import Policy
 
 log = structlog.get_logger()
 FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
+AT_A_TIME = 2_000  # pods that are counted before others have their turn
 
 
 class Always:
@@ -107,8 +108,13 @@ class Scheduler:
         async for news in follow(self.cluster, resource, health=self.health[resource]):
             if (self.mirror.hear(struct, news) and not self.mirror.echo) or isinstance(news, Synced):
                 self.wake()
-            if self.synced and isinstance(news, Synced):
-                self.mirror.fold()
+            if isinstance(news, Synced):
+                await self._count()
+
+    async def _count(self) -> None:
+        """What was heard of, a little at a time: others have work to do, and a lease to renew."""
+        while self.synced and self.mirror.fold(AT_A_TIME):
+            await asyncio.sleep(0)
 
     async def _cycles(self) -> None:
         while True:
@@ -132,8 +138,7 @@ class Scheduler:
         while self.clock() < end:
             self._woken.clear()
             await asyncio.sleep(self.settings.debounce_milliseconds / 1000)
-            if self.synced:
-                self.mirror.fold()  # while we wait: it is not to be done in the cycle
+            await self._count()  # while we wait: it is not to be done in the cycle
             if not self._woken.is_set():
                 break
         self._woken.clear()

@@ -37,6 +37,7 @@ EVENTS = Resource("", "v1", "events", "Event")
 AGAIN_SECONDS = 300.0  # the same event about the same gang is not told more often
 HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
 AT_ONCE = 16  # letters: few, as bindings come first
+SHOWN = 5  # failures that are told in words
 JSON: PatchType = "application/json-patch+json"
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 Kind = Literal["marks", "status", "condition", "event"]
@@ -92,7 +93,8 @@ class Teller:
         self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
         self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
         self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
-        self._failures: list[str] = []
+        self._failures: list[str] = []  # the first few
+        self._failed = 0
         self._drafts = Drafts()
 
     def tell(self, news: News) -> None:
@@ -132,6 +134,8 @@ class Teller:
             fresh.pop(address, None)
         now, due = self.clock(), {(address, one.kind) for address, found in fresh.items() for one in found}
         self._said = {about: (said, at) for about, (said, at) in self._said.items() if _stands(about, now - at, due)}
+        if self._failed:
+            self._own_up()
         self._letters = {address: fresh[address] for address in self._letters if address in fresh} | fresh
         self._number = news.number
 
@@ -146,11 +150,16 @@ class Teller:
         return next((address for address in self._letters if address not in self._busy), None)
 
     def _all_out(self) -> None:
-        failures, self._failures = self._failures, []
-        for failure in failures[:5]:
-            log.warning("not told", what=failure)
         self.told = self._number
-        self.again(bool(failures))
+        self._own_up()
+
+    def _own_up(self) -> None:
+        """Say what was not taken, and ask for another try."""
+        failures, failed = self._failures, self._failed
+        self._failures, self._failed = [], 0
+        for failure in failures:
+            log.warning("not told", what=failure, of=failed)
+        self.again(failed > 0)
 
     async def _send(self, address: Address, found: list[Letter], tasks: asyncio.TaskGroup) -> None:
         """All that is to be written about one object, in order."""
@@ -171,7 +180,9 @@ class Teller:
             if error.status == CONFLICT:
                 self.observer.conflict(letter.resource.plural)
             elif error.status != 404:
-                self._failures.append(f"{letter.resource.plural} {letter.namespace}/{letter.name}: {error.message}")
+                self._failed += 1
+                if len(self._failures) < SHOWN:
+                    self._failures.append(f"{letter.resource.plural} {letter.namespace}/{letter.name}: {error.message}")
             return False
         return True
 
@@ -232,9 +243,9 @@ class Drafts:
         at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
         self._silent = {key: self._silent[key] for key in at_rest}
         for key, outcome in outcomes(news.snapshot, news.plan, at_rest).items():
-            about = list(_about(outcome, before[key].source, news))
-            yield from about
-            if not about and outcome.found.gang is before[key] and _at_rest(outcome.found):
+            about = _about_one(outcome, before[key].source, news)
+            yield from about or ()
+            if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found):
                 self._silent[key] = before[key]
 
     def _is_silent(self, found: GangPlan) -> bool:
@@ -244,6 +255,15 @@ class Drafts:
 
 def _at_rest(found: GangPlan) -> bool:
     return found.verdict == "Scheduled" and not found.refusals
+
+
+def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | None:
+    """None: something about this gang cannot be put into words. That must not keep anybody from being scheduled."""
+    try:
+        return list(_about(outcome, group, news))
+    except Exception:
+        log.exception("not told", gang=outcome.gang.key)
+        return None
 
 
 def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:

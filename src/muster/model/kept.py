@@ -254,7 +254,6 @@ class Kept:
             self._dirty.update(self._groups)
         for gang in self._dirty:
             self._gather(gang, rest)
-            self._touched.update(self._joined.get(gang, ()))
         if self._overgrown(rest):
             self._forget()
             self._touched = set(self._pods)
@@ -277,14 +276,17 @@ class Kept:
         return known > SPARE + 4 * (len(self._pods) + len(rest.nodes))
 
     def _gather(self, gang: str, rest: Objects) -> None:
-        group = self._groups.get(gang)
+        group, joined = self._groups.get(gang), self._joined.get(gang, set())
+        if (group is None) is (gang in self._gangs):
+            self._touched |= joined  # a gang that comes or goes
         if group is None:
             self._gangs.pop(gang, None)
             self._members.pop(gang, None)
             return
-        pods = [self._pods[name] for name in self._joined.get(gang, ())]
-        built = self._gangs[gang] = build(group, pods, rest.priority_classes)
-        self._members[gang] = frozenset(f"{built.namespace}/{name}" for name in names_of(built))
+        built = self._gangs[gang] = build(group, [self._pods[name] for name in joined], rest.priority_classes)
+        before = self._members.get(gang, frozenset())
+        after = self._members[gang] = frozenset(f"{built.namespace}/{name}" for name in names_of(built))
+        self._touched |= (before ^ after) & joined
 
     def _count(self, name: str, moved: Counter[tuple[Held, int]]) -> None:
         """Take a pod out as it was put in, and put it in as it is."""

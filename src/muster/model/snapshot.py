@@ -24,6 +24,7 @@ from muster.rules.requests import requests
 Ints = NDArray[np.int64]
 Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands and rules; where it counts, namespace and labels
 UNSTATED_PODS = 2**31  # a node that does not say how many pods it takes
+MOST = 2**48  # whoever asks for so much fits nowhere: no node has it, and 2**14 such pods add up in an array
 ONE_EACH = ("hostPort/", ALONE)  # columns of which every node has one
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -177,7 +178,7 @@ def holds(pod: Pod) -> bool:
 
 def asks(spec: PodSpec) -> dict[str, int]:
     """What a pod takes from a node, but for host ports."""
-    return {**requests(spec), "pods": 1}
+    return {**{name: min(amount, MOST) for name, amount in requests(spec).items()}, "pods": 1}
 
 
 def room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
@@ -185,7 +186,7 @@ def room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
     found = np.zeros((len(nodes), len(columns)), dtype=np.int64)
     for i, node in enumerate(nodes):
         stated = _stated(node)
-        found[i] = [1 if column.startswith(ONE_EACH) else stated.get(column, 0) for column in columns]
+        found[i] = [1 if column.startswith(ONE_EACH) else min(stated.get(column, 0), MOST - 1) for column in columns]
         if "pods" not in stated:
             found[i, columns.index("pods")] = UNSTATED_PODS
     return found

@@ -211,6 +211,7 @@ def names_are_unique(outline: Outline) -> Iterator[Problem]:
 def parents_exist(outline: Outline) -> Iterator[Problem]:
     """`parent` names a SubGroup of the same PodGroup, and not itself."""
     known = {place.name for place in outline.places}
+    hint = ""  # one for all: there may be thousands of them
     for i, group in enumerate(outline.spec.sub_groups):
         at = f"spec.subGroups[{i}].parent"
         if group.parent and group.parent == group.name:
@@ -218,9 +219,8 @@ def parents_exist(outline: Outline) -> Iterator[Problem]:
                 at, f"`{group.name}` cannot be its own parent", hint="leave it out for the PodGroup", rule="V3"
             )
         elif group.parent not in known:
-            yield Problem(
-                at, f"`{group.parent}` is not a subgroup here", hint=f"known: {listed(known - {''})}", rule="V3"
-            )
+            hint = hint or f"known: {listed(known - {''})}"
+            yield Problem(at, f"`{group.parent}` is not a subgroup here", hint=hint, rule="V3")
 
 
 def parents_lead_up(outline: Outline) -> Iterator[Problem]:

@@ -33,18 +33,18 @@ def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
 
 
 def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> dict[str, list[Resources]]:
-    """What the pods of every leaf ask for."""
+    """What the pods of every leaf still ask for: those that are done count, and ask for nothing (N5)."""
     leaves = {name for name, place in places.items() if not place.children}
     found: dict[str, list[Resources]] = defaultdict(list)
     for pod in around.pods.get(key(group.metadata), ()):
         leaf = leaf_of(pod, leaves, places)
         if isinstance(leaf, str) and _counts(pod):
-            found[leaf].append(requests(pod.spec))
+            found[leaf].append(Resources() if pod.status.phase == "Succeeded" else requests(pod.spec))
     return found
 
 
 def _counts(pod: Pod) -> bool:
-    return pod.status.phase not in ("Failed", "Succeeded") and pod.metadata.deletion_timestamp is None
+    return pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None
 
 
 def _homeless(pods: Mapping[str, list[Resources]], ground: Ground) -> set[frozenset[tuple[str, int]]]:

@@ -18,6 +18,18 @@ from muster.config import Certificates
 from muster.errors import MusterError
 from muster.server.issuing import SLACK, builder, named, usage
 
+MOST_TRUSTED = 2  # ours and the one before
+UNREADABLE = (  # whatever somebody put there: the library has no error above all of its own
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.ExtensionNotFound,
+    x509.DuplicateExtension,
+    x509.UnsupportedGeneralNameType,
+)
+
 
 class CertificateError(MusterError):
     """Certificates that cannot be used."""
@@ -50,7 +62,7 @@ def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> B
     """A new certificate, of the old authority where that outlives it, else of a new one that is trusted beside it."""
     until = now + timedelta(days=settings.validity_days)
     signer = _signer(old, until) if old else None
-    authorities = _authorities(old, now)
+    authorities = _unexpired(_read(old.authority), now) if old else []
     if signer is None:
         signer = _new_authority(now, now + timedelta(days=settings.authority_validity_days))
         authorities = [signer[0], *authorities[:1]]
@@ -78,7 +90,7 @@ def due(bundle: Bundle, settings: Certificates, now: datetime) -> str:
         matches = certificate.public_key() == serialization.load_pem_private_key(bundle.key, None).public_key()
         known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         hosts = known.get_values_for_type(x509.DNSName)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound):
+    except UNREADABLE:
         return "it cannot be read"
     if not matches:
         return "its key is another's"
@@ -95,19 +107,39 @@ def _signer(old: Bundle, until: datetime) -> tuple[x509.Certificate, ec.Elliptic
     try:
         authority = x509.load_pem_x509_certificates(old.authority)[0]
         key = serialization.load_pem_private_key(old.authority_key, None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+        matches = authority.public_key() == key.public_key()
+    except UNREADABLE:
         return None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or authority.public_key() != key.public_key():
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not matches:
         return None
     return (authority, key) if authority.not_valid_after_utc > until else None
 
 
-def _authorities(old: Bundle | None, now: datetime) -> list[x509.Certificate]:
+def trusted(authority: bytes, stored: bytes, now: datetime) -> bytes:
+    """What to trust: our own, beside the newest other that is trusted now, two in all.
+
+    Another replica may still show what that one signed. Where `stored` says the same in another order, it stays.
+    """
+    own, before = _read(authority), _read(stored)
+    others = sorted(
+        (one for one in _unexpired(before, now) if one not in own), key=lambda one: one.not_valid_before_utc
+    )
+    wanted = [*own, *others[::-1][: max(MOST_TRUSTED - len(own), 0)]] if own else []
+    if own and set(wanted) == set(before):
+        return stored
+    return authority if wanted == own else _pem(wanted)
+
+
+def _unexpired(certificates: Iterable[x509.Certificate], now: datetime) -> list[x509.Certificate]:
+    return [one for one in certificates if one.not_valid_after_utc > now]
+
+
+def _read(pem: bytes) -> list[x509.Certificate]:
+    """None where they cannot be read."""
     try:
-        found = x509.load_pem_x509_certificates(old.authority) if old else []
-    except ValueError:
+        return x509.load_pem_x509_certificates(pem)
+    except UNREADABLE:
         return []
-    return [authority for authority in found if authority.not_valid_after_utc > now]
 
 
 def _new_authority(now: datetime, until: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

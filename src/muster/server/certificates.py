@@ -17,10 +17,10 @@ from cryptography import x509
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.config import Webhook
 from muster.errors import MusterError
-from muster.server.bundles import Bundle, CertificateError
+from muster.server.bundles import UNREADABLE, Bundle, CertificateError, trusted
 from muster.server.logs import logger
 from muster.server.metrics import Metrics
-from muster.server.sources import Source
+from muster.server.sources import Source, decoded
 
 _ADMISSION = ("admissionregistration.k8s.io", "v1")
 CONFIGURATIONS = (
@@ -95,7 +95,7 @@ def _context(bundle: Bundle) -> ssl.SSLContext:
             raise CertificateError(f"certificate and key cannot be used: {said}") from None
     try:
         x509.load_pem_x509_certificate(bundle.certificate)
-    except ValueError:
+    except UNREADABLE:
         raise CertificateError("the certificate cannot be read") from None
     return context
 
@@ -103,9 +103,10 @@ def _context(bundle: Bundle) -> ssl.SSLContext:
 # telling the API server ---------------------------------------------------------------------------------------------
 
 
-async def inject(cluster: Cluster, settings: Webhook, authority: bytes) -> int:
+async def inject(cluster: Cluster, settings: Webhook, authority: bytes, now: datetime) -> int:
     """The authority, the failure policy and the timeout into our webhook configurations; how many were changed.
 
+    An authority that stands there already stays beside ours: other replicas may show what it signed.
     A configuration that does not exist is left out: the mutating one is an option.
     """
     changed = 0
@@ -116,14 +117,14 @@ async def inject(cluster: Cluster, settings: Webhook, authority: bytes) -> int:
             if error.status != 404:
                 raise
             continue
-        patch = list(_amendments(raw, settings, authority))
+        patch = list(_amendments(raw, settings, authority, now))
         if patch:
             await cluster.patch(resource, "", settings.configuration_name, patch, kind="application/json-patch+json")
             changed += 1
     return changed
 
 
-def _amendments(raw: Raw, settings: Webhook, authority: bytes) -> Iterator[Raw]:
+def _amendments(raw: Raw, settings: Webhook, authority: bytes, now: datetime) -> Iterator[Raw]:
     """What differs, guarded by the names of the webhooks: nobody may have reordered them meanwhile."""
     for i, webhook in enumerate(raw.get("webhooks") or ()):
         wanted: Raw = {"failurePolicy": settings.failure_policy, "timeoutSeconds": settings.timeout_seconds}
@@ -132,8 +133,9 @@ def _amendments(raw: Raw, settings: Webhook, authority: bytes) -> Iterator[Raw]:
             for field, value in wanted.items()
             if webhook.get(field) != value
         ]
-        bundle = base64.b64encode(authority).decode()
-        if authority and (webhook.get("clientConfig") or {}).get("caBundle") != bundle:
+        stored = (webhook.get("clientConfig") or {}).get("caBundle")
+        bundle = base64.b64encode(trusted(authority, decoded(stored), now)).decode()
+        if authority and stored != bundle:
             found.append({"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": bundle})
         if found:
             yield {"op": "test", "path": f"/webhooks/{i}/name", "value": webhook.get("name")}
@@ -163,7 +165,7 @@ class Keeping:
         bundle = await self._source.current(self._now())
         if self._shown is None:
             self._show(bundle)  # at the start nothing is better than anything
-        await inject(self._cluster, self._settings, bundle.authority)
+        await inject(self._cluster, self._settings, bundle.authority, self._now())
         if bundle == self._shown:
             return
         if self._shown and bundle.authority != self._shown.authority:
@@ -186,4 +188,6 @@ class Keeping:
                 self._log.warning("certificates could not be looked after", problem=str(error))
             except (OSError, TimeoutError) as error:
                 self._log.warning("certificates could not be looked after", problem=type(error).__name__)
+            except Exception:  # the webhook answers with what it shows; without this loop all of muster would end
+                self._log.exception("certificates could not be looked after")
             await asyncio.sleep(self._settings.certificates.check_seconds)

@@ -6,7 +6,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from muster.cluster.memory import Memory
 from muster.errors import InputError
 from muster.server import kubeconfig, tls
 from muster.server.apiserver import application, face, now
+from muster.server.guest import Guest
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_SECONDS = 5  # for requests under way when it ends
@@ -51,7 +52,7 @@ async def serve(
         path = kubeconfig_path or Path(folder) / "kubeconfig"
         served = face(memory.store, token, clock)
         context = tls.server_context(certificates, Path(folder))
-        server = _Server(_config(application(served), context))
+        server = Guest(_config(application(served), context))
         running = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             await _started(server, running)
@@ -61,13 +62,6 @@ async def serve(
             server.should_exit = True
             served.watches.end()
             await running
-
-
-class _Server(uvicorn.Server):
-    """One among other tasks: signals belong to whoever runs the process."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return nullcontext()
 
 
 def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:

@@ -9,6 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.config import Certificates
 from muster.server.bundles import Bundle, CertificateError, due, issue
@@ -39,10 +41,10 @@ class InSecret:
             self._seen = await self._cluster.get(SECRETS, self._namespace, self._name)
         except ApiError as error:
             if error.status != 404:
-                raise
+                raise _hinted(error) from None
             self._seen = None
         data = (self._seen or {}).get("data") or {}
-        found = {field: _decoded(data.get(name)) for field, name in FILES.items()}
+        found = {field: decoded(data.get(name)) for field, name in FILES.items()}
         return Bundle(**found) if any(found.values()) else None
 
     async def store(self, bundle: Bundle) -> bool:
@@ -59,12 +61,20 @@ class InSecret:
                 await self._cluster.replace(SECRETS, {**self._seen, "data": {**kept, **data}})
         except ApiError as error:
             if error.status != 409:
-                raise
+                raise _hinted(error) from None
             return False
         return True
 
 
-def _decoded(text: Any) -> bytes:
+def _hinted(error: ApiError) -> ApiError:
+    """The Secret is not there, and we may not make it; or somebody took the right to it."""
+    if error.status in (403, 404):
+        error.hint = "the Secret and the right to it are installed: apply 20-rbac.yaml and 30-config.yaml, or the chart"
+    return error
+
+
+def decoded(text: Any) -> bytes:
+    """Base64; nothing where it is none."""
     try:
         return base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except (binascii.Error, ValueError):
@@ -76,6 +86,7 @@ class Generated:
 
     def __init__(self, keeper: InSecret, settings: Certificates) -> None:
         self._keeper, self._settings = keeper, settings
+        self._last: Bundle | None = None
 
     async def current(self, now: datetime) -> Bundle:
         """What is kept, unless it is due; whoever stores a new one first decides for all."""
@@ -83,12 +94,18 @@ class Generated:
             kept = await self._keeper.load()
             reason = due(kept, self._settings, now) if kept else "there is none"
             if kept and not reason:
+                self._last = kept
                 return kept
-            made = issue(self._settings, now, kept)
+            made = issue(self._settings, now, kept or self._lost())
             if await self._keeper.store(made):
+                self._last = made
                 logger("certificates").info("new certificate", reason=reason, expires=made.expires.isoformat())
                 return made
         raise CertificateError("the certificate could not be stored: somebody else changes it all the time")
+
+    def _lost(self) -> Bundle | None:
+        """Who empties the Secret wants a new authority; the last one is trusted until all replicas show the new one."""
+        return replace(self._last, authority_key=b"") if self._last else None
 
 
 class Brought:

@@ -35,6 +35,7 @@ from muster.rules.check import check, errors
 from muster.rules.dialects import convert
 from muster.rules.problem import Problem
 from muster.server.certificates import Door
+from muster.server.guest import Guest
 from muster.server.logs import logger
 from muster.server.metrics import Metrics
 from muster.server.punctual import Punctual
@@ -42,7 +43,7 @@ from muster.server.surroundings import Knows, Surroundings
 
 API_VERSION = "admission.k8s.io/v1"
 JUDGED = ((names.SCHEDULING, "PodGroup"), (names.QUEUES, "Queue"), (names.TOPOLOGIES, "Topology"))
-SMALL_BYTES = 64 * 2**10  # judged at once, in about a millisecond; what is larger goes to a thread
+SMALL_BYTES = 16 * 2**10  # judged at once, in a few milliseconds; what is larger goes to a thread
 MOST_TOLD = 200  # problems in one answer; the rest is counted
 MOST_WARNINGS = 20
 LONGEST_WARNING = 250  # characters; the API server cuts longer ones
@@ -304,12 +305,12 @@ class Desk:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._log = logger("webhook")
 
-    def endpoint(self, path: str, judge: Judge) -> Callable[[Request], Awaitable[Response]]:
-        """Answers on one path."""
+    def endpoint(self, path: str, judge: Callable[[], Judge]) -> Callable[[Request], Awaitable[Response]]:
+        """Answers on one path. What is known is looked up here, by the loop; only judging may be done by a thread."""
 
         async def answer(request: Request) -> Response:
             began = time.perf_counter()
-            response, result = await self._answer(request, judge)
+            response, result = await self._answer(request, judge())
             if self._metrics:
                 self._metrics.answered(path, result, time.perf_counter() - began)
             return response
@@ -381,9 +382,11 @@ def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None =
     """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
     desk = Desk(settings, metrics)
     around = Surroundings(knows) if knows else None
-    judges: Mapping[str, Judge] = {"/validate": lambda asked: validate(asked, around() if around else None)}
+    judges: Mapping[str, Callable[[], Judge]] = {
+        "/validate": lambda: partial(validate, around=around() if around else None)
+    }
     if settings.convert_older_dialects:
-        judges = {**judges, "/mutate": mutate}
+        judges = {**judges, "/mutate": lambda: mutate}
     return Starlette(
         routes=[Route(path, desk.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
         exception_handlers={404: partial(_nowhere, tuple(judges)), 405: partial(_nowhere, tuple(judges))},
@@ -394,9 +397,9 @@ async def _nowhere(paths: tuple[str, ...], _request: Request, error: Exception) 
     return _said(getattr(error, "status_code", 404), f"nothing here; POST to {' or '.join(paths)}")[0]
 
 
-def listener(listening: Starlette, host: str, port: int, door: Door | None = None) -> uvicorn.Server:
+def listener(listening: Starlette, host: str, port: int, door: Door | None = None) -> Guest:
     """A server to be run with `serve()`; with TLS where there is a door. It leaves signals to whoever runs it."""
-    return uvicorn.Server(
+    return Guest(
         uvicorn.Config(
             listening,
             host=host,
