@@ -471,14 +471,14 @@ def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:
     known = [muster.objects(cluster())]
     around = Surroundings(lambda: Around(known[0]), lambda: now[0])
     first = around()
-    ground, pods = first.ground, first.pods
+    ground, asked = first.ground, first.asked
     known[0] = replace(known[0], topologies=(), pods=())
     second = around()
     assert second.topologies == {}
     assert second.ground is ground, "no node has changed"
-    assert second.pods is pods
+    assert second.asked is asked
     now[0] += PODS_SECONDS
-    assert around().pods == {}
+    assert around().asked.of("team/gang") == {}
     known[0] = replace(known[0], nodes=())
     assert around().ground.rooms == ()
 

@@ -6,12 +6,15 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from muster.api import names
 from muster.api.core import Node, Pod
 from muster.api.objects import Objects, key
+from muster.api.quantity import Resources
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.rules.membership import gang_of
 from muster.rules.podgroup import outline
+from muster.rules.requests import requests
 
 
 class Tree(Struct, frozen=True):
@@ -53,6 +56,27 @@ class Ground:
         return most
 
 
+class Asked:
+    """What the pods of a gang still ask for, by the SubGroup that they name: those that are done, nothing (N5)."""
+
+    def __init__(self, pods: Mapping[str, list[Pod]]) -> None:
+        self._pods = pods
+        self._known: dict[str, Mapping[str, tuple[Resources, ...]]] = {}
+
+    def of(self, gang: str) -> Mapping[str, tuple[Resources, ...]]:
+        """By name of the SubGroup; pods that have failed or are leaving do not count."""
+        if gang not in self._known:
+            found: dict[str, list[Resources]] = defaultdict(list)
+            for pod in self._pods.get(gang, ()):
+                if pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None:
+                    done = pod.status.phase == "Succeeded"
+                    found[pod.metadata.labels.get(names.SUBGROUP, "")].append(
+                        Resources() if done else requests(pod.spec)
+                    )
+            self._known[gang] = {name: tuple(many) for name, many in found.items()}
+        return self._known[gang]
+
+
 def _room(node: Node) -> Mapping[str, int]:
     return node.status.allocatable or node.status.capacity
 
@@ -67,8 +91,8 @@ class Around:
         """This, with what was looked up before as far as it holds; `same_pods`: gangs' pods of then are near enough."""
         if before.objects.nodes is self.objects.nodes:
             self.ground = before.ground
-        if same_pods and "pods" in vars(before):
-            self.pods = before.pods
+        if same_pods and "asked" in vars(before):
+            self.asked = before.asked
         return self
 
     @cached_property
@@ -103,6 +127,11 @@ class Around:
             leaves = frozenset(place.name for place in places if not place.children)
             found[key(group.metadata)] = Tree(leaves, frozenset(place.name for place in places if place.children))
         return found
+
+    @cached_property
+    def asked(self) -> Asked:
+        """What the pods of gangs ask for."""
+        return Asked(self.pods)
 
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:

@@ -3,19 +3,17 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from muster.api.core import Pod
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Resources, written
 from muster.rules.around import Around, Ground
 from muster.rules.defaults import constraints
-from muster.rules.membership import leaf_of
 from muster.rules.podgroup import Place, outline
 from muster.rules.problem import Problem
-from muster.rules.requests import requests
 from muster.rules.topology import find_level
 
 Amounts = Mapping[str, int]
+Pods = Mapping[str, tuple[Resources, ...]]  # what the pods of every leaf ask for
 
 
 def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
@@ -32,29 +30,20 @@ def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
     yield from _too_many(group, around, places, pods)
 
 
-def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> dict[str, list[Resources]]:
-    """What the pods of every leaf still ask for: those that are done count, and ask for nothing (N5)."""
-    leaves = {name for name, place in places.items() if not place.children}
-    found: dict[str, list[Resources]] = defaultdict(list)
-    for pod in around.pods.get(key(group.metadata), ()):
-        leaf = leaf_of(pod, leaves, places)
-        if isinstance(leaf, str) and _counts(pod):
-            found[leaf].append(Resources() if pod.status.phase == "Succeeded" else requests(pod.spec))
-    return found
+def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> Pods:
+    """What the pods of every leaf still ask for."""
+    asked = around.asked.of(key(group.metadata))
+    return {name: many for name, many in asked.items() if name in places and not places[name].children}
 
 
-def _counts(pod: Pod) -> bool:
-    return pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None
-
-
-def _homeless(pods: Mapping[str, list[Resources]], ground: Ground) -> set[frozenset[tuple[str, int]]]:
+def _homeless(pods: Pods, ground: Ground) -> set[frozenset[tuple[str, int]]]:
     """Requests that fit no node by themselves; pods of a gang ask for few different things."""
     kinds = {frozenset(asked.items()) for many in pods.values() for asked in many}
     return {kind for kind in kinds if not any(all(room.get(r, 0) >= n for r, n in kind) for room in ground.rooms)}
 
 
 def _too_big(
-    place: Place, asked: list[Resources], homeless: set[frozenset[tuple[str, int]]], ground: Ground
+    place: Place, asked: tuple[Resources, ...], homeless: set[frozenset[tuple[str, int]]], ground: Ground
 ) -> Iterator[Problem]:
     """Enough pods exist, but too few of them fit any node by themselves."""
     need = _need(place)
@@ -69,9 +58,7 @@ def _too_big(
         )
 
 
-def _too_many(
-    group: PodGroup, around: Around, places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
-) -> Iterator[Problem]:
+def _too_many(group: PodGroup, around: Around, places: Mapping[str, Place], pods: Pods) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
     resolved, topologies = constraints(group), around.topologies
     least = _least(group, resolved, places, pods)
@@ -96,7 +83,7 @@ def _too_many(
 
 
 def _least(
-    group: PodGroup, order: Collection[str], places: Mapping[str, Place], pods: Mapping[str, list[Resources]]
+    group: PodGroup, order: Collection[str], places: Mapping[str, Place], pods: Pods
 ) -> dict[str, Mapping[str, int]]:
     """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out.
 

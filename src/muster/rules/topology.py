@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 from muster.api import names
@@ -26,7 +27,11 @@ def judge(topology: Topology, nodes: Iterable[Node] = ()) -> Iterator[Problem]:
 
 def find_level(topology: Topology, word: str) -> int | None:
     """A level by its node label, or by the last part of that label where this is unambiguous (T4)."""
-    labels = [level.node_label for level in topology.spec.levels]
+    return _found(tuple(level.node_label for level in topology.spec.levels), word)
+
+
+@lru_cache(maxsize=4096)  # every group of a gang asks for one of a few
+def _found(labels: tuple[str, ...], word: str) -> int | None:
     if word in labels:
         return labels.index(word)
     found = [i for i, label in enumerate(labels) if label.rsplit("/", 1)[-1] == word]
