@@ -283,6 +283,14 @@ def test_no_priority_needs_no_quota() -> None:
     assert [raw["kind"] for raw in found if raw] == ["Deployment", "PodDisruptionBudget"]
 
 
+def test_muster_does_not_ask_itself() -> None:
+    """S2: what it notes on PodGroups must not depend on its webhook being reachable."""
+    (hook,) = named("ValidatingWebhookConfiguration")["webhooks"]
+    account = named("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+    (condition,) = hook["matchConditions"]
+    assert condition["expression"] == f'request.userInfo.username != "system:serviceaccount:{NAMESPACE}:{account}"'
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "kinds"),
     [

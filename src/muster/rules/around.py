@@ -1,6 +1,6 @@
 """What lies around an object that is judged, looked up once however many objects ask."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -15,6 +15,8 @@ from muster.api.topology import Topology
 from muster.rules.membership import gang_of
 from muster.rules.podgroup import outline
 from muster.rules.requests import requests
+
+Kind = frozenset[tuple[str, int]]  # what a pod asks for; pods of a gang ask for few different things
 
 
 class Tree(Struct, frozen=True):
@@ -61,19 +63,17 @@ class Asked:
 
     def __init__(self, pods: Mapping[str, list[Pod]]) -> None:
         self._pods = pods
-        self._known: dict[str, Mapping[str, tuple[Resources, ...]]] = {}
+        self._known: dict[str, Mapping[str, Counter[Kind]]] = {}
 
-    def of(self, gang: str) -> Mapping[str, tuple[Resources, ...]]:
-        """By name of the SubGroup; pods that have failed or are leaving do not count."""
+    def of(self, gang: str) -> Mapping[str, Counter[Kind]]:
+        """How many ask for what, by name of the SubGroup; pods that have failed or are leaving do not count."""
         if gang not in self._known:
-            found: dict[str, list[Resources]] = defaultdict(list)
+            found: dict[str, Counter[Kind]] = defaultdict(Counter)
             for pod in self._pods.get(gang, ()):
                 if pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None:
-                    done = pod.status.phase == "Succeeded"
-                    found[pod.metadata.labels.get(names.SUBGROUP, "")].append(
-                        Resources() if done else requests(pod.spec)
-                    )
-            self._known[gang] = {name: tuple(many) for name, many in found.items()}
+                    asked = Resources() if pod.status.phase == "Succeeded" else requests(pod.spec)
+                    found[pod.metadata.labels.get(names.SUBGROUP, "")][frozenset(asked.items())] += 1
+            self._known[gang] = dict(found)
         return self._known[gang]
 
 

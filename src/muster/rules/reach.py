@@ -1,19 +1,19 @@
 """V6: minimums that no node, or no domain, of the cluster could ever hold. Bounds only: they never warn wrongly."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
-from muster.api.quantity import Resources, written
-from muster.rules.around import Around, Ground
+from muster.api.quantity import written
+from muster.rules.around import Around, Ground, Kind
 from muster.rules.defaults import constraints
 from muster.rules.podgroup import Place, outline
 from muster.rules.problem import Problem
 from muster.rules.topology import find_level
 
 Amounts = Mapping[str, int]
-Pods = Mapping[str, tuple[Resources, ...]]  # what the pods of every leaf ask for
+Pods = Mapping[str, Counter[Kind]]  # of every leaf: how many pods ask for what
 
 
 def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
@@ -36,23 +36,22 @@ def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> Pods:
     return {name: many for name, many in asked.items() if name in places and not places[name].children}
 
 
-def _homeless(pods: Pods, ground: Ground) -> set[frozenset[tuple[str, int]]]:
-    """Requests that fit no node by themselves; pods of a gang ask for few different things."""
-    kinds = {frozenset(asked.items()) for many in pods.values() for asked in many}
+def _homeless(pods: Pods, ground: Ground) -> set[Kind]:
+    """Requests that fit no node by themselves."""
+    kinds = {kind for many in pods.values() for kind in many}
     return {kind for kind in kinds if not any(all(room.get(r, 0) >= n for r, n in kind) for room in ground.rooms)}
 
 
-def _too_big(
-    place: Place, asked: tuple[Resources, ...], homeless: set[frozenset[tuple[str, int]]], ground: Ground
-) -> Iterator[Problem]:
+def _too_big(place: Place, asked: Counter[Kind], homeless: set[Kind], ground: Ground) -> Iterator[Problem]:
     """Enough pods exist, but too few of them fit any node by themselves."""
-    need = _need(place)
-    misfits = [pod for pod in asked if frozenset(pod.items()) in homeless] if homeless else []
-    if len(asked) >= need > len(asked) - len(misfits):
+    need, number = _need(place), asked.total()
+    misfits = {kind: count for kind, count in asked.items() if kind in homeless}
+    if number >= need > number - sum(misfits.values()):
+        one = dict(min(misfits, key=sorted))
         yield Problem(
             f"{place.at}.minMember",
-            f"needs {need} pods, but {len(misfits)} of {len(asked)} fit no node of the cluster",
-            hint=f"one asks for {_listed(misfits[0])}; the largest node has {_listed(_largest(misfits[0], ground))}",
+            f"needs {need} pods, but {sum(misfits.values())} of {number} fit no node of the cluster",
+            hint=f"one asks for {_listed(one)}; the largest node has {_listed(_largest(one, ground))}",
             severity="warning",
             rule="V6",
         )
@@ -95,12 +94,23 @@ def _least(
             children[parent].append(name)
     found: dict[str, Mapping[str, int]] = {}
     for name in reversed((*order,)):
-        parts = [found.get(child, {}) for child in children[name]] if children[name] else list(pods.get(name, ()))
+        if children[name]:
+            parts = [(found.get(child, {}), 1) for child in children[name]]
+        else:
+            parts = [(dict(kind), count) for kind, count in pods.get(name, {}).items()]
         need = _need(places[name])
-        if len(parts) >= need:
-            resources = {resource for part in parts for resource in part}
-            found[name] = {r: sum(sorted(part.get(r, 0) for part in parts)[:need]) for r in resources}
+        if sum(count for _, count in parts) >= need:
+            found[name] = {r: _smallest(r, parts, need) for r in {r for part, _ in parts for r in part}}
     return found
+
+
+def _smallest(resource: str, parts: list[tuple[Amounts, int]], need: int) -> int:
+    """What the smallest of so many take together."""
+    total = 0
+    for amount, count in sorted((part.get(resource, 0), count) for part, count in parts):
+        total += amount * min(count, need)
+        need -= min(count, need)
+    return total
 
 
 def _need(place: Place) -> int:
