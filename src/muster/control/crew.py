@@ -80,6 +80,8 @@ class Line:
 
     def take(self) -> tuple[Gang, Binding] | None:
         """The next one, and whose it is; None: there is none right now."""
+        while self._ready and not self._ready[0].waiting:
+            self._ready.popleft().listed = False  # its core has failed while it stood in line
         if not self._ready:
             return None
         gang = self._ready[0]
