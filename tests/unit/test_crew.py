@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,3 +77,29 @@ async def _sent(gangs: list[tuple[int, int]], at_once: int, refuses: float, dice
             crew.add(every[cut:])
         crew.finish()
     return cluster
+
+
+async def test_where_one_raises_nothing_more_is_sent() -> None:
+    """The group of tasks is ending and takes no new ones: neither from answers, nor from whoever still plans."""
+    sent: list[str] = []
+
+    async def bind(one: Binding) -> bool:
+        sent.append(one.pod)
+        await asyncio.sleep(0)
+        if one.pod == "p0-0":
+            raise RuntimeError("a bug")
+        await asyncio.sleep(0.01)
+        return True
+
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            crew = Crew(bind, 4, tasks)
+            for i in range(3):
+                crew.add(bindings(i, 2, 2))
+            asyncio.get_running_loop().call_later(0.002, crew.add, bindings(9, 2, 0))
+            await asyncio.sleep(0.05)
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await work()
+    await asyncio.sleep(0.01)
+    assert len(sent) <= 4

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster.cli import up
+from muster.cli.main import cli
 from muster.cluster.kinds import NAMESPACES
 from muster.cluster.memory import Memory
 from muster.config import Certificates, Log, Webhook
@@ -78,7 +79,7 @@ def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(up, "_up", listen)
     for words in ([], ["--host", "0.0.0.0"]):
-        found = CliRunner().invoke(up.command, [*words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
+        found = CliRunner().invoke(cli, ["up", *words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
         assert found.exception is None, found.exception
     assert asked == ["127.0.0.1", "0.0.0.0"]
 

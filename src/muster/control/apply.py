@@ -101,8 +101,10 @@ class Applier:
             work = Work(self, pods, tasks)
             try:
                 yield work
-            finally:
-                work.open = False
+            except BaseException:
+                work.stop()
+                raise
+            work.open = False
 
     async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
         """The same for a plan that is there."""
@@ -195,6 +197,11 @@ class Work:
         """What came of it."""
         tally = self._tally
         return Done(tally.bound, tally.evicted, tally.nominated, tuple(sorted(tally.failures)))
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self.open = False
+        self._crew.stop()
 
     def bind(self, bindings: Sequence[Binding]) -> None:
         """These are decided."""

@@ -114,6 +114,11 @@ class Crew:
         self._bind, self._at_once, self._tasks = bind, at_once, tasks
         self._line = Line(at_once)
         self._busy = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Send nothing more: the group of tasks is ending, and takes no new ones."""
+        self._stopped = True
 
     def add(self, bindings: Bindings) -> None:
         """These, too."""
@@ -126,14 +131,19 @@ class Crew:
         self._grow()
 
     def _grow(self) -> None:
-        while self._busy < self._at_once and (turn := self._line.take()) is not None:
+        while not self._stopped and self._busy < self._at_once and (turn := self._line.take()) is not None:
             self._busy += 1
             self._tasks.create_task(self._work(turn))
 
     async def _work(self, turn: tuple[Gang, Binding] | None) -> None:
-        while turn is not None:
+        while turn is not None and not self._stopped:
             gang, binding = turn
-            self._line.answered(gang, binding, await self._bind(binding))
+            try:
+                good = await self._bind(binding)
+            except BaseException:
+                self.stop()
+                raise
+            self._line.answered(gang, binding, good)
             turn = self._line.take()
             self._grow()  # an answer may let many extras go
         self._busy -= 1
