@@ -15,8 +15,9 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from msgspec import Struct
 from tests import envtest
@@ -28,7 +29,6 @@ from muster.cluster.kubernetes import connect
 from muster.cluster.memory import Memory
 from muster.cluster.store import Cluster, Raw
 from muster.config import Log, Scheduling
-from muster.control.crew import each
 from muster.control.observer import Nobody
 from muster.control.scheduler import Scheduler
 from muster.planning.decision import Plan, Role
@@ -40,6 +40,7 @@ ROUNDS = 9
 REST_SECONDS = 2.0  # after pods were made and listed, for an API server that is still busy with them
 ONE_BY_ONE = 100  # gangs
 NAMESPACE = "default"
+T = TypeVar("T")
 
 
 class Figures(Struct, frozen=True):
@@ -186,6 +187,19 @@ async def one_by_one(cluster: Cluster, notes: Notes, first: int) -> tuple[list[f
         decided.append(max(notes.last_plan - there, 0.0))
         bound.append(notes.last_bound - there)
     return decided, bound
+
+
+async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_once: int) -> None:
+    """One after the other, by a few at a time."""
+    line = iter(things)
+
+    async def work() -> None:
+        for thing in line:
+            await do(thing)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(at_once, len(things))):
+            tasks.create_task(work())
 
 
 async def bare(cluster: Cluster, gangs: range, notes: Notes) -> float:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -161,20 +162,37 @@ async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
         await live.until(lambda: world.seats() == {"g-0": "a"})
 
 
-async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
-    """`/livez`: counted from the start of the cycle that runs now."""
+async def test_a_binding_that_hangs_does_not_hold_up_the_next_plan() -> None:
+    """Extras and other gangs never wait behind a stuck one; its own room stays taken (I2)."""
     world = World([node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=3600)) as live:
+        world.submit(group("g", minMember=1), {"": 1}, gpus=2)
+        await live.until(lambda: cluster.held_up == 1)
+        world.submit(group("h", minMember=1), {"": 2}, gpus=2)
+        await live.until(lambda: len(world.seats()) == 1)
+        assert not live.scheduler.at_rest
+        cluster.go.set()
+        await live.until(lambda: len(world.seats()) == 2 and live.scheduler.at_rest)
+    assert world.seats().keys() > {"g-0"}, "and the other one of h has no room"
+
+
+async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
+    """`/livez`: counted from the start of the cycle that runs now."""
+    world = World([node("a")])
+    go = threading.Event()
+    async with world.running(Faulty(world.memory), PATIENT) as live:
         check = Work("cycle", lambda: live.scheduler.began, 300, live.scheduler.clock)
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
         await world.time.advance(3000)
         assert check.problem() == "", "idle"
+        decide = live.scheduler._decide
+        live.scheduler._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
         world.submit(group("g", minMember=1), {"": 1})
-        await live.until(lambda: cluster.held_up == 1)
+        await live.until(lambda: live.scheduler.began is not None)
         await world.time.advance(301)
         assert check.problem() == "has taken 301 s, at most 300 s"
-        cluster.go.set()
+        go.set()
         await live.until(lambda: live.scheduler.began is None)
         assert check.problem() == ""
 

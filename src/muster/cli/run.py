@@ -77,7 +77,7 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         await _end({*election})
         leader.stop()
         await _finished(scheduler)
-        at_rest = scheduler.began is None
+        at_rest = scheduler.at_rest
         await _end({waiting, *tasks})
         if elected and at_rest:  # else the lease runs out: what is on its way may still arrive
             await leader.resign()
@@ -95,7 +95,7 @@ async def _elected(leader: Leader, scheduler: Scheduler) -> None:
 async def _finished(scheduler: Scheduler) -> None:
     """What was sent is answered, or was given up: a leader that comes after us must not meet it on its way."""
     end = scheduler.clock() + scheduler.settings.bind_timeout_seconds
-    while scheduler.began is not None and scheduler.clock() < end:
+    while not scheduler.at_rest and scheduler.clock() < end:
         await asyncio.sleep(0.01)
 
 

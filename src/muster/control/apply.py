@@ -1,27 +1,31 @@
 """A plan carried out: bindings gang by gang, concurrent and bounded, evictions, nominations (G5, I1, I9).
 
 Rule 1: every write names the pod's uid and asks the fence right before it. Rule 2: whatever fails is left to the next
-turn: the plan is made anew from what is there then, so nothing has to be replayed or undone here.
+turn: the plan is made anew from what is there then, so nothing has to be replayed or undone here. Rule 3: a turn does
+not wait for what is not answered; what it leaves behind counts as done until it is, so the next plan builds on it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
+import structlog
 from msgspec import Struct
 
 from muster.api.core import Pod
 from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster
-from muster.control.crew import Crew, each
+from muster.control.crew import Crew, Order
 from muster.control.inflight import Inflight
 from muster.control.observer import Nobody, Observer
 from muster.model.snapshot import names_of
 from muster.planning.decision import Binding, Eviction, Plan
 
+log = structlog.get_logger()
 PODS = resource_of(Pod)
 CONFLICT = 409
+PATIENCE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
 
 
 class Fence(Protocol):
@@ -57,7 +61,20 @@ class Tally:
 
     def __init__(self) -> None:
         self.bound = self.evicted = self.nominated = 0
-        self.failures: list[str] = []
+        self._failures: list[str] = []
+        self._closed = False
+
+    def failed(self, what: str) -> None:
+        """One did not work, and why."""
+        if self._closed:
+            log.warning("not done", what=what, late=True)
+        else:
+            self._failures.append(what)
+
+    def close(self) -> Done:
+        """What came of it; whatever fails from now on is only logged."""
+        self._closed = True
+        return Done(self.bound, self.evicted, self.nominated, tuple(sorted(self._failures)))
 
 
 @asynccontextmanager
@@ -88,28 +105,35 @@ class Applier:
         seconds: float = 10.0,
         observer: Observer | None = None,
         make_way: Callable[[str, str], Awaitable[None]] | None = None,
+        late: Callable[[], None] = lambda: None,
     ) -> None:
         self.make_way = make_way  # called before a pod is bound, by namespace and name
         self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
-        self.at_once, self.seconds = at_once, seconds
+        self.seconds = seconds
+        self.crew = Crew(at_once, late)  # `late`: something was answered after its turn
         self.observer: Observer = observer or Nobody()
 
     @asynccontextmanager
     async def at_work(self, pods: Mapping[str, Pod]) -> AsyncIterator["Work"]:
-        """A plan is carried out while it is made; `pods` as it knows them. On leaving, everything has been answered."""
-        async with asyncio.TaskGroup() as tasks:
-            work = Work(self, pods, tasks)
-            try:
-                yield work
-            except BaseException:
-                work.stop()
-                raise
-            work.open = False
+        """A plan is carried out while it is made; `pods` as it knows them.
+
+        On leaving, everything has been answered, but for what is behind: `at_rest` tells.
+        """
+        self.crew.open()
+        work = Work(self, pods)
+        try:
+            yield work
+            await self.crew.settle(PATIENCE_SECONDS)
+        except BaseException:
+            await self.crew.stop()
+            raise
+        finally:
+            work.close()
 
     async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
         """The same for a plan that is there."""
         async with self.at_work(pods) as work:
-            await work.finish(plan, pods)
+            work.finish(plan, pods)
         return work.done
 
     async def bind(self, one: Binding, uid: str, tally: Tally) -> bool:
@@ -118,7 +142,11 @@ class Applier:
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
         if not self.fence.leading:
-            tally.failures.append(f"{pod}: not bound: another leader may be acting")
+            self.inflight.failed(pod)
+            tally.failed(f"{pod}: not bound: another leader may be acting")
+            return False
+        if self.inflight.leaves(pod, uid):
+            tally.failed(f"{pod}: not bound: it was told to leave while it stood in line")
             return False
         began = self.clock()
         self.inflight.bound(pod, uid, one.node, began)
@@ -128,18 +156,18 @@ class Applier:
         except ApiError as error:
             self._failed(pod, error)
             self.observer.bind_failed(error.reason, self.clock() - began)
-            tally.failures.append(f"{pod}: not bound to {one.node}: {error.message}")
+            tally.failed(f"{pod}: not bound to {one.node}: {error.message}")
             return False
         self.observer.bound(one.role, self.clock() - began)
         tally.bound += 1
         return True
 
-    async def evict(self, one: Eviction, uid: str, tally: Tally) -> None:
+    async def evict(self, one: Eviction, uid: str, tally: Tally) -> bool:
         """Ask a pod to leave, its budgets heeded."""
         pod = f"{one.namespace}/{one.pod}"
         if not self.fence.leading:
-            tally.failures.append(f"{pod}: not evicted: another leader may be acting")
-            return
+            tally.failed(f"{pod}: not evicted: another leader may be acting")
+            return False
         self.inflight.evicted(pod, uid, self.clock())
         try:
             async with in_time(self.fence, self.seconds):
@@ -148,15 +176,16 @@ class Applier:
             self._failed(pod, error)
             if error.status != 404:  # it is gone already
                 self.observer.eviction_failed(error.reason)
-                tally.failures.append(f"{pod}: not evicted: {error.message}")
-            return
+                tally.failed(f"{pod}: not evicted: {error.message}")
+            return False
         self.observer.evicted(one.reason)
         tally.evicted += 1
+        return True
 
-    async def note(self, one: Place, uid: str, tally: Tally) -> None:
+    async def note(self, one: Place, uid: str, tally: Tally) -> bool:
         """Write on a waiting pod where it will go."""
         if not self.fence.leading:
-            return
+            return False
         namespace, _, name = one.pod.partition("/")
         patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": one.node or None}}
         try:
@@ -165,11 +194,12 @@ class Applier:
         except ApiError as error:
             self._conflict(error)
             if one.node or error.status != 404:
-                tally.failures.append(f"{one.pod}: no place noted: {error.message}")
-            return
+                tally.failed(f"{one.pod}: no place noted: {error.message}")
+            return False
         if one.node:
             self.observer.nominated()
             tally.nominated += 1
+        return True
 
     def _failed(self, pod: str, error: ApiError) -> None:
         """A clear no did not happen; after a timeout or a server's failure nobody knows, so it still counts as sent."""
@@ -182,44 +212,96 @@ class Applier:
             self.observer.conflict(PODS.plural)
 
 
+class Bind(Struct, frozen=True, eq=False):
+    """One binding to send. While it waits for others beyond its turn, it counts as sent: the room is taken."""
+
+    applier: Applier
+    binding: Binding
+    uid: str
+    tally: Tally
+
+    @property
+    def pod(self) -> str:
+        """By `namespace/name`."""
+        return f"{self.binding.namespace}/{self.binding.pod}"
+
+    @property
+    def whose(self) -> str:
+        """See Order."""
+        return f"{self.binding.namespace}/{self.binding.pod_group}"
+
+    @property
+    def first(self) -> bool:
+        """See Order."""
+        return self.binding.role == "core"
+
+    async def send(self) -> bool:
+        """See Order."""
+        return await self.applier.bind(self.binding, self.uid, self.tally)
+
+    def keep(self) -> None:
+        """See Order."""
+        self.applier.inflight.bound(self.pod, self.uid, self.binding.node, self.applier.clock())
+
+    def drop(self) -> None:
+        """See Order."""
+        self.applier.inflight.failed(self.pod)
+
+
+class Alone(Struct, frozen=True, eq=False):
+    """A write of which no other one depends."""
+
+    whose: str
+    send: Callable[[], Coroutine[Any, Any, bool]]
+    first: bool = True
+
+    def keep(self) -> None:
+        """See Order: it is alone, so it never waits once it was begun."""
+
+    def drop(self) -> None:
+        """See Order."""
+
+
 class Work:
     """One plan being carried out. Bindings come gang by gang as they are decided: each is final in its plan."""
 
-    def __init__(self, applier: Applier, pods: Mapping[str, Pod], tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, applier: Applier, pods: Mapping[str, Pod]) -> None:
         self._applier, self._pods = applier, pods
         self._tally = Tally()
         self._given: set[Binding] = set()
-        self._crew = Crew(self._bind, applier.at_once, tasks)
-        self.open = True
-
-    @property
-    def done(self) -> Done:
-        """What came of it."""
-        tally = self._tally
-        return Done(tally.bound, tally.evicted, tally.nominated, tuple(sorted(tally.failures)))
-
-    def stop(self) -> None:
-        """Send nothing more."""
-        self.open = False
-        self._crew.stop()
+        self._open = True
+        self.done = Done()  # what came of it, once it is over
 
     def bind(self, bindings: Sequence[Binding]) -> None:
         """These are decided."""
-        if self.open:
+        if self._open:
             self._given.update(bindings)
-            self._crew.add(bindings)
+            applier, tally = self._applier, self._tally
+            applier.crew.add([Bind(applier, one, self._uid(one), tally) for one in bindings])
 
-    async def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
+    def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
         """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about."""
-        applier, tally = self._applier, self._tally
+        crew = self._applier.crew
+        crew.add(self._alone(map(self._evict, plan.evictions)), urgent=True)  # it takes time until there is room
         self.bind([one for one in plan.bindings if one not in self._given])
-        self._crew.finish()
-        await each(lambda one: applier.evict(one, self._uid(one), tally), plan.evictions, applier.at_once)
-        notes = list(places(plan, pods))
-        await each(lambda one: applier.note(one, self._uid_of(one.pod), tally), notes, applier.at_once)
+        crew.add(self._alone(map(self._note, places(plan, pods))))
+        crew.finish()
 
-    async def _bind(self, one: Binding) -> bool:
-        return await self._applier.bind(one, self._uid(one), self._tally)
+    def close(self) -> None:
+        """It is over; whoever still plans, plans for nothing."""
+        self._open = False
+        self.done = self._tally.close()
+
+    def _alone(self, orders: Iterable[Alone]) -> list[Order]:
+        """Those that are not on their way since another turn."""
+        return [one for one in orders if one.whose not in self._applier.crew]
+
+    def _evict(self, one: Eviction) -> Alone:
+        name = f"evict {one.namespace}/{one.pod}"
+        return Alone(name, lambda: self._applier.evict(one, self._uid(one), self._tally))
+
+    def _note(self, one: Place) -> Alone:
+        return Alone(f"note {one.pod}", lambda: self._applier.note(one, self._uid_of(one.pod), self._tally))
 
     def _uid(self, one: Binding | Eviction) -> str:
         return self._uid_of(f"{one.namespace}/{one.pod}")

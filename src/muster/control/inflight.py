@@ -37,6 +37,11 @@ class Inflight:
         before = self._sent.get(pod)
         self._sent[pod] = Sent(uid, before.node if before and before.uid == uid else "", True, at)
 
+    def leaves(self, pod: str, uid: str) -> bool:
+        """Whether it was told to."""
+        sent = self._sent.get(pod)
+        return sent is not None and sent.uid == uid and sent.leaves
+
     def failed(self, pod: str) -> None:
         """What was sent last did not happen."""
         sent = self._sent.pop(pod, None)

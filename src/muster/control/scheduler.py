@@ -62,7 +62,7 @@ class Scheduler:
         self._carried_out, told = _Patience(self._woken.set), _Patience(self._woken.set)
         self.teller = Teller(cluster, self.fence, clock, seconds, self.observer, told.after)
         self.applier = Applier(
-            cluster, self.inflight, self.fence, clock, at_once, seconds, self.observer, self.teller.make_way
+            cluster, self.inflight, self.fence, clock, at_once, seconds, self.observer, self.teller.make_way, self.wake
         )
         self.health = {resource: self._followed(resource) for resource in FOLLOWED}
         self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
@@ -90,6 +90,11 @@ class Scheduler:
         """The last cycle whose outcome everybody was told of, as far as later ones do not tell it better."""
         return self.cycles if self.settings.dry_run else self.teller.told
 
+    @property
+    def at_rest(self) -> bool:
+        """Nothing is decided or on its way."""
+        return self.began is None and self.applier.crew.at_rest
+
     def wake(self) -> None:
         """Something changed: plan soon."""
         if self._since is None:
@@ -98,6 +103,12 @@ class Scheduler:
 
     async def run(self) -> None:
         """Without end."""
+        try:
+            await self._loops()
+        finally:
+            await self.applier.crew.stop()
+
+    async def _loops(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for resource, struct in FOLLOWED.items():
                 tasks.create_task(self._hear(resource, struct), name=f"follow {resource.plural}")
@@ -162,7 +173,7 @@ class Scheduler:
             if since is not None:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
-                await work.finish(plan, pods)
+                work.finish(plan, pods)
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
