@@ -273,3 +273,14 @@ async def test_the_embedded_cluster_can_be_followed() -> None:
     assert names([await anext(told)]) == [f"+team{changed['metadata']['resourceVersion']}"]
     await told.aclose()
     await cluster.close()
+
+
+def test_whoever_asks_is_told_when_trouble_begins_changes_and_ends() -> None:
+    """Once each, however often it fails."""
+    told: list[str] = []
+    health = Health(lambda: 0.0, changed=lambda error: told.append(error.reason if error else ""))
+    for error in (DOWN, DOWN, FORBIDDEN, EXPIRED):
+        health.failed(error)
+    health.heard()
+    health.heard()
+    assert told == ["ServiceUnavailable", "Forbidden", ""]

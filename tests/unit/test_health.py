@@ -7,7 +7,7 @@ from muster.cluster.follow import Health
 from muster.cluster.kubernetes_watch import GRACE_SECONDS, TURN_SECONDS
 from muster.cluster.store import ApiError
 from muster.config import Observability
-from muster.server.health import Check, Watch, Work, routes
+from muster.server.health import Check, Election, Watch, Work, routes
 from tests.asgi import call
 
 
@@ -115,3 +115,19 @@ def test_a_watch_that_is_silent_is_dead() -> None:
 def test_a_quiet_kind_is_not_taken_for_dead() -> None:
     """Of a kind that nobody writes, only a new stream is heard: as late as the longest one may last."""
     assert Observability().silent_watch_seconds > TURN_SECONDS[1] + GRACE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (None, ""),
+        (ApiError(403, "Forbidden", "leases is forbidden"), "cannot be held: leases is forbidden"),
+        (ApiError(404, "NotFound", 'namespaces "muster-system" not found'),
+         'cannot be held: namespaces "muster-system" not found'),
+        (ApiError(409, "Conflict", "somebody was faster"), ""),
+        (ApiError(504, "Timeout", "no answer in time"), ""),
+    ],
+)  # fmt: skip
+def test_a_replica_that_can_never_lead_is_not_ready(error: ApiError | None, told: str) -> None:
+    """Who stands by is, and so is whoever only has to wait."""
+    assert Election(lambda: error).problem() == told

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from muster.cluster.memory import Memory
 from muster.cluster.store import ApiError, Raw, Resource
@@ -266,3 +267,23 @@ async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
         with suppress(ApiError):
             await (leaders[who].turn() if what == "turn" else leaders[who].resign())
         assert sum(leads(leader) for leader in leaders) <= 1
+
+
+async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at every turn; and again where it is something else. Somebody who was faster is no trouble."""
+    faults: list[Fault | None] = ["forbidden", "forbidden", "broken", "conflict", None]
+
+    def script(call: Call) -> Fault | None:
+        return faults[0] if call.verb == "get" else None
+
+    leader = candidate(Faulty(Memory(), script), "me", Hands())
+    monkeypatch.setattr(leader, "terms", Terms(namespace="default", renew_seconds=0.0))
+    told = []
+    with capture_logs() as lines:
+        for fault in list(faults):
+            faults[0] = fault
+            await leader._try()
+            told.append((len(lines), leader.refused.status if leader.refused else 0))
+    assert told == [(1, 403), (1, 403), (2, 500), (2, 409), (2, 0)]
+    assert lines[0]["lease"] == "default/muster"
+    assert leads(leader)

@@ -94,6 +94,19 @@ def test_queues_are_told_in_base_units() -> None:
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
 
 
+def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
+    """Else sums over replicas count gangs twice, and an alert on them stays for ever."""
+    waits = [pod(f"w{i}", gang="new", cpu="1") for i in range(2)]
+    made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
+    metrics = Metrics()
+    metrics.cycle(made, 0.02)
+    assert value(metrics, "gangs", verdict="Scheduled")
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core")
+    metrics.stands_by()
+    assert value(metrics, "gangs", verdict="Scheduled") == 0
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
+
+
 @pytest.mark.parametrize(
     ("resource", "amount", "told"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from muster.cluster import follow
 from muster.cluster.kinds import NAMESPACES, NODES, PODS
@@ -335,12 +336,55 @@ async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
     assert (sample(metrics, "decision_latency_seconds_sum") or 0) < 100
 
 
-async def test_a_dry_run_does_not_lead() -> None:
+async def test_a_dry_run_does_not_lead_and_tells_in_the_log() -> None:
     world = World([node("a")])
+    world.submit(group("g", minMember=2), {"": 2})
     metrics = Metrics()
-    async with observed(world, Faulty(world.memory), replace(HASTY, dry_run=True), metrics) as live:
-        await live.until(lambda: live.scheduler.cycles > 1)
+    with capture_logs() as lines:
+        async with observed(world, Faulty(world.memory), replace(HASTY, dry_run=True), metrics) as live:
+            await live.until(lambda: live.scheduler.cycles > 1)
     assert sample(metrics, "leader") == 0
+    (told,) = [line for line in lines if line["event"] == "decided" and line["verdict"] == "Scheduled"]
+    assert (told["gang"], told["bind"], told["dry_run"]) == ("default/g", 2, True)
+
+
+async def test_what_is_refused_is_logged_with_the_gang() -> None:
+    world = World([node("a")])
+    world.submit(group("g", minMember=1), {"": 1})
+    script: Callable[[Call], Fault | None] = lambda call: "forbidden" if call.verb == "bind" else None  # noqa: E731
+    with capture_logs() as lines:
+        async with observed(world, Faulty(world.memory, script), HASTY, None) as live:
+            await live.until(lambda: any(line["event"] == "not done" for line in lines))
+    assert next(line for line in lines if line["event"] == "not done")["gang"] == "default/g"
+
+
+async def test_a_watch_that_is_lost_is_logged_once_and_again_when_it_is_back() -> None:
+    world = World([node("a")])
+    deaf = True
+    script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
+        "forbidden" if deaf and call.verb == "list" and call.what == "pods" else None
+    )
+    with capture_logs() as lines:
+        async with observed(world, Faulty(world.memory, script), HASTY, None) as live:
+            await asyncio.sleep(0.2)
+            deaf = False
+            await live.until(lambda: live.scheduler.ready)
+    told = [(line["event"], line["resource"], line.get("reason")) for line in lines if "watch" in line["event"]]
+    assert told == [("watch is lost", "pods", "Forbidden"), ("watch is back", "pods", None)]
+
+
+async def test_a_former_leader_tells_nothing_of_gangs() -> None:
+    """The one that leads does; both together would count them twice."""
+    world = World([node("a")], [queue("team")])
+    world.submit(group("g", minMember=1, queue="team"), {"": 1})
+    metrics, fence = Metrics(), Flag()
+    fence.leading = True
+    async with observed(world, Faulty(world.memory), HASTY, metrics, fence) as live:
+        await live.settle()
+        assert sample(metrics, "gangs", verdict="Scheduled") == 1
+        fence.leading = False
+        await live.until(lambda: sample(metrics, "gangs", verdict="Scheduled") == 0)
+        assert sample(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") is None
 
 
 @pytest.mark.parametrize("kind", [GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)

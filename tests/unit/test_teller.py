@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
+from structlog.testing import capture_logs
 
 import muster
 from muster.api.core import Node, Pod
@@ -20,7 +21,7 @@ from muster.cluster.kinds import NODES, PODS
 from muster.cluster.mirror import Mirror
 from muster.cluster.store import PatchType, Raw, Resource
 from muster.control import status
-from muster.control.status import AT_ONCE, HEARD_SECONDS, Address, Drafts, Letter, News, Teller
+from muster.control.status import AT_ONCE, HEARD_SECONDS, SHOWN, Address, Drafts, Letter, News, Teller
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.reporting.outcome import Outcome, outcomes
@@ -220,6 +221,21 @@ async def test_what_is_not_taken_is_said_again(fault: Fault) -> None:
     assert bench.failed == [True, False]
     assert world.group("g0")["status"]["phase"] == "Pending"
     assert len(bench.cluster.log) == 6
+
+
+async def test_while_nothing_works_the_log_is_not_flooded() -> None:
+    """The first few failures in words, then again after a minute."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory, lambda _: "forbidden"))
+    with capture_logs() as lines:
+        async with bench.running():
+            for seconds in (0, 1, 1, 61):
+                await world.time.advance(seconds)
+                bench.news()
+                await bench.told()
+    once = len({line["what"] for line in lines})
+    assert 0 < once <= SHOWN
+    assert len(lines) == 2 * once
 
 
 async def test_who_is_gone_need_not_be_told() -> None:

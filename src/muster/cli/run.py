@@ -65,7 +65,8 @@ async def _run(settings: Config, cluster: Cluster) -> None:
     scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None, observer=measured)
     election = [_task("leader election", _elected(leader, scheduler))] if elected else []
     tasks = [*election, _task("scheduler", scheduler.run())]
-    tasks += _servers(settings, cluster, scheduler, measured)
+    lease = [health.Election(lambda: leader.refused)] if elected else []
+    tasks += _servers(settings, cluster, scheduler, measured, lease)
     waiting = asyncio.create_task(stop.wait(), name="stop")
     log = logger("run")
     log.info("muster runs", identity=leader.identity, dry_run=settings.scheduling.dry_run)
@@ -107,7 +108,7 @@ async def _end(left: set[asyncio.Task[Any]]) -> None:
 
 
 def _servers(
-    settings: Config, cluster: Cluster, scheduler: Scheduler, measured: metrics.Metrics
+    settings: Config, cluster: Cluster, scheduler: Scheduler, measured: metrics.Metrics, more: list[health.Election]
 ) -> list[asyncio.Task[None]]:
     seen, door = settings.observability, certificates.Door()
     guarded = settings.webhook.enabled and not settings.scheduling.dry_run
@@ -115,7 +116,7 @@ def _servers(
     ready: list[health.Check] = [
         health.Watch(resource.plural, state, seen.silent_watch_seconds) for resource, state in scheduler.health.items()
     ]
-    ready += [door] if guarded else []
+    ready += [*more, door] if guarded else more
     routes = [*health.routes(live, ready), metrics.route(measured)]
     found = [_task("observability", webhook.listener(Starlette(routes=routes), seen.host, seen.port).serve())]
     if guarded:

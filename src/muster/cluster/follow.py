@@ -52,9 +52,12 @@ class Health:
     """
 
     def __init__(
-        self, clock: Callable[[], float] = time.monotonic, restarted: Callable[[], None] = lambda: None
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        restarted: Callable[[], None] = lambda: None,
+        changed: Callable[[ApiError | None], None] = lambda _: None,
     ) -> None:
-        self.clock = clock
+        self.clock, self._changed = clock, changed  # called when trouble begins, is another one, or is over
         self.synced = False  # everything has been told at least once
         self.heard_at: float | None = None  # the last list, event or bookmark
         self.opened_at: float | None = None  # the watch that is open now
@@ -92,20 +95,26 @@ class Health:
 
     def heard(self) -> None:
         """A page of a list, an event or a bookmark came."""
-        self.heard_at, self._mute, self._trouble = self.clock(), False, None
+        self.heard_at, self._mute = self.clock(), False
+        self._turns(None)
 
     def failed(self, error: ApiError) -> None:
         """A list, or a watch. A version that is too old is no trouble: the next list mends it."""
         if self.opened_at is not None:
             self.ended()
         if error.status != 410:
-            self._trouble = error
+            self._turns(error)
 
     def ended(self) -> None:
         """A watch has ended, which is its right; but not before it has said a word or stayed for a moment."""
-        self._trouble = CUT_SHORT if self._mute and self.open_seconds < STEADY_SECONDS else self.trouble
+        self._turns(CUT_SHORT if self._mute and self.open_seconds < STEADY_SECONDS else self.trouble)
         self.opened_at = None
         self._restarted()
+
+    def _turns(self, trouble: ApiError | None) -> None:
+        before, self._trouble = self._trouble, trouble
+        if (before and before.reason) != (trouble and trouble.reason):
+            self._changed(trouble)
 
 
 class Pace(Struct, frozen=True):

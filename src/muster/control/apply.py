@@ -25,6 +25,7 @@ from muster.planning.decision import Binding, Eviction, Plan
 log = structlog.get_logger()
 PODS = resource_of(Pod)
 CONFLICT = 409
+SHOWN = 5  # failures of a turn that are told in words
 PATIENCE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
 
 
@@ -54,6 +55,7 @@ class Place(Struct, frozen=True):
 
     pod: str  # namespace/name
     node: str
+    gang: str  # namespace/name
 
 
 class Tally:
@@ -64,15 +66,14 @@ class Tally:
         self._failures: list[str] = []
         self._closed = False
 
-    def failed(self, what: str) -> None:
-        """One did not work, and why."""
-        if self._closed:
-            log.warning("not done", what=what, late=True)
-        else:
-            self._failures.append(what)
+    def failed(self, gang: str, what: str) -> None:
+        """One did not work, and why; the first few are logged, and all that come late, as they are few."""
+        self._failures.append(what)
+        if self._closed or len(self._failures) <= SHOWN:
+            log.warning("not done", gang=gang, what=what)
 
     def close(self) -> Done:
-        """What came of it; whatever fails from now on is only logged."""
+        """What came of it, but for what comes late."""
         self._closed = True
         return Done(self.bound, self.evicted, self.nominated, tuple(sorted(self._failures)))
 
@@ -138,15 +139,15 @@ class Applier:
 
     async def bind(self, one: Binding, uid: str, tally: Tally) -> bool:
         """Whether it is done; if not, the reason is noted."""
-        pod = f"{one.namespace}/{one.pod}"
+        pod = one.key
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
         if not self.fence.leading:
             self.inflight.failed(pod)
-            tally.failed(f"{pod}: not bound: another leader may be acting")
+            tally.failed(one.gang, f"{pod}: not bound: another leader may be acting")
             return False
         if self.inflight.leaves(pod, uid):
-            tally.failed(f"{pod}: not bound: it was told to leave while it stood in line")
+            tally.failed(one.gang, f"{pod}: not bound: it was told to leave while it stood in line")
             return False
         began = self.clock()
         self.inflight.bound(pod, uid, one.node, began)
@@ -156,7 +157,7 @@ class Applier:
         except ApiError as error:
             self._failed(pod, error)
             self.observer.bind_failed(error.reason, self.clock() - began)
-            tally.failed(f"{pod}: not bound to {one.node}: {error.message}")
+            tally.failed(one.gang, f"{pod}: not bound to {one.node}: {error.message}")
             return False
         self.observer.bound(one.role, self.clock() - began)
         tally.bound += 1
@@ -164,9 +165,9 @@ class Applier:
 
     async def evict(self, one: Eviction, uid: str, tally: Tally) -> bool:
         """Ask a pod to leave, its budgets heeded."""
-        pod = f"{one.namespace}/{one.pod}"
+        pod = one.key
         if not self.fence.leading:
-            tally.failed(f"{pod}: not evicted: another leader may be acting")
+            tally.failed(one.gang, f"{pod}: not evicted: another leader may be acting")
             return False
         self.inflight.evicted(pod, uid, self.clock())
         try:
@@ -176,7 +177,7 @@ class Applier:
             self._failed(pod, error)
             if error.status != 404:  # it is gone already
                 self.observer.eviction_failed(error.reason)
-                tally.failed(f"{pod}: not evicted: {error.message}")
+                tally.failed(one.gang, f"{pod}: not evicted: {error.message}")
             return False
         self.observer.evicted(one.reason)
         tally.evicted += 1
@@ -194,7 +195,7 @@ class Applier:
         except ApiError as error:
             self._conflict(error)
             if one.node or error.status != 404:
-                tally.failed(f"{one.pod}: no place noted: {error.message}")
+                tally.failed(one.gang, f"{one.pod}: no place noted: {error.message}")
             return False
         if one.node:
             self.observer.nominated()
@@ -221,14 +222,9 @@ class Bind(Struct, frozen=True, eq=False):
     tally: Tally
 
     @property
-    def pod(self) -> str:
-        """By `namespace/name`."""
-        return f"{self.binding.namespace}/{self.binding.pod}"
-
-    @property
     def whose(self) -> str:
         """See Order."""
-        return f"{self.binding.namespace}/{self.binding.pod_group}"
+        return self.binding.gang
 
     @property
     def first(self) -> bool:
@@ -241,11 +237,11 @@ class Bind(Struct, frozen=True, eq=False):
 
     def keep(self) -> None:
         """See Order."""
-        self.applier.inflight.bound(self.pod, self.uid, self.binding.node, self.applier.clock())
+        self.applier.inflight.bound(self.binding.key, self.uid, self.binding.node, self.applier.clock())
 
     def drop(self) -> None:
         """See Order."""
-        self.applier.inflight.failed(self.pod)
+        self.applier.inflight.failed(self.binding.key)
 
 
 class Alone(Struct, frozen=True, eq=False):
@@ -297,14 +293,13 @@ class Work:
         return [one for one in orders if one.whose not in self._applier.crew]
 
     def _evict(self, one: Eviction) -> Alone:
-        name = f"evict {one.namespace}/{one.pod}"
-        return Alone(name, lambda: self._applier.evict(one, self._uid(one), self._tally))
+        return Alone(f"evict {one.key}", lambda: self._applier.evict(one, self._uid(one), self._tally))
 
     def _note(self, one: Place) -> Alone:
         return Alone(f"note {one.pod}", lambda: self._applier.note(one, self._uid_of(one.pod), self._tally))
 
     def _uid(self, one: Binding | Eviction) -> str:
-        return self._uid_of(f"{one.namespace}/{one.pod}")
+        return self._uid_of(one.key)
 
     def _uid_of(self, pod: str) -> str:
         found = self._pods.get(pod)
@@ -313,8 +308,7 @@ class Work:
 
 def concerned(plan: Plan, pods: Mapping[str, Pod]) -> dict[str, Pod]:
     """The pods that a plan does something to, and those that wait with a place noted on them, by `namespace/name`."""
-    named = {f"{one.namespace}/{one.pod}" for one in (*plan.nominations, *plan.bindings)}
-    named |= {f"{one.namespace}/{one.pod}" for one in plan.evictions}
+    named = {one.key for one in (*plan.nominations, *plan.bindings)} | {one.key for one in plan.evictions}
     found = {name: pod for name, pod in pods.items() if _noted(pod)}
     return found | {name: pods[name] for name in named if name in pods}
 
@@ -330,16 +324,16 @@ def places(plan: Plan, pods: Mapping[str, Pod]) -> Iterator[Place]:
     among them, would keep the room free. Not so where the plan says nothing about it: the search was cut short, or the
     gang has just lost pods and is planned anew when they are gone.
     """
-    wanted = {f"{one.namespace}/{one.pod}": one.node for one in plan.nominations}
-    for name, node in wanted.items():
-        if name not in pods or pods[name].status.nominated_node_name != node:
-            yield Place(name, node)
+    wanted = {one.key: one for one in plan.nominations}
+    for name, one in wanted.items():
+        if name not in pods or pods[name].status.nominated_node_name != one.node:
+            yield Place(name, one.node, one.gang)
     noted = {name for name, pod in pods.items() if _noted(pod)}
     if not noted - wanted.keys():
         return
-    silent = {f"{one.namespace}/{one.pod_group}" for one in plan.evictions}
-    bound = {f"{one.namespace}/{one.pod}" for one in plan.bindings}
+    silent = {one.gang for one in plan.evictions}
+    bound = {one.key for one in plan.bindings}
     for found in plan.gangs:
         if found.verdict != "Unknown" and found.gang.key not in silent:
             own = {f"{found.gang.namespace}/{name}" for name in names_of(found.gang)}
-            yield from (Place(name, "") for name in sorted((own & noted) - wanted.keys() - bound))
+            yield from (Place(name, "", found.gang.key) for name in sorted((own & noted) - wanted.keys() - bound))

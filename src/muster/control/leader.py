@@ -16,6 +16,7 @@ from msgspec import Struct
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 
 log = structlog.get_logger()
+CONFLICT = 409  # somebody was faster
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
@@ -50,6 +51,7 @@ class Leader:
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
         self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
         self._terms = 0  # how often leadership began
+        self.refused: ApiError | None = None  # why the last try to look at the lease, or to hold it, failed
 
     @property
     def leading(self) -> bool:
@@ -65,9 +67,7 @@ class Leader:
         """Compete and renew, without end; `elected` is called whenever leadership begins."""
         led, leads = 0, False  # terms, and now
         while True:
-            with suppress(ApiError, TimeoutError):  # the lease runs out by itself; the next turn tries again
-                async with asyncio.timeout(self.terms.turn_seconds):
-                    await self.turn()
+            await self._try()
             if self.leading and self._terms > led:
                 log.info("leads", identity=self.identity)
                 elected()
@@ -75,6 +75,24 @@ class Leader:
                 log.warning("leads no more", identity=self.identity)
             led, leads = self._terms, self.leading
             await asyncio.sleep(self.terms.renew_seconds)
+
+    async def _try(self) -> None:
+        """A turn that does not work is no drama: the lease runs out by itself, and the next turn tries again."""
+        try:
+            async with asyncio.timeout(self.terms.turn_seconds):
+                await self.turn()
+        except TimeoutError:
+            self._failed(ApiError(504, "Timeout", "no answer in time"))
+        except ApiError as error:
+            self._failed(error)
+        else:
+            self.refused = None
+
+    def _failed(self, error: ApiError) -> None:
+        before, self.refused = self.refused, error
+        if error.status != CONFLICT and (before is None or before.reason != error.reason):
+            lease = f"{self.terms.namespace}/{self.terms.name}"
+            log.warning("lease is not held", lease=lease, reason=error.reason, what=error.message)
 
     async def turn(self) -> None:
         """Take the lease if it is free, keep it if it is ours."""

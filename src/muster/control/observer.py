@@ -20,6 +20,9 @@ class Observer(Protocol):
     def leads(self, now: Callable[[], bool]) -> None:
         """`now` tells at any time whether this replica acts."""
 
+    def stands_by(self) -> None:
+        """Another replica acts: what the last plan found is not ours to tell any more."""
+
     def cycle(self, plan: Plan, seconds: float) -> None:
         """A plan was made in so much time."""
 
@@ -55,6 +58,9 @@ class Nobody:
         """See Observer."""
 
     def leads(self, now: Callable[[], bool]) -> None:
+        """See Observer."""
+
+    def stands_by(self) -> None:
         """See Observer."""
 
     def cycle(self, plan: Plan, seconds: float) -> None:

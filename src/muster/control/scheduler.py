@@ -15,10 +15,11 @@ from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
 from muster.cluster.follow import Health, Synced, follow
 from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
-from muster.cluster.store import Cluster, Resource
+from muster.cluster.store import ApiError, Cluster, Resource
 from muster.config import Scheduling
 from muster.control.apply import Applier, Done, Fence, concerned
 from muster.control.inflight import Inflight
+from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
 from muster.model.snapshot import Snapshot
@@ -56,6 +57,7 @@ class Scheduler:
         self.observer: Observer = observer or Nobody()
         self.mirror = Mirror(ours(self.settings))
         self.inflight = Inflight()
+        self._journal = Journal(self.settings.dry_run)
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
@@ -71,7 +73,8 @@ class Scheduler:
         self.began: float | None = None  # the cycle that runs now
 
     def _followed(self, resource: Resource) -> Health:
-        health = Health(self.clock, partial(self.observer.watch_restarted, resource.plural))
+        restarted = partial(self.observer.watch_restarted, resource.plural)
+        health = Health(self.clock, restarted, partial(_trouble, resource.plural))
         self.observer.watch(resource.plural, health.lag_seconds)
         return health
 
@@ -139,6 +142,7 @@ class Scheduler:
         """Somebody else acts."""
         self._since = None
         self.teller.forget()
+        self.observer.stands_by()
 
     async def _quiet(self) -> None:
         """Until something happened and then nothing for a moment, or long enough; or until timers should be read."""
@@ -178,7 +182,8 @@ class Scheduler:
         self.cycles += 1
         if not self.settings.dry_run:
             self.teller.tell(News(self.cycles, snapshot, plan, now))
-        _log(plan, work.done, took)
+        if plan.bindings or plan.evictions or work.done.failures:
+            _log(work.done, took)
         self._carried_out.after(bool(work.done.failures))
         return work.done
 
@@ -191,6 +196,7 @@ class Scheduler:
     def _decide(self, snapshot: Snapshot, granted: Granted | None) -> tuple[Plan, dict[str, Pod]]:
         """The plan, and the pods that it is about; bindings are told as they are decided."""
         plan = make_plan(snapshot, Policy(steps=self.settings.search_steps), granted)
+        self._journal.tell(plan)
         return plan, concerned(plan, snapshot.pods)
 
 
@@ -213,11 +219,16 @@ class _Patience:
             asyncio.get_running_loop().call_later(FIRST_SECONDS * 2**self._failed, self._wake)
 
 
-def _log(plan: Plan, done: Done, took: float) -> None:
-    if plan.bindings or plan.evictions or done.failures:
-        log.info("cycle", bound=done.bound, evicted=done.evicted, failures=len(done.failures), seconds=round(took, 4))
-    for failure in done.failures[:5]:
-        log.warning("not done", what=failure)
+def _log(done: Done, took: float) -> None:
+    log.info("cycle", bound=done.bound, evicted=done.evicted, failures=len(done.failures), seconds=round(took, 4))
+
+
+def _trouble(resource: str, trouble: ApiError | None) -> None:
+    """A watch fares otherwise than before."""
+    if trouble is None:
+        log.info("watch is back", resource=resource)
+    else:
+        log.warning("watch is lost", resource=resource, reason=trouble.reason, what=trouble.message)
 
 
 def ours(settings: Scheduling) -> Callable[[Pod | PodGroup], bool]:

@@ -6,6 +6,7 @@ a letter that is lost is written again after the next cycle.
 """
 
 import asyncio
+import math
 from collections.abc import Callable, Container, Iterator
 from datetime import datetime
 from typing import Any, Literal
@@ -38,6 +39,7 @@ AGAIN_SECONDS = 300.0  # the same event about the same gang is not told more oft
 HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
 AT_ONCE = 16  # letters: few, as bindings come first
 SHOWN = 5  # failures that are told in words
+SILENT_SECONDS = 60.0  # while nothing works, that is logged again after this time
 JSON: PatchType = "application/json-patch+json"
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 Kind = Literal["marks", "status", "condition", "event"]
@@ -95,6 +97,7 @@ class Teller:
         self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
         self._failures: list[str] = []  # the first few
         self._failed = 0
+        self._silent_until = -math.inf
         self._drafts = Drafts()
 
     def tell(self, news: News) -> None:
@@ -157,8 +160,10 @@ class Teller:
         """Say what was not taken, and ask for another try."""
         failures, failed = self._failures, self._failed
         self._failures, self._failed = [], 0
-        for failure in failures:
-            log.warning("not told", what=failure, of=failed)
+        if failures and self.clock() >= self._silent_until:
+            self._silent_until = self.clock() + SILENT_SECONDS
+            for failure in failures:
+                log.warning("not told", what=failure, of=failed)
         self.again(failed > 0)
 
     async def _send(self, address: Address, found: list[Letter], tasks: asyncio.TaskGroup) -> None:

@@ -24,6 +24,16 @@ class Binding(Struct, frozen=True, order=True):
     sub_group: str
     role: Role
 
+    @property
+    def key(self) -> str:
+        """The pod, by `namespace/name`."""
+        return f"{self.namespace}/{self.pod}"
+
+    @property
+    def gang(self) -> str:
+        """Its PodGroup, by `namespace/name`."""
+        return f"{self.namespace}/{self.pod_group}"
+
 
 class Eviction(Struct, frozen=True, order=True):
     """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
@@ -36,6 +46,16 @@ class Eviction(Struct, frozen=True, order=True):
     reason: EvictionReason
     whom: str  # namespace/name of the gang it makes room for; its own where it is stale
     move_to: str = ""
+
+    @property
+    def key(self) -> str:
+        """The pod, by `namespace/name`."""
+        return f"{self.namespace}/{self.pod}"
+
+    @property
+    def gang(self) -> str:
+        """Its PodGroup, by `namespace/name`."""
+        return f"{self.namespace}/{self.pod_group}"
 
 
 class Refusal(Struct, frozen=True):

@@ -73,7 +73,7 @@ def gangs_bound(snapshot: Snapshot, plan: Plan) -> dict[str, Gang]:
     """The gangs of the snapshot with what the plan binds."""
     nodes: dict[str, list[Binding]] = defaultdict(list)
     for binding in plan.bindings:
-        nodes[f"{binding.namespace}/{binding.pod_group}"].append(binding)
+        nodes[binding.gang].append(binding)
     return {gang.key: _bound(gang, nodes.get(gang.key, ())) for gang in snapshot.gangs}
 
 

@@ -121,7 +121,7 @@ def leaving_lines(plan: Plan) -> Iterator[Line]:
         return
     rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO")]]
     for one in plan.evictions[:MANY_NODES]:
-        pod = Span(f"{one.namespace}/{one.pod}", "name")
+        pod = Span(one.key, "name")
         rows.append([pod, Span(one.node), Span(one.reason, "warn"), Span(one.whom), Span(one.move_to)])
     yield from table(rows)
     if len(plan.evictions) > MANY_NODES:
@@ -218,7 +218,7 @@ def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
 def _used(plan: Plan, snapshot: Snapshot) -> Any:
     used = snapshot.used.copy()
     for binding in plan.bindings:
-        shape = snapshot.class_of[f"{binding.namespace}/{binding.pod}"]
+        shape = snapshot.class_of[binding.key]
         used[snapshot.node_index[binding.node]] += snapshot.classes[shape].asks
     return used
 

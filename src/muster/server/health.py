@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from muster.cluster.follow import Health
+from muster.cluster.store import ApiError
 
 Clock = Callable[[], float]  # seconds that only go forward
 
@@ -42,6 +43,20 @@ class Watch:
             return "has not begun"
         silent = self._state.lag_seconds()
         return "" if silent <= self._longest else f"silent for {math.floor(silent)} s, at most {self._longest:g} s"
+
+
+class Election:
+    """The lease: well for whoever holds it or stands by; not where nobody here can ever hold it."""
+
+    name = "lease"
+
+    def __init__(self, refused: Callable[[], ApiError | None]) -> None:
+        self._refused = refused
+
+    def problem(self) -> str:
+        """What forbids it, as far as waiting does not help."""
+        error = self._refused()
+        return f"cannot be held: {error.message}" if error and error.status in (401, 403, 404, 422) else ""
 
 
 class Work:

@@ -7,7 +7,6 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from contextlib import AbstractContextManager
 from typing import Any, TextIO
 
 import msgspec
@@ -55,7 +54,7 @@ def configure(settings: Log, stream: TextIO | None = None) -> None:
     for name in ("uvicorn", "uvicorn.access", "uvicorn.error"):  # which bring handlers of their own
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-    logging.getLogger("uvicorn.access").setLevel(max(level, logging.WARNING))  # a line a probe tells nothing
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))  # a line a probe, or that it is up, tells nothing
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -72,7 +71,6 @@ def configure(settings: Log, stream: TextIO | None = None) -> None:
 
 def _shared() -> list[Processor]:
     return [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.PositionalArgumentsFormatter(),
@@ -88,11 +86,6 @@ def logger(name: str) -> structlog.stdlib.BoundLogger:
     """The log of one part of muster."""
     found: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"muster.{name}")
     return found
-
-
-def about(gang: str) -> AbstractContextManager[None]:
-    """Inside it every line carries the gang's key, `namespace/name`, whoever writes it."""
-    return structlog.contextvars.bound_contextvars(gang=gang)  # type: ignore[no-any-return, unused-ignore]
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

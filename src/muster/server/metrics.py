@@ -115,6 +115,13 @@ class Metrics:
         for reason in REASONS:
             self._counter("evictions_total").labels(reason)
 
+    def stands_by(self) -> None:
+        """Another replica tells about gangs and queues: sums over replicas must not count them twice."""
+        for verdict in VERDICTS:
+            self._gauge("gangs").labels(verdict).set(0)
+        for name in ("queue_allocated", "queue_requested", "queue_share"):
+            self._gauge(name).clear()
+
     def cycle(self, plan: Plan, seconds: float) -> None:
         """A cycle ended with this plan."""
         self._histogram("cycle_duration_seconds").observe(seconds)

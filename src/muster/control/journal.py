@@ -1,0 +1,81 @@
+"""What a cycle decided, in the log: a line a gang, with its key, when it is news. Each pod is told at `debug`."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import structlog
+
+from muster.planning.decision import Binding, Eviction, GangPlan, Plan
+from muster.reporting.explain import sentence
+
+log = structlog.get_logger()
+Known = tuple[object, ...]
+
+
+class Journal:
+    """Tells plans. What stands as it did is not told again: what is not carried out is decided anew all the time."""
+
+    def __init__(self, dry_run: bool = False) -> None:
+        self._log = log.bind(dry_run=True) if dry_run else log
+        self._told: dict[str, Known] = {}  # by gang
+
+    def tell(self, plan: Plan) -> None:
+        """What was decided; called before anybody knows what comes of it."""
+        bound, nominated = _by_gang(plan.bindings), _by_gang(plan.nominations)
+        evicted: dict[str, list[Eviction]] = defaultdict(list)
+        for eviction in plan.evictions:
+            evicted[eviction.gang].append(eviction)
+        told, self._told = self._told, {}
+        for found in plan.gangs:
+            key = found.gang.key
+            mine = bound.get(key, []), nominated.get(key, []), evicted.get(key, [])
+            self._told[key] = stands = (found.verdict, _reason(found), *mine)
+            if stands != told.get(key):
+                self._gang(found, told.get(key), *mine)
+
+    def _gang(
+        self,
+        found: GangPlan,
+        before: Known | None,
+        bound: list[Binding],
+        nominated: list[Binding],
+        evicted: list[Eviction],
+    ) -> None:
+        about = self._log.bind(gang=found.gang.key)
+        if bound or nominated or before is not None or found.verdict != "Scheduled":
+            about.info("decided", **dict(_decided(found, before, bound, nominated)))
+        for (reason, whom), number in Counter((one.reason, one.whom) for one in evicted).items():
+            about.info("evict pods", pods=number, reason=reason, whom=whom)
+        for what, bindings in (("bind", bound), ("nominate", nominated)):
+            for one in bindings:
+                about.debug(what, pod=one.pod, node=one.node, sub_group=one.sub_group, role=one.role)
+        for victim in evicted:
+            more = {"move_to": victim.move_to} if victim.move_to else {}
+            about.debug("evict", pod=victim.pod, node=victim.node, reason=victim.reason, whom=victim.whom, **more)
+
+
+def _decided(
+    found: GangPlan, before: Known | None, bound: list[Binding], nominated: list[Binding]
+) -> Iterator[tuple[str, object]]:
+    yield "verdict", found.verdict
+    if before is not None and before[0] != found.verdict:
+        yield "was", before[0]
+    if bound:
+        yield "bind", len(bound)
+        yield "nodes", len({one.node for one in bound})
+    if nominated:
+        yield "nominate", len(nominated)
+    if found.refusals:
+        yield "reason", found.refusals[0].reason
+        yield "why", sentence(found.refusals[0])
+
+
+def _reason(found: GangPlan) -> str:
+    return found.refusals[0].reason if found.refusals else ""
+
+
+def _by_gang(bindings: tuple[Binding, ...]) -> dict[str, list[Binding]]:
+    found: dict[str, list[Binding]] = defaultdict(list)
+    for one in bindings:
+        found[one.gang].append(one)
+    return found
