@@ -7,7 +7,7 @@ whom is not known, and every order will do.
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
 from math import ceil
@@ -71,6 +71,7 @@ def disturbed(world: World, plan: Raw, now: datetime | None) -> list[str]:
         *_half_left(case),
         *_for_nothing(case),
         *_over_budget(case),
+        *_not_evictable(case),
         *_closed(case),
         *_over_limit(case, case.after),
         *_over_quota(case),
@@ -233,6 +234,17 @@ def _over_budget(case: Case) -> Iterator[str]:
         used = sum(_in_budget(pod, budget) for pod in evicted)
         if used > (allowed := allowance(case.world, budget)):
             yield f"budget {key} allows {allowed} disruptions, not {used}"
+
+
+def _not_evictable(case: Case) -> Iterator[str]:
+    """The eviction subresource refuses every pod that has started and is under several budgets, whatever they allow."""
+    for pod in case.evictions:
+        if stuck(case.world, case.world.pods[pod]):
+            yield f"{pod} is evicted, but no eviction of a pod under several budgets is let through"
+
+
+def stuck(world: World, pod: Raw) -> bool:
+    return phase(pod) != "Pending" and sum(_in_budget(pod, budget) for budget in world.budgets.values()) > 1
 
 
 def _in_budget(pod: Raw, budget: Raw) -> bool:
@@ -482,6 +494,11 @@ def _due(crew: Crew, short: Short, now: datetime) -> bool | None:
     return None if at == now else at < now
 
 
+def _able(case: Case, pods: Collection[str]) -> set[str]:
+    """Those that can be evicted at all."""
+    return {pod for pod in pods if not stuck(case.world, case.world.pods[pod])}
+
+
 def _released_early(case: Case) -> Iterator[str]:
     """Only what is short, whole, for itself, and after its grace."""
     for key, crew in case.before.items():
@@ -490,7 +507,7 @@ def _released_early(case: Case) -> Iterator[str]:
         if gone - {pod for short in known for pod in short.pods}:
             yield f"{key}: is not short, and released: {sorted(gone)}"
         for short in known if gone else ():
-            if short.pods & gone and not short.pods <= case.evictions.keys():
+            if short.pods & gone and not _able(case, short.pods) <= case.evictions.keys():
                 yield f"{key}: `{short.group}` is released only in part"
             if short.pods & gone and case.now and _due(crew, short, case.now) is False:
                 yield f"{key}: `{short.group}` is released before its grace has passed"
@@ -504,5 +521,6 @@ def _not_released(case: Case) -> Iterator[str]:
         after = case.final[key]
         for short in shorts(crew) if case.now else ():
             assert case.now
-            if _due(crew, short, case.now) and not after.met(short.group) and after.pods(short.group):
+            left = _able(case, after.pods(short.group).keys())
+            if _due(crew, short, case.now) and not after.met(short.group) and left:
                 yield f"{key}: `{short.group}` is short since {short.since}, and still there"

@@ -295,7 +295,7 @@ def _priority(world: World, named: str) -> int:
 
 
 def apart(world: World, crew: Crew, group: str) -> list[str]:
-    """T1: every pod of the group in one domain of its required level."""
+    """T1: every pod of the group in one domain of its required level; where that is not known, none is added (0010)."""
     level = (crew.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
     if not level:
         return []
@@ -303,7 +303,9 @@ def apart(world: World, crew: Crew, group: str) -> list[str]:
     topology = world.topologies[named] if named else next(iter(world.topologies.values()))
     keys = [one["nodeLabel"] for one in topology["spec"]["levels"]]
     at = next(i for i, label in enumerate(keys) if level in (label, label.rsplit("/", 1)[-1]))
-    nodes = [world.nodes[node] for node in crew.pods(group).values() if node in world.nodes]
+    if lost := sorted(set(crew.pods(group).values()) - world.nodes.keys()):
+        return [f"{crew.key}: pods of `{group}` are on {lost}, which nobody knows to be in any {level}"]
+    nodes = [world.nodes[node] for node in crew.pods(group).values()]
     domains = {tuple(labels(node).get(label) for label in keys[: at + 1]) for node in nodes}
     if len(domains) > 1 or any(None in domain for domain in domains):
         return [f"{crew.key}: pods of `{group}` are in {sorted(map(str, domains))}, not in one {level}"]

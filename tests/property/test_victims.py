@@ -17,7 +17,7 @@ from tests.checker import broken
 from tests.disturbance import outcomes
 from tests.shares import Claim, Queues, Says, divide
 from tests.victims import NOW, Action, Puzzle, fewest, manifests, puzzle, scarce
-from tests.world import Crew, World, key_of, name, overfull
+from tests.world import Crew, World, key_of, labels, name, overfull
 
 Raw = dict[str, Any]
 
@@ -70,6 +70,32 @@ def test_as_few_leave_as_the_oracle_says_and_for_its_reason(part: int) -> None:
         assert broken(objects, plan, MOMENT) == [], f"seed {seed}"
         assert {one["for"] for one in plan["evictions"]} <= {"team/new"}, f"seed {seed}"
         assert leaving(plan) == expected(given), f"seed {seed}"
+
+
+@slices
+def test_untouchable_pods_are_no_victims_and_hide_nobody(part: int) -> None:
+    """P6, X1: as few leave as if a budget let none of them go, and it is never one of them."""
+    for seed in range(part, SEEDS, SLICES):
+        given = puzzle(seed)
+        objects = manifests(given._replace(budget=None))
+        stay = frozenset(name(raw) for raw in objects if raw["kind"] == "Pod" and "budgeted" in labels(raw))
+        plan = muster.plan(muster.objects(objects), muster.Policy(untouchable=stay), MOMENT).to_dict()
+        assert broken(objects, plan, MOMENT) == [], f"seed {seed}"
+        assert stay.isdisjoint(map(key_of, plan["evictions"])), f"seed {seed}"
+        assert leaving(plan) == expected(given._replace(budget=0)), f"seed {seed}"
+
+
+@slices
+def test_pods_under_two_budgets_are_no_victims_and_hide_nobody(part: int) -> None:
+    """P6: two budgets with plenty left are one that allows nothing."""
+    for seed in range(part, SEEDS, SLICES):
+        given = puzzle(seed)
+        objects = manifests(given._replace(budget=99))
+        second = copy.deepcopy(next(raw for raw in objects if raw["kind"] == "PodDisruptionBudget"))
+        second["metadata"]["name"] = "second"
+        plan = planned([*objects, second])
+        assert broken([*objects, second], plan, MOMENT) == [], f"seed {seed}"
+        assert leaving(plan) == expected(given._replace(budget=0)), f"seed {seed}"
 
 
 def test_moves_come_first_where_the_oracle_knows_some() -> None:

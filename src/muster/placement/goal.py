@@ -14,6 +14,8 @@ from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preferen
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
 
+NODE_UNKNOWN = "NodeUnknown"
+
 
 class Spot(Struct, frozen=True):
     """One level of one Topology, and what the pods that are placed already say about it (T3)."""
@@ -65,6 +67,7 @@ class Impossible(Struct, frozen=True):
     group: str
     reason: str
     detail: str = ""
+    facts: dict[str, str] = {}
 
 
 class Goals:
@@ -76,6 +79,7 @@ class Goals:
         self.standings = gang.standings
         self.kinds = kinds or Kinds()
         self._placed_on: dict[str, tuple[int, ...]] = {}
+        self._lost: dict[str, Member] = {}  # group -> a pod of it that is placed on a node that nobody knows
         self._above: dict[str, tuple[Branch, ...]] = {gang.root.name: ()}  # nearest first
         for group in walk(gang.root):
             if isinstance(group, Branch):
@@ -83,10 +87,15 @@ class Goals:
                 self._above |= {child.name: above for child in group.children}
         for group in reversed(list(walk(gang.root))):
             if isinstance(group, Leaf):
-                known = (snapshot.node_index.get(member.node) for member in group.placed)
+                placed = group.placed
+                known = (snapshot.node_index.get(member.node) for member in placed)
                 self._placed_on[group.name] = tuple(node for node in known if node is not None)
+                lost = [member for member in placed if member.node not in snapshot.node_index]
             else:
                 self._placed_on[group.name] = tuple(n for child in group.children for n in self._placed_on[child.name])
+                lost = [self._lost[child.name] for child in group.children if child.name in self._lost]
+            if lost:
+                self._lost[group.name] = lost[0]
 
     def invalid(self) -> Impossible | None:
         """A spec that is not a tree, or a constraint that names what does not exist (T6)."""
@@ -101,6 +110,13 @@ class Goals:
                 if isinstance(spot, Impossible):
                     return spot
         return None
+
+    def lost(self, group: Group) -> Impossible | None:
+        """A group held to a domain that nobody knows: some pod of it is on a node that is not there (decision 0010)."""
+        level, pod = group.constraint.required_topology_level, self._lost.get(group.name)
+        if not level or pod is None:
+            return None
+        return Impossible(group.name, NODE_UNKNOWN, facts={"pod": pod.name, "node": pod.node, "level": level})
 
     def domains(self) -> dict[str, str]:
         """For every group with a level: the tightest domain up to that level which all its placed pods share."""
@@ -230,6 +246,8 @@ class Goals:
             if isinstance(spot, Impossible):
                 return spot
             spots.append(spot)
+        if (lost := self.lost(group)) is not None:
+            return lost
         return self.kinds.made(Goal(group.name, need, spots[0], spots[1], pods, children))
 
     def spot(self, group: Group, level: str) -> Spot | Impossible | None:

@@ -11,7 +11,7 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
 from muster.model.gang import Gang, Leaf, Standing, State, walk
-from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
+from muster.placement.goal import NODE_UNKNOWN, Goal, Goals, Impossible, every, located, shapes
 from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
@@ -166,7 +166,7 @@ class Allocation:
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
         verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        return replace(turn, verdict=verdict, refusals=(Refusal(found.reason, found.group, {"detail": found.detail}),))
+        return replace(turn, verdict=verdict, refusals=(_told(found),))
 
     def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
@@ -199,6 +199,8 @@ class Allocation:
             if found is not None:
                 return self.board.bind(replace(turn, hopeless=frozenset(hopeless)), found, "extra")
             hopeless.add(name)
+            if isinstance(goal, Impossible) and goal.reason == NODE_UNKNOWN and not turn.refusals:
+                turn = replace(turn, refusals=(_told(goal),))
         return turn
 
     def _try(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
@@ -233,6 +235,10 @@ def _nothing_to_do(gang: Gang) -> bool:
         return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
+
+
+def _told(found: Impossible) -> Refusal:
+    return Refusal(found.reason, found.group, {"detail": found.detail, **found.facts})
 
 
 def _too_much(reason: str, found: Excess) -> Refusal:

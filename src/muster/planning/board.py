@@ -198,9 +198,10 @@ class Board:
             self.accounts.charge(gang.queue, resources(member for _, member in pods))
 
     def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
-        """Give back the room of a placed pod on a ledger."""
-        node = self.snapshot.node_index[member.node]
-        ledger.release(node, self.shape(gang, member.name), self.marks(gang, member))
+        """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""
+        node = self.snapshot.node_index.get(member.node)
+        if node is not None:
+            ledger.release(node, self.shape(gang, member.name), self.marks(gang, member))
 
     def marks(self, gang: Gang, member: Member) -> Marks:
         """What rules between pods have to do with a placed pod."""

@@ -1,7 +1,10 @@
-"""PodDisruptionBudgets (P6): how many more of the pods that each selects may leave in this cycle."""
+"""PodDisruptionBudgets (P6): how many more of the pods that each selects may leave in this cycle, and who never may.
+
+Rule: a pod that the eviction subresource would refuse for certain is nobody's victim.
+"""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from muster.api.core import Pod, PodDisruptionBudget
 from muster.api.objects import key
@@ -13,9 +16,10 @@ from muster.model.snapshot import Snapshot, holds
 class Budgets:
     """Budgets by number; every pod with those that select it."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, untouchable: Collection[str] = ()) -> None:
         self.left: list[int] = []
         self.of: dict[str, tuple[int, ...]] = {}
+        self.stuck = set(untouchable)  # pods that cannot be evicted, whatever the budgets have left
         if not snapshot.objects.budgets:
             return
         found: dict[str, list[int]] = defaultdict(list)
@@ -29,19 +33,32 @@ class Budgets:
                 found[key(pod.metadata)].append(len(self.left))
             self.left.append(_allowed(budget, pods))
         self.of = {pod: tuple(numbers) for pod, numbers in found.items()}
+        several = (pod for pod, numbers in found.items() if len(numbers) > 1)
+        self.stuck.update(pod for pod in several if not _not_started(snapshot.pods[pod]))
 
     def allow(self, pods: Iterable[str]) -> bool:
         """Whether all of them may leave."""
-        if not self.of:
+        if self.idle:
             return True
+        pods = list(pods)
         asked = Counter(number for pod in pods for number in self.of.get(pod, ()))
-        return all(count <= self.left[number] for number, count in asked.items())
+        return self.stuck.isdisjoint(pods) and all(count <= self.left[number] for number, count in asked.items())
+
+    @property
+    def idle(self) -> bool:
+        """Whoever asks may leave."""
+        return not self.of and not self.stuck
 
     def spend(self, pods: Iterable[str]) -> None:
         """They leave."""
         for pod in pods:
             for number in self.of.get(pod, ()):
                 self.left[number] -= 1
+
+
+def _not_started(pod: Pod) -> bool:
+    """The eviction subresource asks no budget about a pod that waits for its node to start it."""
+    return pod.status.phase == "Pending"
 
 
 def _allowed(budget: PodDisruptionBudget, pods: list[Pod]) -> int:

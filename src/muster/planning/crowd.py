@@ -157,6 +157,10 @@ class Crowd:
             for (leaf, member), node in zip(one.pods, one.nodes, strict=True):
                 yield one, leaf, member, node
 
+    def names(self, numbers: Iterable[int]) -> Iterator[str]:
+        """Every pod of some candidates, by `namespace/name`."""
+        return (f"{one.gang.namespace}/{member.name}" for one, _, member, _ in self.members(numbers))
+
     def count(self, numbers: Iterable[int]) -> int:
         """How many pods leave."""
         return sum(len(self.all[number].pods) for number in numbers)

@@ -23,7 +23,7 @@ def plan(snapshot: Snapshot, policy: Policy | None = None, granted: Granted | No
     allocation = Allocation(board, granted)
     allocation.run()
     allocation.disturbance.moves.settle()
-    stale.release(board)
+    stale.release(board, allocation.disturbance)
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
     places = _queued(turns, board)
     return Plan(

@@ -44,6 +44,7 @@ class Disturbance:
         self.waiting: set[str] = set()  # gangs that fit once those who are leaving have left
         self._lowest: dict[str, int] | None = None
         self._old: dict[EvictionReason, Mask] = {}
+        self._let_go: Mask | None = None
 
     @property
     def crowd(self) -> Crowd:
@@ -85,8 +86,17 @@ class Disturbance:
     def budgets(self) -> Budgets:
         """Read when somebody first asks."""
         if self._budgets is None:
-            self._budgets = Budgets(self.board.snapshot)
+            self._budgets = Budgets(self.board.snapshot, self.board.policy.untouchable)
         return self._budgets
+
+    def let_go(self) -> Mask:
+        """Units that can be evicted at all, with those inside them; what a cycle spends of a budget comes on top."""
+        if self._let_go is None:
+            found = np.ones(len(self.crowd.all), dtype=bool)
+            for number in range(0 if self.budgets.idle else len(found)):
+                found[number] = self.budgets.allow(self.crowd.names(self.crowd.whole([number])))
+            self._let_go = found
+        return self._let_go
 
     def make_room(self, turn: Turn, goal: Goal) -> Turn | None:
         """The gang with places that are being freed for it.
@@ -131,9 +141,7 @@ class Disturbance:
             self.board.evict(victim, members, rules.reason, turn.gang.key)
             if (queue := self.board.before[victim].queue) in self.board.accounts.tree.nodes:
                 self.line.moved(queue)
-        self.budgets.spend(
-            f"{one.gang.namespace}/{member.name}" for one, _, member, _ in self.crowd.members(choice.gone)
-        )
+        self.budgets.spend(self.crowd.names(choice.gone))
         self.crowd.leave(choice.gone)
         made = self.board.nominate(turn, choice.seats)
         if isinstance(rules, Consolidate):
@@ -171,7 +179,7 @@ class _Rules:
         """Units that may leave for the gang, each by itself."""
         crowd = self.crowd
         mask = crowd.staying & self.eligible() & ~crowd.of(self.gang.key) & ~self.disturbance.busy()
-        return mask & self.disturbance.old_enough(self)
+        return mask & self.disturbance.let_go() & self.disturbance.old_enough(self)
 
     def eligible(self) -> Mask:
         """Units that this way may disturb, whatever else holds."""
@@ -223,9 +231,7 @@ class _Rules:
 
     def allow(self, gone: Set, asked: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
         """Budgets (P6)."""
-        return self.disturbance.budgets.allow(
-            f"{one.gang.namespace}/{member.name}" for one, _, member, _ in self.crowd.members(gone)
-        )
+        return self.disturbance.budgets.allow(self.crowd.names(gone))
 
     def look(self, pod: str) -> object:
         """Budgets and rules between pods tell pods apart."""

@@ -7,3 +7,4 @@ class Policy(Struct, frozen=True):
     """The settings of a plan."""
 
     steps: int = 200_000  # what the search for one gang may cost before the answer is `unknown` (X1)
+    untouchable: frozenset[str] = frozenset()  # pods, by namespace/name, whose eviction was refused lately: they stay

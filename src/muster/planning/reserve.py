@@ -64,9 +64,9 @@ class Reservations:
         return self.board.accounts.excess(gang.queue, asked, self._protected(gang, held)) is None
 
     def _together(self, gang: Gang) -> bool:
-        """Every required level is met (T1)."""
+        """Every required level is met (T1), for all that anybody knows."""
         goals = Goals(gang, self.board.snapshot)
-        if goals.invalid():
+        if goals.invalid() or any(goals.lost(group) for group in walk(gang.root)):
             return False
         spots = (goals.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
         return all(isinstance(spot, Spot) and spot.pinned != NOWHERE for spot in spots if spot is not None)

@@ -12,13 +12,17 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.planning.board import Board
+from muster.planning.disturb import Disturbance
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say
 AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: whoever asks for more means for ever
 
 
-def release(board: Board) -> None:
-    """Evict what is short for longer than its grace, after everybody had a chance to be made whole."""
+def release(board: Board, disturbance: Disturbance) -> None:
+    """Evict what is short for longer than its grace, after everybody had a chance to be made whole.
+
+    No budget holds it back. Pods whose eviction would be refused for certain stay, and the others go all the same.
+    """
     now = board.snapshot.now
     if now is None:
         return
@@ -30,7 +34,10 @@ def release(board: Board) -> None:
         for group in short(gang):
             since = since_when(gang, group.name)
             if since is not None and now - since >= grace:
-                board.evict(key, list(_placed(group)), "Stale", key)
+                stuck = disturbance.budgets.stuck
+                pods = [one for one in _placed(group) if f"{gang.namespace}/{one[1].name}" not in stuck]
+                if pods:
+                    board.evict(key, pods, "Stale", key)
 
 
 def short(gang: Gang) -> Iterator[Group]:

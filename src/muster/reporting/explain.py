@@ -42,15 +42,19 @@ def sentence(refusal: Refusal) -> str:
         case "RulesBetweenPods":
             return _between(part, facts)
         case _:
-            return _not_now(refusal.reason, facts)
+            return _not_now(refusal.reason, part, facts)
 
 
-def _not_now(reason: str, facts: dict[str, Any]) -> str:
+def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
     """What has nothing to do with room."""
     match reason:
         case "Evicted":
             left = many(facts["pods"], "pod")
             return f"{left} had to leave ({facts['by'].lower()}) to make room for `{facts['for']}`"
+        case "NodeUnknown":
+            level = str(facts["level"]).rsplit("/", 1)[-1]
+            there = f"its pod `{facts['pod']}` is on node `{facts['node']}`, which does not exist"
+            return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
         case "BackedOff":
             return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
         case _:
@@ -127,6 +131,8 @@ def helps(refusal: Refusal) -> Iterator[str]:
     """Changes that would let the gang in now, smallest first."""
     if refusal.details.get("soon"):
         yield "wait: it fits once the pods that are being deleted are gone"
+    if refusal.reason == "NodeUnknown":
+        yield f"it goes on once node `{refusal.details['node']}` is back or pod `{refusal.details['pod']}` is gone"
     for change in refusal.details.get("changes", ()):
         group = f" on `{change['subGroup']}`" if change["subGroup"] else ""
         if change["field"] == "requiredTopologyLevel":

@@ -205,7 +205,8 @@ def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     for found in plan.gangs:
         for leaf in walk(found.gang.root):
             for member in leaf.placed if isinstance(leaf, Leaf) else ():
-                seats[int(level.domain[snapshot.node_index[member.node]])].add(found.gang.key)
+                if member.node in snapshot.node_index:
+                    seats[int(level.domain[snapshot.node_index[member.node]])].add(found.gang.key)
     rows = [[Span(text, "dim") for text in (level.label.upper(), "NODES", column.upper(), "GANGS")]]
     for domain, path in enumerate(level.paths):
         nodes = level.nodes(domain)
