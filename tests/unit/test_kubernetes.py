@@ -19,7 +19,7 @@ from muster.cluster.kubernetes_answers import (
     pause_seconds,
     worth_another_try,
 )
-from muster.cluster.kubernetes_http import Http, Limits
+from muster.cluster.kubernetes_http import Http, Limits, Request
 from muster.cluster.store import ApiError, Resource
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -244,12 +244,6 @@ async def test_an_answer_that_is_no_status_is_told_without_its_text(status: int,
     assert "s3cr3t" not in str(caught.value)
 
 
-async def test_an_answer_that_is_no_object_is_an_error() -> None:
-    async with cluster(Script(streams(b"<html>"))) as (client, _):
-        with pytest.raises(ApiError, match="not a Kubernetes object"):
-            await client.get(PODS, "team", "a")
-
-
 async def test_a_server_that_is_not_there_is_told_without_a_secret() -> None:
     waited: list[float] = []
 
@@ -295,6 +289,58 @@ async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
         with pytest.raises(Unanswered):
             await client.patch(PODS, "team", "a", [], "application/json-patch+json")
     assert len(script.asked) == 1
+
+
+async def test_a_read_waits_as_long_as_it_is_asked_to() -> None:
+    async with cluster(Script(fails(429, Retry_After="12"), says(pod()))) as (client, waited):
+        await client.get(PODS, "team", "a")
+    assert waited == [12.0]
+
+
+@pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
+async def test_a_write_is_told_that_it_was_turned_away_instead_of_waiting_for_long(verb: str) -> None:
+    """Its caller waits for some seconds, and then has to take what was a clear no for something that may happen."""
+    script = Script(fails(429, "TooManyRequests", Retry_After="12"))
+    async with cluster(script) as (client, waited):
+        with pytest.raises(ApiError) as caught:
+            await VERBS[verb](client)
+    assert (caught.value.status, len(script.asked), waited) == (429, 1, [])
+
+
+@pytest.mark.parametrize("verb", ["create", "bind"])
+async def test_many_short_pauses_of_a_write_are_a_long_one(verb: str) -> None:
+    script = Script(fails(429, "TooManyRequests", Retry_After="1"))
+    async with cluster(script) as (client, waited):
+        with pytest.raises(ApiError) as caught:
+            await VERBS[verb](client)
+    assert (caught.value.status, waited) == (429, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("lost", [hangs_up(), fails(500, "InternalError"), fails(503)])
+@pytest.mark.parametrize("no", [fails(429, Retry_After="12"), fails(403, "Forbidden")])
+@pytest.mark.parametrize("verb", ["replace", "patch", "delete", "evict"])
+async def test_a_write_that_is_turned_away_after_one_that_was_lost_stays_in_doubt(
+    verb: str, no: Answer, lost: Answer
+) -> None:
+    """The second no is clear, but says nothing about the first try."""
+    async with cluster(Script(lost, no)) as (client, _):
+        with pytest.raises(Unanswered) as caught:
+            await VERBS[verb](client)
+    assert (caught.value.status, caught.value.sent) == (504, True)
+
+
+async def test_a_read_that_is_refused_in_the_end_is_refused() -> None:
+    async with cluster(Script(fails(503), fails(403, "Forbidden"))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.get(PODS, "team", "a")
+    assert caught.value.status == 403
+
+
+async def test_what_was_turned_away_before_it_was_not_found_is_not_found() -> None:
+    async with cluster(Script(fails(429), fails(404, "NotFound"))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.delete(PODS, "team", "a", uid="u1")
+    assert caught.value.status == 404
 
 
 async def test_patience_ends() -> None:
@@ -402,6 +448,48 @@ async def test_a_lost_binding_that_nobody_can_be_asked_about_stays_in_doubt() ->
     assert caught.value.status == 504
 
 
+@pytest.mark.parametrize("lost", [hangs_up(), fails(500, "InternalError"), fails(502), fails(520)])
+@pytest.mark.parametrize("last", [fails(403, "Forbidden"), fails(409, "Conflict"), fails(429), fails(500)])
+async def test_a_binding_is_in_doubt_as_long_as_a_try_is_open(lost: Answer, last: Answer) -> None:
+    """I1, I2: a pod without a node says nothing about a request that the server, or its etcd, may still carry out."""
+    asked = iter([lost])
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await (says(pod()) if request.method == "GET" else next(asked, last))(request)
+
+    script = Script(answer)
+    async with cluster(script) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await client.bind("team", "a", "u1", "n1")
+    assert caught.value.status >= 500
+    assert script.verbs[:2] == ["POST", "GET"], "never sent again blindly"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        streams(b"<html>"),
+        says({}),
+        says({"metadata": {"name": "a"}}),
+        says({"metadata": {"name": "b", "uid": "u2"}}),
+        says({**pod(), "spec": {"nodeName": 7}}),
+    ],
+)
+async def test_nonsense_about_a_pod_leaves_its_binding_in_doubt(found: Answer) -> None:
+    async with cluster(Script(fails(502), found)) as (client, _):
+        with pytest.raises(ApiError, match="nobody knows whether it was bound") as caught:
+            await client.bind("team", "a", "u1", "n1")
+    assert caught.value.status == 504
+
+
+async def test_a_binding_that_nobody_confirms_is_looked_up() -> None:
+    """A proxy's page is no success."""
+    script = Script(streams(b"<html>welcome"), says(pod(node="n1")))
+    async with cluster(script) as (client, _):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "GET"]
+
+
 async def test_a_conflict_with_our_own_lost_binding_is_success() -> None:
     """The first one was still under way when we looked."""
     script = Script(hangs_up(), says(pod()), fails(409, "Conflict"), says(pod(node="n1")))
@@ -444,7 +532,7 @@ async def taken(client: Kubernetes, count: int, since: str = "1") -> list[tuple[
     found: list[tuple[str, str]] = []
     async with client.watch(PODS, since, "team") as changes:
         async for change in changes:
-            if change.type != "BOOKMARK" or change.object.get("kind"):  # not that of a new stream
+            if not change.opened:
                 found.append((change.type, change.resource_version))
             if len(found) == count:
                 break
@@ -460,15 +548,16 @@ async def test_a_watch_goes_on_where_its_stream_ended() -> None:
     assert script.queries[0]["allowWatchBookmarks"] == "true"
 
 
-async def test_each_new_stream_is_a_sign_of_life() -> None:
-    """Readiness would otherwise not know a quiet watch from a dead one."""
-    script = Script(streams(event("ADDED", 2)), streams(event("ADDED", 3)))
+async def test_each_new_stream_is_a_sign_of_life_that_says_nothing() -> None:
+    """Readiness would otherwise not know a quiet watch from a dead one. But what happened before may still come."""
+    script = Script(streams(event("ADDED", 2), event("BOOKMARK", 4)), streams(event("ADDED", 5)))
     async with cluster(script) as (client, _), client.watch(PODS, "1") as changes:
-        seen = [await anext(changes) for _ in range(3)]
-    assert [(change.type, change.resource_version) for change in seen] == [
-        ("ADDED", "2"),
-        ("BOOKMARK", "2"),
-        ("ADDED", "3"),
+        seen = [await anext(changes) for _ in range(4)]
+    assert [(change.type, change.resource_version, change.opened) for change in seen] == [
+        ("ADDED", "2", False),
+        ("BOOKMARK", "4", False),
+        ("BOOKMARK", "4", True),
+        ("ADDED", "5", False),
     ]
 
 
@@ -522,7 +611,120 @@ async def test_streams_that_keep_ending_at_once_are_no_sign_of_life() -> None:
             await anext(changes)
 
 
-async def test_a_line_that_is_no_event_is_an_error() -> None:
-    async with cluster(Script(streams(b"<html>\n"))) as (client, _):
-        with pytest.raises(ApiError, match="not an event"):
+def said(kind: str, raw: Any) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": raw}) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"<html>\n",
+        b"\n",
+        b'{"type": "ADDED", "object": {"metadata": {"name": "\xff"}}}\n',
+        b"[" * 100_000 + b"\n",
+        said("ADDED", None),
+        said("ADDED", {}),
+        said("MODIFIED", {"metadata": ["name"]}),
+        said("ADDED", {"metadata": {"name": "a"}}),
+        said("DELETED", {"metadata": {"resourceVersion": "7"}}),
+        said("ADDED", {"metadata": {"name": "a", "resourceVersion": 7}}),
+        said("BOOKMARK", {"metadata": {}}),
+    ],
+)
+async def test_a_line_that_is_no_event_is_an_error(line: bytes) -> None:
+    async with cluster(Script(streams(line))) as (client, _):
+        with pytest.raises(ApiError, match="not an event") as caught:
             await taken(client, 1)
+    assert caught.value.status == 500
+
+
+@pytest.mark.parametrize("status", [None, {}, {"code": 200}, {"code": "x"}])
+async def test_an_error_event_that_makes_no_sense_is_an_error(status: Any) -> None:
+    async with cluster(Script(streams(said("ERROR", status)))) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await taken(client, 1)
+    assert caught.value.status == 500
+
+
+# answers that are none ----------------------------------------------------------------------------------------------
+
+
+VERBS: dict[str, Callable[[Kubernetes], Awaitable[Any]]] = {
+    "get": lambda client: client.get(PODS, "team", "a"),
+    "list": lambda client: client.list(PODS),
+    "page": lambda client: client.list(PODS, limit=5),
+    "create": lambda client: client.create(PODS, pod()),
+    "replace": lambda client: client.replace(PODS, pod()),
+    "patch": lambda client: client.patch(PODS, "team", "a", {}),
+    "delete": lambda client: client.delete(PODS, "team", "a"),
+    "evict": lambda client: client.evict("team", "a", "u1"),
+    "bind": lambda client: client.bind("team", "a", "u1", "n1"),
+}
+NONSENSE = [b"", b"{}", b"[]", b"null", b"<html>", b'{"kind": "\xff"}', b"[" * 100_000, b'{"metadata": {"name": 7}}']
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("body", NONSENSE)
+async def test_whatever_is_answered_in_place_of_an_object_is_an_error(verb: str, body: bytes) -> None:
+    """And one that leaves a write in doubt: whoever answers so may have passed it on."""
+    async with cluster(Script(streams(body)), Limits(attempts=2)) as (client, _):
+        with pytest.raises(ApiError) as caught:
+            await VERBS[verb](client)
+    assert caught.value.status >= 500
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"metadata": {"resourceVersion": "7"}},
+        {"metadata": {}, "items": []},
+        {"metadata": {"resourceVersion": ""}, "items": []},
+        {"metadata": {"resourceVersion": "7"}, "items": [{}]},
+        {"metadata": {"resourceVersion": "7"}, "items": [{"metadata": {"name": "a"}, "spec": [1]}]},
+        {"kind": "Status", "status": "Success", "metadata": {}},
+    ],
+)
+async def test_what_is_no_list_is_not_an_empty_list(answer: Any) -> None:
+    """Everything would seem to be gone."""
+    async with cluster(Script(says(answer))) as (client, _):
+        with pytest.raises(ApiError, match="not a Kubernetes object"):
+            await client.list(PODS)
+
+
+@pytest.mark.parametrize("wish", ["²", "9" * 5000, "-1", "soon"])
+async def test_a_pause_that_makes_no_sense_is_not_heeded(wish: str) -> None:
+    async with cluster(Script(fails(429, details={"causes": 7}, Retry_After=wish), says(pod()))) as (client, waited):
+        await client.get(PODS, "team", "a")
+    assert waited == [0.1]
+
+
+# connections --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:
+    """I9, and its other side: leadership is not lost because bindings, as many as may be set, are not answered."""
+    hanging = [0]
+    enough = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if "leases" in request.path:
+            return await says({"metadata": {"name": "muster"}, "spec": {}})(request)
+        hanging[0] += 1
+        if hanging[0] == 300:
+            enough.set()
+        await asyncio.sleep(60)
+        return web.Response()
+
+    async with cluster(Script(answer)) as (client, _):
+        async with asyncio.timeout(30):
+            bindings = [asyncio.create_task(client.bind("team", f"p{nth}", "u", "n")) for nth in range(300)]
+            await enough.wait()  # none waits for another
+            lease = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+            await client.get(lease, "team", "muster")
+        for each in bindings:
+            each.cancel()
+        await asyncio.gather(*bindings, return_exceptions=True)
+        lines = client._http._lines[0]
+        assert lines.session(Request("GET", "/apis/coordination.k8s.io/v1/leases")) is not lines.session(
+            Request("GET", "/api/v1/pods")
+        )

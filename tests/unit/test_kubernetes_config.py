@@ -1,12 +1,12 @@
-"""Kubeconfigs of every kind, and credentials that change while we run; no secret in any text."""
+"""Kubeconfigs of every kind; no secret in any text. Credentials that change are in `test_kubernetes_access`."""
 
-import asyncio
 import base64
 import logging
 import ssl
 import stat
 import sys
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import yaml
 from kubernetes.config import incluster_config
 
 from muster.cluster.kubernetes import connect
-from muster.cluster.kubernetes_access import Access, Credentials
+from muster.cluster.kubernetes_access import Access
 from muster.cluster.kubernetes_config import from_kubeconfig, in_cluster, loader
 from muster.errors import InputError
 from tests.envtest_certificates import certificates
@@ -26,8 +26,9 @@ SECRET = "s3cr3t"
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Nothing of the machine that runs the tests."""
-    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "https_proxy"):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "HTTPS_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 
@@ -134,6 +135,34 @@ def test_an_exec_plugin_that_fails_is_named_and_not_quoted(
     assert SECRET not in str(caught.value) + caplog.text + "".join(capfd.readouterr())
 
 
+def test_an_exec_plugin_that_hangs_is_ended_with_all_that_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The official client would wait for ever, and whoever holds its pipe is not always the plugin itself."""
+    monkeypatch.setattr("muster.cluster.kubernetes_plugin.ALONE_SECONDS", 0.5)
+    script = tmp_path / "plugin"
+    script.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {tmp_path}/pid\nwait\n")
+    script.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
+    began = time.monotonic()
+    with pytest.raises(InputError, match="gave no credential"):
+        from_kubeconfig(kubeconfig(tmp_path / "c", user))
+    assert time.monotonic() - began < 10
+    assert _ends(int((tmp_path / "pid").read_text()))
+
+
+def _ends(pid: int) -> bool:
+    """A process that nobody waits for yet is at its end as well."""
+    for _ in range(100):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def test_impersonation_is_not_dropped(tmp_path: Path) -> None:
     access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": "t", "as": "ann", "as-groups": ["a", "b"]}))
     assert access.headers[1:] == (("Impersonate-User", "ann"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
@@ -190,13 +219,20 @@ def test_how_it_is_reached(tmp_path: Path) -> None:
 
 
 def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest is in `test_kubernetes_proxy`."""
     path = kubeconfig(tmp_path / "c", {})
     monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
-    monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.delenv("NO_PROXY", raising=False)
     assert from_kubeconfig(path).proxy == "http://proxy.test:3128"
     monkeypatch.setenv("no_proxy", "api.test")
     assert from_kubeconfig(path).proxy == ""
+    given: dict[str, Any] = {"proxy-url": "http://other.test"}
+    assert from_kubeconfig(kubeconfig(tmp_path / "c", {}, **given)).proxy == "http://other.test", "it is asked for"
+
+
+def test_a_proxy_of_another_kind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy.test")
+    with pytest.raises(InputError, match="the proxy of the environment must begin with http"):
+        from_kubeconfig(kubeconfig(tmp_path / "c", {}))
 
 
 # what cannot be used ------------------------------------------------------------------------------------------------
@@ -235,65 +271,6 @@ def test_files_that_are_missing_or_no_certificates(tmp_path: Path) -> None:
     (tmp_path / "ca").write_text("no certificate")
     with pytest.raises(InputError, match="cannot be used"):
         from_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).tls()
-
-
-# what changes -------------------------------------------------------------------------------------------------------
-
-
-class Turns:
-    """Readings in turn, and a clock."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.count, self.now, self.fields = 0, 0.0, fields
-        self.wrong = False
-
-    def __call__(self) -> Access:
-        if self.wrong:
-            raise InputError("gone")
-        self.count += 1
-        return Access("http://x", (("Authorization", str(self.count)),), **self.fields)
-
-    def clock(self) -> float:
-        return self.now
-
-
-async def test_a_token_file_is_read_again_every_minute() -> None:
-    turns = Turns(changes=True)
-    credentials = Credentials(turns, turns.clock)
-    for now, read in ((0.0, 1), (59.0, 1), (60.0, 2), (61.0, 2), (121.0, 3)):
-        turns.now = now
-        assert authorization(await credentials.current()) == str(read)
-
-
-async def test_a_token_is_renewed_before_it_expires_and_plugins_are_not_run_for_every_request() -> None:
-    turns = Turns(expires=datetime.now(UTC) + timedelta(seconds=30))
-    credentials = Credentials(turns, turns.clock)
-    for now, read in ((0.0, 1), (4.0, 1), (5.0, 2), (6.0, 2), (11.0, 3)):
-        turns.now = now
-        assert authorization(await credentials.current()) == str(read)
-
-
-async def test_what_does_not_expire_is_read_once() -> None:
-    turns = Turns(expires=None)
-    credentials = Credentials(turns, turns.clock)
-    turns.now = 1e9
-    assert authorization(await credentials.current()) == "1"
-
-
-async def test_many_that_are_refused_at_once_read_once() -> None:
-    turns = Turns()
-    credentials = Credentials(turns, turns.clock)
-    turns.now, stale = 10.0, credentials.access
-    found = await asyncio.gather(*(credentials.renewed(stale) for _ in range(5)))
-    assert {authorization(access) for access in found} == {"2"}
-    assert turns.count == 2
-
-
-async def test_a_reading_that_fails_leaves_what_was_there() -> None:
-    turns = Turns(changes=True)
-    credentials = Credentials(turns, turns.clock)
-    turns.wrong, turns.now = True, 100.0
-    assert authorization(await credentials.current()) == "1"
 
 
 def test_a_certificate_that_is_written_anew_needs_new_connections(tls: Path) -> None:

@@ -1,15 +1,16 @@
 """Kubernetes as a Cluster, over HTTP."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from muster.cluster import kubernetes_binding
 from muster.cluster.kubernetes_access import Credentials
+from muster.cluster.kubernetes_answers import confirmed, decoded, is_object, nonsense
 from muster.cluster.kubernetes_binding import PODS
 from muster.cluster.kubernetes_config import loader
 from muster.cluster.kubernetes_http import Http, Limits, Request
@@ -17,7 +18,6 @@ from muster.cluster.kubernetes_paths import collection, home, item, named
 from muster.cluster.kubernetes_watch import watching
 from muster.cluster.store import ApiError, Change, Listing, PatchType, Raw, Resource
 
-T = TypeVar("T")
 PAGE: Final = 500  # objects of one request where all are wanted
 MANAGER: Final = {"fieldManager": "muster"}
 JSON_PATCH: Final = "application/json-patch+json"
@@ -27,13 +27,15 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _ListMeta(Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
+    resource_version: Annotated[str, Meta(min_length=1)]
     continue_: str = field(name="continue", default="")
 
 
 class _List(Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: list[Raw] | None = None
+    """Nothing is left out that tells an empty list from something else: else all objects would seem to be gone."""
+
+    metadata: _ListMeta
+    items: list[Raw] | None
 
 
 _decode_list = msgspec.json.Decoder(_List).decode
@@ -89,8 +91,10 @@ class Kubernetes:
     async def _page(self, resource: Resource, path: str, query: Mapping[str, str], limit: int, after: str) -> Listing:
         page = {"limit": str(limit)} if limit else {}
         page |= {"continue": after} if after else {}
-        found = _answer(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
+        found = decoded(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
         items = found.items or ()
+        if not all(map(is_object, items)):
+            raise nonsense(path)
         for raw in items:  # API servers leave them out in lists of their own kinds
             raw.setdefault("apiVersion", resource.api_version)
             raw.setdefault("kind", resource.kind)
@@ -139,25 +143,32 @@ class Kubernetes:
         options = {"propagationPolicy": "Background", **_options(uid, grace_seconds)}
         body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **options})
         path = item(resource, namespace, name)
-        await self._http.call(Request("DELETE", path, body=body, repeatable=True, done_if=404))
+        await self._do(Request("DELETE", path, body=body, repeatable=True, done_if=404))
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
         """See `kubernetes_binding`."""
         await kubernetes_binding.bind(self._http, namespace, pod, uid, node)
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> None:
+    async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """Carries the uid, so that it may be sent again without harm to a pod of the same name."""
         meta = {"namespace": namespace, "name": pod}
         wish = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": _options(uid)}
         path = item(PODS, namespace, pod, "eviction")
-        await self._http.call(Request("POST", path, body=_encode(wish), repeatable=bool(uid), done_if=404))
+        query = {"dryRun": "All"} if dry_run else {}
+        await self._do(Request("POST", path, query, body=_encode(wish), repeatable=bool(uid), done_if=404))
 
     async def close(self) -> None:
         """Let go of connections."""
         await self._http.close()
 
     async def _call(self, request: Request) -> Raw:
-        return _answer(_decode, await self._http.call(request), request.path)
+        raw = decoded(_decode, await self._http.call(request), request.path)
+        if not is_object(raw):
+            raise nonsense(request.path)
+        return raw
+
+    async def _do(self, request: Request) -> None:
+        confirmed(await self._http.call(request), request.path)
 
 
 def _selected(labels: str, fields: str) -> dict[str, str]:
@@ -173,10 +184,3 @@ def _body(resource: Resource, raw: Raw, subresource: str = "") -> bytes:
 def _options(uid: str, grace_seconds: int | None = None) -> Raw:
     preconditions = {"preconditions": {"uid": uid}} if uid else {}
     return preconditions if grace_seconds is None else {**preconditions, "gracePeriodSeconds": grace_seconds}
-
-
-def _answer(decode: Callable[[bytes], T], body: bytes, path: str) -> T:
-    try:
-        return decode(body)
-    except msgspec.DecodeError:
-        raise ApiError(500, "InternalError", f"{path}: the answer is not a Kubernetes object") from None

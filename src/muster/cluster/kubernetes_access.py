@@ -6,8 +6,10 @@ minute where it is a file, and when the API server says 401.
 
 import asyncio
 import ssl
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from muster.errors import InputError
 EARLY = timedelta(seconds=60)  # before a token expires
 FILE_SECONDS = 60.0  # how old a token from a file may get; the kubelet renews it long before it expires
 REST_SECONDS = 5.0  # between two readings: an exec plugin that gives bad tokens is not run for every request
+WAIT_SECONDS = 60.0  # for a reading, before the API server is asked whether what is there is still good
 
 
 class Access(Struct, frozen=True):
@@ -35,6 +38,11 @@ class Access(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Access({self.server!r})"
+
+    @property
+    def expired(self) -> bool:
+        """Whether it is known to be of no use any more."""
+        return self.expires is not None and datetime.now(UTC) >= self.expires
 
     def tls(self) -> ssl.SSLContext | bool:
         """What aiohttp takes as `ssl`; for plain HTTP it means nothing."""
@@ -61,33 +69,63 @@ Load = Callable[[], Access]
 
 
 class Credentials:
-    """The latest reading. Readings run in a thread: an exec plugin may take its time."""
+    """The latest reading. An exec plugin may take its time: it is read again beside the requests, by one thread.
+
+    What is there serves until the next reading is done; only what is of no use any more is waited for. Whoever stops
+    waiting stops nothing: what a reading brings is there for the next request.
+    """
 
     def __init__(self, load: Load, clock: Callable[[], float] = time.monotonic) -> None:
         self._load, self._clock = load, clock
-        self._one = asyncio.Lock()
+        self._reading: asyncio.Event | None = None  # set when it is done
+        self.failure = ""  # why the last reading brought nothing
         self.access = load()
         self._read_at = clock()
 
     async def current(self) -> Access:
         """What the next request should use."""
-        return await self.renewed(self.access) if self._due() else self.access
+        if self._due():
+            self._read_again()
+        if self.access.expired:
+            await self._read_out()
+        return self.access
 
     async def renewed(self, stale: Access) -> Access:
-        """Read again, unless somebody did since `stale`. A reading that fails leaves what was there."""
-        async with self._one:
-            if self.access is stale and self._clock() - self._read_at >= REST_SECONDS:
-                self._read_at = self._clock()
-                try:
-                    self.access = await asyncio.to_thread(self._load)
-                except InputError:
-                    return self.access  # the API server's 401 says the rest
-            return self.access
+        """After `stale` was refused; the same where no other is to be had."""
+        if self.access is stale:
+            self._read_again()
+            await self._read_out()
+        return self.access
 
     def _due(self) -> bool:
         if self.access.expires is not None:
             return datetime.now(UTC) >= self.access.expires - EARLY
         return self.access.changes and self._clock() - self._read_at >= FILE_SECONDS
+
+    def _read_again(self) -> None:
+        if self._reading is None and self._clock() - self._read_at >= REST_SECONDS:
+            self._reading = done = asyncio.Event()
+            # nobody waits for this thread at the end of the process, unlike those of an executor
+            threading.Thread(target=self._read, args=(asyncio.get_running_loop(), done), daemon=True).start()
+
+    async def _read_out(self) -> None:
+        reading = self._reading  # its thread takes it away
+        if reading is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await reading.wait()
+
+    def _read(self, loop: asyncio.AbstractEventLoop, done: asyncio.Event) -> None:
+        """A reading that fails leaves what was there."""
+        try:
+            self.access, self.failure = self._load(), ""
+        except InputError as error:
+            self.failure = str(error)
+        except Exception as error:  # whatever it is, its text could hold a secret
+            self.failure = f"it fails ({type(error).__name__})"
+        self._read_at, self._reading = self._clock(), None
+        with suppress(RuntimeError):  # nobody waits any more: the loop is closed
+            loop.call_soon_threadsafe(done.set)
 
 
 def _written(file: str) -> tuple[str, int, int]:

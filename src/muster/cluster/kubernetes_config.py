@@ -5,7 +5,6 @@ Nothing here puts a token, a key or a password into a text: errors and logs of t
 
 import logging
 import os
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC
@@ -14,6 +13,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from muster.cluster.kubernetes_access import Access, Load
+from muster.cluster.kubernetes_plugin import ALONE_SECONDS, limit_plugins
+from muster.cluster.kubernetes_proxy import proxy_of
 from muster.errors import InputError
 
 DEFAULT_KUBECONFIG = "~/.kube/config"
@@ -40,6 +41,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
     from kubernetes.config import kube_config
 
     official: Any = kube_config  # it has no types
+    limit_plugins()
     with _told_plainly(f"kubeconfig `{paths}`"):
         merger = official.KubeConfigMerger(paths)
         if merger.config is None:
@@ -56,7 +58,7 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
     if "exec" in user and not found.headers and not found.certificate:
         raise InputError(
             f"kubeconfig `{paths}`: the exec plugin `{user['exec'].get('command', '')}` gave no credential",
-            hint="run it by hand to see why",
+            hint=f"run it by hand to see why; it has {ALONE_SECONDS:g} seconds",
         )
     return found
 
@@ -99,12 +101,11 @@ def _impersonated(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _proxy(server: str, given: str) -> str:
-    at = urlsplit(server)
-    if not given and not urllib.request.proxy_bypass(at.hostname or ""):
-        given = urllib.request.getproxies().get(at.scheme, "")
-    if given and urlsplit(given).scheme not in ("http", "https"):
-        raise InputError(f"{server}: only HTTP proxies are supported", hint="`proxy-url` must begin with http")
-    return given
+    proxy = given or proxy_of(server, os.environ)
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        told = "`proxy-url`" if given else "the proxy of the environment"
+        raise InputError(f"{server}: only HTTP proxies are supported", hint=f"{told} must begin with http")
+    return proxy
 
 
 def _known_context(paths: str, config: Any, context: str | None) -> None:

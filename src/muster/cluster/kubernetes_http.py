@@ -1,9 +1,14 @@
-"""Requests to an API server: pooled connections, patience, and errors without secrets."""
+"""Requests to an API server: pooled connections, patience, and errors without secrets.
+
+Leases have connections of their own, so that leadership never waits behind writes that are not answered. How many
+others there are is bounded by whoever sends, not here: a request that waits for a connection is late without a reason.
+"""
 
 import asyncio
-import itertools
+import math
 import random
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -14,7 +19,13 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from muster.cluster.kubernetes_access import Access, Credentials
-from muster.cluster.kubernetes_answers import Unanswered, error_of, pause_seconds, worth_another_try
+from muster.cluster.kubernetes_answers import (
+    Unanswered,
+    error_of,
+    may_have_happened,
+    pause_seconds,
+    worth_another_try,
+)
 from muster.cluster.store import ApiError
 from muster.errors import InputError
 
@@ -22,6 +33,9 @@ T = TypeVar("T")
 JSON: Final = "application/json"
 AGENT: Final = "muster"
 READS: Final = ("GET", "HEAD")
+LEASES: Final = "/apis/coordination.k8s.io/"
+DONE: Final = b'{"kind":"Status"}'  # in place of an answer that was lost
+TURNED_AWAY: Final = (401, 403, 429)  # said of a request before its object is looked at
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # seconds; a dead peer shows in 40
 
 
@@ -42,7 +56,12 @@ class Request(Struct, frozen=True):
     @property
     def may_repeat(self) -> bool:
         """Reads always do."""
-        return self.repeatable or self.method in READS
+        return self.repeatable or self.reads
+
+    @property
+    def reads(self) -> bool:
+        """It changes nothing."""
+        return self.method in READS
 
 
 class Limits(Struct, frozen=True):
@@ -51,7 +70,41 @@ class Limits(Struct, frozen=True):
     connect_seconds: float = 10.0
     answer_seconds: float = 60.0  # the API server's own limit
     attempts: int = 5
-    connections: int = 128  # watches hold one each
+    write_pauses_seconds: float = 2.5  # of a write, all in all: its caller must hear a clear no before his own limit
+
+
+class Patience:
+    """With one request, from try to try."""
+
+    def __init__(self, http: "Http", most_seconds: float) -> None:
+        self._http, self._most = http, most_seconds
+        self._failures, self._seconds = 0, 0.0
+
+    async def rest(self, error: ApiError) -> None:
+        """Wait until the next try; raises the error where that is one too many, or would take too long."""
+        self._failures += 1
+        seconds = pause_seconds(self._failures, error, self._http.chance())
+        self._seconds += seconds
+        if self._failures >= self._http.limits.attempts or self._seconds > self._most:
+            raise error
+        await self._http.pause(seconds)
+
+
+class Lines:
+    """Connections of one reading of certificates."""
+
+    def __init__(self, access: Access) -> None:
+        tls = access.tls()
+        self._leases, self._others = _session(tls), _session(tls)
+
+    def session(self, request: Request) -> aiohttp.ClientSession:
+        """Which of them a request takes."""
+        return self._leases if request.path.startswith(LEASES) else self._others
+
+    async def close(self) -> None:
+        """Let go of them."""
+        await self._leases.close()
+        await self._others.close()
 
 
 class Http:
@@ -66,7 +119,7 @@ class Http:
     ) -> None:
         self._credentials, self.limits = credentials, limits
         self.pause, self.chance = pause, chance
-        self._sessions: list[aiohttp.ClientSession] = []
+        self._lines: list[Lines] = []
         self._seen: Access | None = None
         self._stamp: tuple[object, ...] = ()
 
@@ -75,18 +128,25 @@ class Http:
 
     async def call(self, request: Request) -> bytes:
         """The body of a successful answer; ApiError otherwise, after as many tries as are worth it."""
-        tries = itertools.count(1)
+        lost = False  # an earlier try may have been carried out
 
         async def attempt() -> bytes:
-            nth = next(tries)
+            nonlocal lost
             try:
                 return await self.once(request)
             except ApiError as error:
-                if nth > 1 and error.status == request.done_if:
-                    return b""
+                if lost and error.status == request.done_if:
+                    return DONE
+                lost = lost or (not request.reads and may_have_happened(error))
                 raise
 
-        return await self._patiently(attempt, request.may_repeat)
+        try:
+            return await self._patiently(attempt, request)
+        except ApiError as error:
+            if lost and error.status in TURNED_AWAY:
+                told = f"{request}: nobody knows what became of it: {error.message}"
+                raise Unanswered(504, told, sent=True) from None
+            raise
 
     async def once(self, request: Request) -> bytes:
         """The same without patience."""
@@ -100,25 +160,28 @@ class Http:
 
     async def open(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
         """An answer that keeps coming; who opens it closes it."""
-        response = await self._patiently(lambda: self._answered(request, silence_seconds), request.may_repeat)
+        response = await self._patiently(lambda: self._answered(request, silence_seconds), request)
         _keep_alive(response)
         return response
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]], repeatable: bool) -> T:
-        for failures in itertools.count(1):
+    def patience(self, request: Request) -> Patience:
+        """How long and how often to try; a read has as much as it takes."""
+        return Patience(self, math.inf if request.reads else self.limits.write_pauses_seconds)
+
+    async def _patiently(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
+        patience = self.patience(request)
+        while True:
             try:
                 return await attempt()
             except ApiError as error:
-                if failures >= self.limits.attempts or not worth_another_try(error, repeatable):
+                if not worth_another_try(error, request.may_repeat):
                     raise
-                seconds = pause_seconds(failures, error, self.chance())
-            await self.pause(seconds)
-        raise AssertionError  # it counts without end
+                await patience.rest(error)
 
     async def close(self) -> None:
         """Let go of every connection."""
-        while self._sessions:
-            await self._sessions.pop().close()
+        while self._lines:
+            await self._lines.pop().close()
         self._seen, self._stamp = None, ()
 
     async def _answered(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
@@ -129,13 +192,19 @@ class Http:
             response = await self._sent(newer, request, silence_seconds)
         if 200 <= response.status < 300:
             return response
+        raise await self._error(request, response)
+
+    async def _error(self, request: Request, response: aiohttp.ClientResponse) -> ApiError:
         try:
             body = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError):
             body = b""
         finally:
             response.release()
-        raise error_of(response.status, body, str(request), response.headers.get("Retry-After", ""))
+        error = error_of(response.status, body, str(request), response.headers.get("Retry-After", ""))
+        if error.status == 401 and (failure := self._credentials.failure):
+            return ApiError(401, error.reason, f"{error.message}; the credentials cannot be read again: {failure}")
+        return error
 
     async def _sent(self, access: Access, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
         url = URL(f"{access.server}{request.path}?{urlencode(request.query)}".rstrip("?"), encoded=True)
@@ -144,7 +213,8 @@ class Http:
             headers["Content-Type"] = request.media
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds, sock_read=silence_seconds)
         try:
-            return await (await self._session(access)).request(
+            session = (await self._lines_of(access)).session(request)
+            return await session.request(
                 request.method,
                 url,
                 data=request.body,
@@ -159,18 +229,22 @@ class Http:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, request, access.server) from None
 
-    async def _session(self, access: Access) -> aiohttp.ClientSession:
+    async def _lines_of(self, access: Access) -> Lines:
         """One for each reading of certificates; that before the last is closed, as its requests are long over."""
         if access is not self._seen and (stamp := access.stamp()) != self._stamp:
-            connector = aiohttp.TCPConnector(ssl=access.tls(), limit=self.limits.connections)
-            session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-            session._retry_connection = False  # it would send a deletion twice and not tell
-            self._sessions.append(session)
+            self._lines.append(Lines(access))
             self._stamp = stamp
         self._seen = access
-        while len(self._sessions) > 2:
-            await self._sessions.pop(0).close()
-        return self._sessions[-1]
+        while len(self._lines) > 2:
+            await self._lines.pop(0).close()
+        return self._lines[-1]
+
+
+def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(ssl=tls, limit=0)
+    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    session._retry_connection = False  # it would send a deletion twice and not tell
+    return session
 
 
 def _failure(error: Exception, request: Request, server: str) -> ApiError:

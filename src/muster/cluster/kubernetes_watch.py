@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from muster.cluster.kubernetes_answers import backoff_seconds, error_in_watch
+from muster.cluster.kubernetes_answers import NOT_JSON, backoff_seconds, error_in_watch, is_object
 from muster.cluster.kubernetes_http import Http, Request
 from muster.cluster.store import ApiError, Change, Raw
 
@@ -76,7 +76,8 @@ class Watch:
     async def changes(self) -> AsyncGenerator[Change, None]:
         """Every change, without end; an end of the stream is none.
 
-        API servers send no bookmarks for kinds that nobody writes, so each new stream counts as one: a sign of life.
+        API servers send no bookmarks for kinds that nobody writes, so each new stream is told as one that is `opened`:
+        a sign of life, by which nothing is told yet. What happened before it may still be on its way.
         """
         failures = 0
         while True:
@@ -94,7 +95,7 @@ class Watch:
             await self.open()
             if failures:
                 continue  # no sign of life yet
-            yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}})
+            yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}}, opened=True)
 
     async def _lines(self) -> AsyncGenerator[bytes, None]:
         """Whole lines; one that is cut off comes again with the next stream."""
@@ -115,10 +116,20 @@ class Watch:
     def _change(self, line: bytes) -> Change:
         try:
             event = _decode(line)
-        except msgspec.DecodeError:
-            raise ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event") from None
+        except NOT_JSON:
+            raise self._nonsense() from None
         if event.type not in TYPES:
             raise error_in_watch(event.object, f"watch {self._path}")
         change = Change(cast("Any", event.type), event.object)
+        if not _has_version(event.object) or (change.type != "BOOKMARK" and not is_object(event.object)):
+            raise self._nonsense()
         self.since = change.resource_version
         return change
+
+    def _nonsense(self) -> ApiError:
+        return ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event")
+
+
+def _has_version(raw: Raw) -> bool:
+    meta = raw.get("metadata")
+    return isinstance(meta, dict) and isinstance(version := meta.get("resourceVersion"), str) and version != ""
