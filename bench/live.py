@@ -23,7 +23,7 @@ from msgspec import Struct
 from tests import envtest
 from tests.apiserver import started
 
-from muster.cli.run import collect_seldom
+from muster.cli.run import tune
 from muster.cluster.kinds import NODES, POD_GROUPS, PODS
 from muster.cluster.kubernetes import connect
 from muster.cluster.memory import Memory
@@ -102,6 +102,7 @@ class Lead:
 
     leading = False
     seconds_left = math.inf
+    term = 0
 
 
 # objects ------------------------------------------------------------------------------------------------------------
@@ -242,7 +243,7 @@ def _percentiles(times: list[float]) -> str:
 
 async def main(where: str, pods: int, nodes: int) -> None:
     configure(Log(level="warning"))
-    collect_seldom()
+    tune()
     print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     if where == "embedded":

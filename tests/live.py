@@ -25,8 +25,8 @@ from muster.cluster.memory import Memory
 from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Change, Cluster, Listing, PatchType, Raw, Resource
 from muster.config import Scheduling
-from muster.control.apply import Fence
 from muster.control.scheduler import Scheduler
+from muster.control.writes import LOST_SECONDS, Fence
 from muster.sim.clock import EPOCH, ManualClock
 from muster.sim.kubelet import Kubelets
 from muster.sim.lives import Habits
@@ -37,7 +37,7 @@ GROUPS, QUEUES, TOPOLOGIES = resource_of(PodGroup), resource_of(Queue), resource
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 EVENTS = Resource("", "v1", "events", "Event")
 GPU, RACK = "nvidia.com/gpu", "topology/rack"
-PATIENCE_SECONDS = 61.0  # longer than anything that was sent is believed in
+LATER_SECONDS = LOST_SECONDS + 1  # nothing that was sent is still on its way
 HASTY = Scheduling(debounce_milliseconds=1, longest_debounce_milliseconds=20, idle_cycle_seconds=0)
 HABITS = Habits(start_seconds=0.0, stop_seconds=0.0)
 
@@ -339,6 +339,14 @@ def _blame(error: BaseException | None) -> None:
         raise error
 
 
+def unsettled(scheduler: Scheduler) -> bool:
+    """Something is not seen yet, in doubt, or was refused and will be tried again."""
+    applier = scheduler.applier
+    return (
+        bool(len(scheduler.inflight)) or not applier.crew.at_rest or applier.writer.refusals.next_seconds() is not None
+    )
+
+
 class Live:
     """One scheduler at work in a world."""
 
@@ -354,8 +362,8 @@ class Live:
             await self._cycle(end)
             still = before == self.world.memory.store.version and self._heard()
             quiet = quiet + 1 if still else 0
-            if quiet and len(self.scheduler.inflight):
-                await self.world.time.advance(PATIENCE_SECONDS)
+            if quiet and unsettled(self.scheduler):
+                await self.world.time.advance(LATER_SECONDS)
                 quiet = 0
         return not self.over
 
@@ -539,8 +547,10 @@ class Faulty:
                     yield change
                 case "late":
                     self.held += 1
-                    await asyncio.sleep(0.01)
-                    self.held -= 1
+                    try:
+                        await asyncio.sleep(0.01)
+                    finally:
+                        self.held -= 1
                 case _:
                     pass
             yield change
@@ -584,8 +594,9 @@ class Faulty:
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
         await self._do("bind", pod, lambda: self.cluster.bind(namespace, pod, uid, node))
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> None:
-        await self._do("evict", pod, lambda: self.cluster.evict(namespace, pod, uid))
+    async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        verb = "probe" if dry_run else "evict"
+        await self._do(verb, pod, lambda: self.cluster.evict(namespace, pod, uid, dry_run=dry_run))
 
     async def close(self) -> None:
         await self.cluster.close()

@@ -10,6 +10,7 @@ from muster.cluster import follow
 from muster.cluster.kubernetes import connect
 from muster.cluster.memory import Memory
 from muster.cluster.store import Cluster
+from muster.control import writes
 from muster.server.serving import serve
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.site import Site, fresh
@@ -35,6 +36,8 @@ CLUSTERS: dict[str, Open] = {"embedded": embedded, "kubernetes": kubernetes}
 async def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     """A site on each cluster; every promise is judged at the end."""
     monkeypatch.setattr(follow, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
     async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as found:
         yield found
 

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from muster.cluster.kinds import NAMESPACES, NODES, PODS
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.config import Scheduling
-from muster.control.apply import Fence
 from muster.control.scheduler import Scheduler
+from muster.control.writes import Fence
 from muster.sim.kubelet import Kubelets
 from muster.sim.lives import Habits
 from muster.sim.replicas import Replicas
@@ -28,7 +28,7 @@ from tests.live import (
     CLASSES,
     EVENTS,
     GROUPS,
-    PATIENCE_SECONDS,
+    LATER_SECONDS,
     QUEUES,
     TOPOLOGIES,
     Crash,
@@ -39,6 +39,7 @@ from tests.live import (
     placed,
     pod,
     told,
+    unsettled,
 )
 
 SITE = "muster.test/site"  # label of nodes
@@ -281,7 +282,7 @@ class Process:
             await self._cycle(end)
             after = await self.site.seen()
             quiet = quiet + 1 if before == after and all(map(_calm, after.pods)) and self._heard(after) else 0
-            if quiet and len(self.scheduler.inflight):
+            if quiet and unsettled(self.scheduler):
                 await self._later()
                 quiet = 0
         return not self.over
@@ -295,7 +296,7 @@ class Process:
 
     async def _later(self) -> None:
         """Long enough for anything that was sent; a word about some pod, as silence would say nothing."""
-        self.site.later += PATIENCE_SECONDS
+        self.site.later += LATER_SECONDS
         for raw in (await self.site.seen()).pods[:1]:
             meta = {"metadata": {"annotations": {"muster.test/later": str(self.site.later)}}}
             await self.site.cluster.patch(PODS, self.site.name, raw["metadata"]["name"], meta)

@@ -17,6 +17,7 @@ from muster.cluster.kinds import NODES as NODE
 from muster.cluster.kinds import PODS
 from muster.cluster.mirror import FOLLOWED
 from muster.cluster.store import ApiError, Raw
+from muster.control import writes
 from muster.control.leader import Leader, Terms
 from muster.control.scheduler import Scheduler
 from tests.live import HASTY, Call, Fault, Faulty, Live, Script, World, crash_at, group, leaf, node, queue, seeded
@@ -28,6 +29,8 @@ SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
 
 
@@ -278,9 +281,9 @@ class Ballot(Faulty):
         self._alone(f"bind {pod}")
         await super().bind(namespace, pod, uid, node)
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> None:
+    async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         self._alone(f"evict {pod}")
-        await super().evict(namespace, pod, uid)
+        await super().evict(namespace, pod, uid, dry_run=dry_run)
 
     def _alone(self, deed: str) -> None:
         self.crowded += [f"I9: {deed}, while {one.identity} leads" for one in self.rivals if one.leading]

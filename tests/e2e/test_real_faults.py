@@ -14,6 +14,7 @@ import pytest
 from muster.cluster import follow
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import Cluster
+from muster.control import writes
 from tests.apiserver import ApiServer
 from tests.e2e.site import Seen, Site, fresh
 from tests.live import Call, Fault, Faulty, Script, crash_at, group, leaf, seeded
@@ -34,6 +35,8 @@ WELL = {"nested": 2, "elastic": 2, "urgent": 2}  # where it ends
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
 
 

@@ -14,10 +14,11 @@ from muster.api.objects import key
 from muster.api.shape import decode
 from muster.cluster.kinds import PODS
 from muster.cluster.store import Cluster, Raw
-from muster.control import apply
-from muster.control.apply import Applier, Done, concerned
+from muster.control import apply, writes
+from muster.control.apply import Applier, concerned
 from muster.control.inflight import Inflight
 from muster.control.observer import Nobody
+from muster.control.writes import LOST_SECONDS, Done, Writer
 from muster.model.snapshot import take
 from muster.planning.decision import Binding, Eviction, EvictionReason, GangPlan, Plan, Role, Verdict
 from tests.live import GROUPS, Call, Crash, Fault, Faulty, Script, World, group, node, pod
@@ -28,6 +29,7 @@ class Flag:
 
     leading = True
     seconds_left = math.inf
+    term = 0
 
 
 class Seen(Nobody):
@@ -68,7 +70,7 @@ class Bench:
         self.look()
 
     def applying(self, cluster: Cluster, at_once: int = 64, seconds: float = 10.0) -> Applier:
-        return Applier(cluster, self.inflight, self.fence, lambda: self.world.seconds, at_once, seconds)
+        return Applier(Writer(cluster, self.inflight, self.fence, lambda: self.world.seconds, seconds), at_once)
 
     def look(self) -> None:
         """What the next plan is made from."""
@@ -76,7 +78,7 @@ class Bench:
         self.pods = {key(one.metadata): one for one in found}
 
     async def do(self, plan: Plan) -> Done:
-        self.applier.observer = self.seen
+        self.applier.writer.observer = self.seen
         return await self.applier.carry_out(plan, self.pods)
 
 
@@ -113,13 +115,97 @@ async def test_the_core_comes_before_the_extras() -> None:
     assert bench.cluster.log == ["bind p1", "bind p2", "bind p0"]
 
 
-@pytest.mark.parametrize("fault", ["conflict", "busy", "broken", "lost", "unanswered"])
+@pytest.mark.parametrize("fault", ["conflict", "busy", "forbidden"])
 async def test_extras_stay_where_a_pod_of_the_core_failed(fault: Fault) -> None:
     bench = Bench(script=fails("bind", "p1", fault))
     done = await bench.do(Plan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
     assert done.bound == 1
     assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
     assert "bind p0" not in bench.cluster.log
+
+
+@pytest.mark.parametrize("fault", ["broken", "lost", "unanswered"])
+async def test_extras_wait_while_a_pod_of_the_core_is_in_doubt(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G1: they are not worth having without it. The pod itself is asked, and bound again where it was not (I1, I2)."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.02)
+    bench = Bench(script=lambda call: fault if (call.verb, call.what, call.again) == ("bind", "p1", 0) else None)
+    done = await bench.do(Plan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
+    assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
+    assert "bind p0" not in bench.cluster.log
+    assert bench.applier.crew.doubtful == {"default/g"}
+    assert len(bench.inflight) == 3, "the room of all of them is taken"
+    await until(lambda: bench.applier.crew.at_rest)
+    assert set(bench.world.seats()) == {"p0", "p1", "p2"}
+    assert bench.cluster.log.count("bind p1") == (0 if fault == "unanswered" else 1)
+    assert bench.cluster.log.index("get pods p1") < bench.cluster.log.index("bind p0")
+
+
+async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its node has gone, say. It keeps its room until no request can be on its way any more."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.002)
+    bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
+    bench.applier.writer.still = lambda *_: False
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await asyncio.sleep(0.02)
+    assert (bench.cluster.log.count("bind p0: lost"), len(bench.inflight)) == (1, 1)
+    await bench.world.time.advance(LOST_SECONDS)
+    await until(lambda: bench.applier.crew.at_rest)
+    assert len(bench.inflight) == 0
+
+
+@pytest.mark.parametrize("fate", ["gone", "another", "elsewhere"])
+async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.02)
+    bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    store = bench.world.memory.store
+    if fate == "elsewhere":
+        store.bind("default", "p0", "", "b")
+    else:
+        store.delete(PODS, "default", "p0", grace_seconds=0)
+    if fate == "another":
+        bench.world.create(PODS, pod("p0", "g"))
+    await until(lambda: bench.applier.crew.at_rest)
+    assert (len(bench.inflight), bench.cluster.log.count("bind p0: lost")) == (0, 1)
+
+
+async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first try arrives after the pod was asked, so the second one is refused: that is no clear no (I2)."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    bench = Bench()
+    store, rooms = bench.world.memory.store, []
+
+    def script(call: Call) -> Fault | None:
+        if call.verb == "bind" and call.again:
+            store.bind("default", "p0", "", "a")
+        rooms.append(len(bench.inflight))
+        return "lost" if call.verb == "bind" and not call.again else None
+
+    bench.cluster.script = script
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await until(lambda: bench.applier.crew.at_rest)
+    assert set(rooms) == {1}
+    assert [line.split()[0] for line in bench.cluster.log] == ["bind", "get", "bind", "get"]
+    assert bench.seen.lines[-1] == "bound core 0"
+
+
+async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.02)
+    bench = Bench(script=fails("bind", "p0", "lost"))
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    bench.fence.leading = False
+    await until(lambda: bench.applier.crew.at_rest)
+    assert len(bench.inflight) == 1
+
+
+async def test_what_was_promised_goes_with_the_next_list_that_does_not_show_it() -> None:
+    bench = Bench()
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    assert len(bench.inflight.laid(bench.pods.get, bench.world.time.now(), 0)) == 1
+    assert len(bench.inflight.laid(bench.pods.get, bench.world.time.now(), 1)) == 0
 
 
 async def test_one_gang_does_not_stop_another() -> None:
@@ -170,6 +256,43 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
     assert await bench.do(Plan(nominations=(to_a("p2"),))) == Done()
     assert (await bench.do(Plan(evictions=(out("p0"),)))).evicted == 0
     assert bench.cluster.calls == 2
+
+
+async def test_nobody_is_evicted_for_a_gang_unless_all_can_be() -> None:
+    """I6: with one of them refused, the others would have left in vain. Who was refused is left alone for a while."""
+    bench = Bench(script=fails("probe", "p1", "forbidden"))
+    for name in ("p0", "p1"):
+        bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
+    bench.look()
+    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    assert (done.evicted, len(done.failures)) == (0, 1)
+    assert not any(line.startswith("evict") for line in bench.cluster.log)
+    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == {"default/p1"}
+
+
+async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
+    """S2: nobody waits for their room, so one that cannot leave keeps nobody."""
+    bench = Bench(script=fails("evict", "p1", "forbidden"))
+    for name in ("p0", "p1"):
+        bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
+    bench.look()
+    stale = tuple(replace(out(name), reason="Stale", whom="default/g") for name in ("p0", "p1"))
+    done = await bench.do(Plan(evictions=stale))
+    assert (done.evicted, len(done.failures)) == (1, 1)
+
+
+@pytest.mark.parametrize(("fault", "counts"), [("broken", 0), ("lost", 0), ("unanswered", 1)])
+async def test_an_eviction_counts_once_it_is_known(fault: Fault, counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """I7: until then the pod holds its share of its queue; where the API server says no, it is left alone."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 60.0)
+    bench = Bench(script=fails("evict", "p0", fault))
+    bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
+    bench.look()
+    await bench.do(Plan(evictions=(out("p0"),)))
+    assert len(bench.inflight) == counts
+    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == ({"default/p0"} if fault == "broken" else set())
+    assert bench.applier.crew.at_rest == (fault != "lost"), "asked again later"
+    await bench.applier.crew.stop()
 
 
 class Slow(Faulty):
@@ -227,10 +350,7 @@ class Late:
         self.bench = Bench(pods=6)
         self.cluster = Slow(self.bench.world.memory, hangs)
         self.woken = 0
-        self.bench.applier = self.applier = Applier(
-            self.cluster, self.bench.inflight, self.bench.fence, lambda: self.bench.world.seconds, 2, 10.0, None, None,
-            self._wake,
-        )  # fmt: skip
+        self.bench.applier = self.applier = Applier(self.bench.applying(self.cluster).writer, 2, self._wake)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -244,7 +364,7 @@ class Late:
         seen = {key: one for key, one in self.bench.pods.items() if one.metadata.name not in self.bench.world.seats()}
         return {
             one.metadata.name: one.spec.node_name
-            for one in self.bench.inflight.laid(seen.get, self.bench.world.time.now(), 0.0).values()
+            for one in self.bench.inflight.laid(seen.get, self.bench.world.time.now(), 0).values()
         }
 
 
@@ -262,17 +382,18 @@ async def test_a_turn_does_not_wait_for_what_is_not_answered(monkeypatch: pytest
 
 
 async def test_a_late_failure_leaves_the_rest_to_the_next_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """G5, and the room that was only kept is free again; what may have happened still holds its own."""
+    """G5, and the room that was only kept is free again."""
     late = Late(monkeypatch)
-    late.applier.seconds = 0.1
+    late.cluster.script = lambda call: "busy" if call.what == "p0" else None
     await late.first_turn()
+    late.cluster.go.set()
     await until(lambda: late.applier.crew.at_rest)
-    assert late.laid() == {"p0": "a"}
+    assert late.laid() == {}
     assert set(late.bench.world.seats()) == {"p5"}
     assert late.woken == 1
-    late.cluster.slow = set()
-    again = await late.bench.do(Plan(bindings=(to_a("p1"), to_a("p2"), to_a("p3", "extra"))))
-    assert again.bound == 3
+    late.cluster.slow, late.cluster.script = set(), lambda _: None
+    again = await late.bench.do(Plan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"), to_a("p3", "extra"))))
+    assert again.bound == 4
 
 
 async def test_what_was_not_begun_is_left_to_the_next_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +438,8 @@ async def test_nothing_is_asked_again_while_it_is_not_answered(wish: str, monkey
     go, log = asyncio.Event(), late.cluster.log
 
     class Hangs(Slow):
-        async def evict(self, namespace: str, pod: str, uid: str) -> None:
+        async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+            assert not dry_run
             log.append("evict")
             await go.wait()
             await super().evict(namespace, pod, uid)
@@ -327,7 +449,7 @@ async def test_nothing_is_asked_again_while_it_is_not_answered(wish: str, monkey
             await go.wait()
             return {}
 
-    late.applier.cluster = Hangs(late.bench.world.memory)
+    late.applier.writer.cluster = Hangs(late.bench.world.memory)
     plan = Plan(evictions=(out("p2"),)) if wish == "eviction" else Plan(nominations=(to_a("p2"),))
     for _ in range(3):
         assert await late.bench.do(plan) == Done()
@@ -357,8 +479,9 @@ async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> Non
     bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=0.02)
     done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", "extra"), to_a("p2", gang="h"))))
     assert (done.bound, done.failures) == (1, ("default/p0: not bound to a: no answer in time",))
-    assert len(bench.inflight) == 2
+    assert len(bench.inflight) == 3, "with the extra that waits for it"
     assert bench.seen.lines == ["bound core 0", "not bound Timeout 0"]
+    await bench.applier.crew.stop()
 
 
 async def test_no_write_outlasts_leadership() -> None:
@@ -477,8 +600,8 @@ def test_a_plan_is_about_few_pods() -> None:
 
 
 async def test_whoever_counts_is_told_everything() -> None:
-    faults: dict[str, Fault] = {"p1": "conflict", "p3": "busy"}
-    bench = Bench(pods=5, script=lambda call: faults.get(call.what))
+    faults: dict[tuple[str, str], Fault] = {("bind", "p1"): "conflict", ("evict", "p3"): "busy"}
+    bench = Bench(pods=5, script=lambda call: faults.get((call.verb, call.what)))
     for name in ("p2", "p3"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
     await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", gang="h")), evictions=(out("p2"), out("p3"))))

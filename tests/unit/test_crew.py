@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.control.crew import Crew
+from muster.control.crew import Answer, Crew
 
 GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6)  # core, extras of each
 
@@ -16,15 +16,19 @@ GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, ma
 class Job:
     """One order, and what became of it."""
 
+    rest_seconds = 0.002
+
     def __init__(self, cluster: "Cluster", whose: str, first: bool, name: str) -> None:
         self.cluster, self.whose, self.first, self.name = cluster, whose, first, name
         self.sent = self.kept = self.dropped = 0
+        self.doubted = False
         self.good: bool | None = None
 
-    async def send(self) -> bool:
+    async def send(self) -> Answer:
         self.sent += 1
-        self.good = await self.cluster.answer(self)
-        return self.good
+        answer = await self.cluster.answer(self)
+        self.good = None if answer is Answer.DOUBT else answer is Answer.YES
+        return answer
 
     def keep(self) -> None:
         self.kept += 1
@@ -36,8 +40,8 @@ class Job:
 class Cluster:
     """Answers in random order, says no to some, and to some nothing until it is told to."""
 
-    def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0) -> None:
-        self.dice, self.refuses, self.hangs = dice, refuses, hangs
+    def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0, doubts: float = 0.0) -> None:
+        self.dice, self.refuses, self.hangs, self.doubts = dice, refuses, hangs, doubts
         self.go = asyncio.Event()
         self.now = self.most = 0
         self.turn = 0
@@ -53,8 +57,10 @@ class Cluster:
         self.jobs[whose] += made
         return made
 
-    async def answer(self, job: Job) -> bool:
+    async def answer(self, job: Job) -> Answer:
         self.after_failure[job.whose] += self.failed.get(job.whose) == self.turn
+        if job.sent == 1 and any(one is not job and one.doubted for one in self.jobs[job.whose]):
+            self.wrong.append(f"{job.name} is sent while another one of its gang is in doubt")
         if not job.first and any(one.first and one.sent and one.good is None for one in self.jobs[job.whose]):
             self.wrong.append(f"{job.name} is sent before its core is bound")
         self.sent.append(job)
@@ -65,10 +71,14 @@ class Cluster:
         for _ in range(self.dice.randint(0, 4)):
             await asyncio.sleep(0)
         self.now -= 1
+        if self.dice.random() < self.doubts:
+            asyncio.get_running_loop().call_later(0.0002, setattr, job, "doubted", True)  # others are about to be sent
+            return Answer.DOUBT
+        job.doubted = False
         good = self.dice.random() >= self.refuses
         if job.first and not good:
             self.failed[job.whose] = self.turn
-        return good
+        return Answer.YES if good else Answer.NO
 
 
 @settings(max_examples=300)
@@ -104,18 +114,19 @@ async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster
     st.lists(GANGS, min_size=2, max_size=4),
     st.integers(1, 9),
     st.sampled_from([0.0, 0.1, 0.5]),
-    st.sampled_from([0.1, 0.5, 1.0]),
+    st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    st.sampled_from([0.0, 0.1, 0.5]),
     st.integers(0, 2**32).map(Random),
 )
 def test_any_number_of_turns_with_answers_that_do_not_come(
-    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, dice: Random
+    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, doubts: float, dice: Random
 ) -> None:
     """What was begun is carried on or given up as a whole; what was not is never sent after its turn."""
-    asyncio.run(_turns(turns, at_once, refuses, hangs, dice))
+    asyncio.run(_turns(turns, at_once, Cluster(dice, refuses, hangs, doubts)))
 
 
-async def _turns(turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, dice: Random) -> None:
-    cluster = Cluster(dice, refuses, hangs)
+async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Cluster) -> None:
+    dice, doubts = cluster.dice, cluster.doubts
     crew = Crew(at_once)
     left: list[Job] = []  # to the next plan
     for cluster.turn, gangs in enumerate(turns, 1):
@@ -127,16 +138,19 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, refuses: floa
         await crew.settle(0.002)
         left += [job for job in mine if not job.sent and not job.kept]
     cluster.go.set()
+    cluster.doubts = min(doubts, 0.3)
     async with asyncio.timeout(5):
         while not crew.at_rest:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.0002)
     every = [job for jobs in cluster.jobs.values() for job in jobs]
     assert cluster.wrong == []
     assert cluster.most <= at_once
     assert not any(job.sent for job in left), "what its turn did not begin is forgotten"
-    assert {job.sent for job in every} <= {0, 1}, "nobody twice"
+    assert all(job.sent <= 1 for job in every if not doubts), "nobody twice, but after doubt"
+    assert crew.doubtful == frozenset()
+    assert all(job.good is not None for job in every if job.sent), "all doubt is settled"
     assert all(job.kept <= 1 and job.dropped <= job.kept for job in every)
-    assert all(job.sent + job.dropped == 1 for job in every if job.kept), "what was kept is sent or dropped, never both"
+    assert all(bool(job.sent) + job.dropped == 1 for job in every if job.kept), "sent or dropped, never both"
     for whose, jobs in cluster.jobs.items():
         if whose not in cluster.failed:
             assert not any(job.dropped for job in jobs)
@@ -159,6 +173,28 @@ async def test_a_late_gang_does_not_hold_up_the_next_turn() -> None:
     assert all(job.good for job in others)
     await crew.stop()
     assert crew.at_rest
+
+
+async def test_while_one_is_in_doubt_the_rest_of_its_gang_waits_and_nobody_else() -> None:
+    """Extras would run without their core (G1), and more of the core may have to be undone."""
+    cluster = Cluster(Random(0), doubts=1.0)
+    crew = Crew(2)
+    crew.open()
+    for job in cluster.gang("g", 4, 2):
+        job.rest_seconds = 3600
+    crew.add(cluster.jobs["g"])
+    await asyncio.sleep(0.001)
+    cluster.doubts = 0.0
+    others = cluster.gang("h", 2, 2)
+    crew.add(others)
+    crew.finish()
+    async with asyncio.timeout(1):
+        await crew.settle(60.0)
+    assert all(job.good for job in others)
+    assert crew.doubtful == {"g"}
+    assert not crew.at_rest
+    assert sum(bool(job.sent) for job in cluster.jobs["g"]) <= 2
+    await crew.stop()
 
 
 async def test_a_gang_of_which_one_failed_and_one_hangs_may_try_again_in_the_next_turn() -> None:
@@ -187,13 +223,13 @@ async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
     sent: list[str] = []
 
     class Bug(Job):
-        async def send(self) -> bool:
+        async def send(self) -> Answer:
             sent.append(self.name)
             await asyncio.sleep(0.02 if late else 0)
             if self.name == "g0-0":
                 raise RuntimeError("a bug")
             await asyncio.sleep(0.1)
-            return True
+            return Answer.YES
 
     def gang(whose: str) -> list[Job]:
         return [Bug(Cluster(Random(0)), whose, i < 2, f"{whose}-{i}") for i in range(4)]

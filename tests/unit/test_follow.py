@@ -284,3 +284,18 @@ def test_whoever_asks_is_told_when_trouble_begins_changes_and_ends() -> None:
     health.heard()
     health.heard()
     assert told == ["ServiceUnavailable", "Forbidden", ""]
+
+
+async def test_a_stream_that_was_opened_again_has_said_nothing_yet() -> None:
+    """It counts as alive, but nobody has told that what was known is still true."""
+    health = Health(lambda: cluster.clock)
+    cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), opened=True)]])
+    told = follow(cast("Cluster", cluster), PODS, health=health)
+    assert isinstance(await anext(told), Synced)
+    cluster.clock = 50.0
+    waiting = asyncio.ensure_future(anext(told))
+    await asyncio.sleep(0.01)
+    assert (health.heard_at, health.opened_at, health.lag_seconds()) == (0.0, 50.0, 0.0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await told.aclose()

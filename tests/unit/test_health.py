@@ -90,7 +90,7 @@ def test_a_watch_that_breaks_is_not_ready(error: ApiError, told: str) -> None:
     assert (watch.name, watch.problem()) == ("watch-pods", "has not begun")
     state.heard()
     assert watch.problem() == "has not begun", "only a part was told"
-    state.synced = True
+    state.listed = 1
     assert watch.problem() == ""
     state.failed(error)
     assert watch.problem() == told
@@ -104,7 +104,7 @@ def test_a_watch_that_is_silent_is_dead() -> None:
     state = Health(lambda: now[0])
     watch = Watch("pods", state, 400)
     state.heard()
-    state.synced = True
+    state.listed = 1
     state.opened()
     now[0] = 400
     assert watch.problem() == ""

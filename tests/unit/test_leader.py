@@ -287,3 +287,52 @@ async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.Monke
     assert told == [(1, 403), (1, 403), (2, 500), (2, 409), (2, 0)]
     assert lines[0]["lease"] == "default/muster"
     assert leads(leader)
+
+
+async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> None:
+    """I9: its holder does not know yet, and acts."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    await memory.delete(LEASES, "default", "muster")
+    await second.turn()
+    assert (leads(first), leads(second)) == (True, False)
+    clock.seconds += TERMS.duration_seconds - 1
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, False)
+    clock.seconds += 1
+    await second.turn()
+    assert leads(second)
+
+
+async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> None:
+    memory, clock = Memory(), Hands()
+    first = candidate(memory, "first", clock)
+    await first.turn()
+    await memory.delete(LEASES, "default", "muster")
+    clock.seconds += 5
+    await first.turn()
+    assert leads(first)
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "first"
+
+
+async def test_who_could_not_lead_does_not_compete() -> None:
+    """A replica whose watches are dead knows less than another one; whoever leads already keeps the lease."""
+    memory, clock, able = Memory(), Hands(), False
+    terms = Terms(namespace="default", renew_seconds=0.001)
+    leader = Leader(memory, "me", terms, clock, clock.wall)
+    running = asyncio.create_task(leader.run(able=lambda: able))
+    await asyncio.sleep(0.02)
+    assert not leads(leader)
+    able = True
+    await asyncio.sleep(0.02)
+    assert leads(leader)
+    able = False
+    clock.seconds += 10
+    await asyncio.sleep(0.02)
+    clock.seconds += 10
+    await asyncio.sleep(0.02)
+    assert leads(leader), "it renews"
+    running.cancel()
+    await asyncio.wait([running])

@@ -56,6 +56,24 @@ def test_the_same_again_is_no_change() -> None:
     assert mirror.version == version
 
 
+def test_pods_are_known_by_the_gang_that_they_name() -> None:
+    """N3: in whatever order they come, change their gang and go; what is not there is in no gang."""
+    mirror = Mirror()
+
+    def members(gang: str) -> list[str]:
+        return [found.metadata.name for found in mirror.pods_of(f"default/{gang}")]
+
+    for raw in (pod("a", "g"), pod("b", "g"), pod("c", "h")):
+        mirror.hear(Pod, Changed(raw))
+    assert (members("g"), members("h"), members("other")) == (["a", "b"], ["c"], [])
+    mirror.hear(Pod, Changed(pod("b", "h")))
+    assert (members("g"), members("h")) == (["a"], ["c", "b"])
+    mirror.hear(Pod, Gone(pod("a", "g")))
+    mirror.hear(Pod, Gone(pod("a", "g")))
+    assert (members("g"), members("h")) == ([], ["c", "b"])
+    assert mirror._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
+
+
 def test_what_muster_does_not_read_is_no_change() -> None:
     """A kubelet that reports the same pod again wakes nobody."""
     mirror = Mirror()

@@ -3,11 +3,15 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
 import socket
+import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,11 +23,12 @@ from starlette.applications import Starlette
 from muster import config
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import Cluster
-from muster.config import Config, LeaderElection
+from muster.config import Config, LeaderElection, Observability, Webhook
 from muster.control.leader import Leader, Terms
 from muster.control.scheduler import Scheduler
 from muster.rules.around import Around
 from muster.server import certificates, health, metrics, sources, webhook
+from muster.server.guest import listening
 from muster.server.logs import configure, logger
 
 
@@ -44,14 +49,18 @@ def command(path: Path | None, kubeconfig: str | None, context: str | None, dry_
     if dry_run:
         settings = replace(settings, scheduling=replace(settings.scheduling, dry_run=True))
     configure(settings.log)
-    collect_seldom()
+    tune()
     asyncio.run(_run(settings, connect(kubeconfig, context)))
     return 0
 
 
-def collect_seldom() -> None:
-    """Fewer pauses: nearly everything that we hold stays, and has no cycles for the collector to find."""
-    gc.set_threshold(50_000, 20, 50)
+def tune() -> None:
+    """This process, for plans that are made while others are answered, and for many connections."""
+    gc.set_threshold(50_000, 20, 50)  # fewer pauses: nearly everything that we hold stays, and has no cycles to find
+    sys.setswitchinterval(0.0005)  # a plan is made in a thread: the webhook and the lease have their turn soon
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every binding under way has a connection
 
 
 async def _run(settings: Config, cluster: Cluster) -> None:
@@ -63,10 +72,10 @@ async def _run(settings: Config, cluster: Cluster) -> None:
     leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
     elected = settings.leader_election.enabled and not settings.scheduling.dry_run
     scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None, observer=measured)
-    election = [_task("leader election", _elected(leader, scheduler))] if elected else []
-    tasks = [*election, _task("scheduler", scheduler.run())]
     lease = [health.Election(lambda: leader.refused)] if elected else []
-    tasks += _servers(settings, cluster, scheduler, measured, lease)
+    servers = _servers(settings, cluster, scheduler, measured, lease)  # first: without an address nothing begins
+    election = [_task("leader election", _elected(leader, scheduler))] if elected else []
+    tasks = [*election, _task("scheduler", scheduler.run()), *servers]
     waiting = asyncio.create_task(stop.wait(), name="stop")
     log = logger("run")
     log.info("muster runs", identity=leader.identity, dry_run=settings.scheduling.dry_run)
@@ -90,7 +99,7 @@ async def _elected(leader: Leader, scheduler: Scheduler) -> None:
     """Who does not know the cluster yet does not compete with those who do."""
     while not scheduler.synced:
         await asyncio.sleep(0.05)
-    await leader.run(scheduler.wake)
+    await leader.run(scheduler.wake, lambda: scheduler.ready)
 
 
 async def _finished(scheduler: Scheduler) -> None:
@@ -112,20 +121,40 @@ def _servers(
 ) -> list[asyncio.Task[None]]:
     seen, door = settings.observability, certificates.Door()
     guarded = settings.webhook.enabled and not settings.scheduling.dry_run
+    taken = _addresses(settings, ("observability", "webhook") if guarded else ("observability",))
     live = [health.Work("cycle", lambda: scheduler.began, seen.stuck_cycle_seconds, scheduler.clock)]
     ready: list[health.Check] = [
         health.Watch(resource.plural, state, seen.silent_watch_seconds) for resource, state in scheduler.health.items()
     ]
     ready += [*more, door] if guarded else more
     routes = [*health.routes(live, ready), metrics.route(measured)]
-    found = [_task("observability", webhook.listener(Starlette(routes=routes), seen.host, seen.port).serve())]
+    looked_at = webhook.listener(Starlette(routes=routes), seen.host, seen.port)
+    found = [_task("observability", looked_at.serve(taken[:1]))]
     if guarded:
         source = sources.source(settings.webhook.certificates, cluster)
         keeping = certificates.Keeping(door, source, cluster, settings.webhook, measured)
-        app = webhook.app(settings.webhook, lambda: Around(scheduler.mirror.objects), measured)
+        app = webhook.app(settings.webhook, partial(_around, scheduler), measured)
         server = webhook.listener(app, settings.webhook.host, settings.webhook.port, door)
-        found += [_task("certificates", keeping.run()), _task("webhook", server.serve())]
+        found += [_task("certificates", keeping.run()), _task("webhook", server.serve(taken[1:]))]
     return found
+
+
+def _addresses(settings: Config, sections: Iterable[str]) -> list[socket.socket]:
+    """Where the servers listen; InputError where one of them cannot, and then none of them does."""
+    with ExitStack() as taken:
+        found = []
+        for section in sections:
+            told: Webhook | Observability = getattr(settings, section)
+            hint = f"`{section}.host` and `{section}.port` of the configuration say where"
+            found.append(taken.enter_context(listening(told.host, told.port, hint)))
+        taken.pop_all()
+        return found
+
+
+def _around(scheduler: Scheduler) -> Around:
+    """What lies around an object that is judged: all there is, once everything has been listed."""
+    mirror = scheduler.mirror
+    return Around(mirror.objects, mirror.pods_of, whole=scheduler.synced)
 
 
 def _task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

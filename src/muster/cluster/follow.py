@@ -58,12 +58,18 @@ class Health:
         changed: Callable[[ApiError | None], None] = lambda _: None,
     ) -> None:
         self.clock, self._changed = clock, changed  # called when trouble begins, is another one, or is over
-        self.synced = False  # everything has been told at least once
+        self.lists = 0  # that have begun
+        self.listed = 0  # the last of them that was told to its end
         self.heard_at: float | None = None  # the last list, event or bookmark
         self.opened_at: float | None = None  # the watch that is open now
         self._mute = True  # nothing was heard since then
         self._restarted = restarted  # called whenever a watch has ended
         self._trouble: ApiError | None = None
+
+    @property
+    def synced(self) -> bool:
+        """Everything has been told at least once."""
+        return self.listed > 0
 
     @property
     def trouble(self) -> ApiError | None:
@@ -86,8 +92,8 @@ class Health:
         return self.synced and self.trouble is None
 
     def lag_seconds(self) -> float:
-        """Since the cluster was last heard, -1: never. Of a kind that nobody writes, that is every five minutes."""
-        return -1.0 if self.heard_at is None else self.clock() - self.heard_at
+        """Since the cluster was last heard or a watch was opened, as a quiet one is every few minutes; -1: never."""
+        return -1.0 if self.heard_at is None else self.clock() - max(self.heard_at, self.opened_at or self.heard_at)
 
     def opened(self) -> None:
         """A watch is open, and has said nothing yet."""
@@ -156,6 +162,8 @@ class Follower:
                     yield news
 
     async def _pages(self, limit: int) -> AsyncGenerator[News, None]:
+        self._health.lists += 1
+        number = self._health.lists
         seen: set[tuple[str, str]] = set()
         after = ""
         while True:
@@ -171,7 +179,7 @@ class Follower:
         for key in [key for key in self._known if key not in seen]:
             yield self._lost(key)
         self.since = page.resource_version
-        self._health.synced = True
+        self._health.listed = number
         yield Synced(self.since)
 
     async def watched(self) -> AsyncGenerator[News, None]:
@@ -179,7 +187,10 @@ class Follower:
         async with self._cluster.watch(self._resource, self.since, **self._where) as changes:
             self._health.opened()
             async for change in changes:
-                self._health.heard()
+                if change.opened:
+                    self._health.opened()
+                else:
+                    self._health.heard()
                 self.failures = 0
                 self.since = change.resource_version
                 for news in self._told(change):
@@ -218,7 +229,48 @@ class Follower:
         return Gone({"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": meta})
 
 
-async def follow(
+class Following:
+    """News of one kind without end. Whoever listens may leave and come back: it goes on where it was."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        health: Health | None = None,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+    ) -> None:
+        where = {"namespace": namespace, "labels": labels, "fields": fields}
+        self.health, self._pace = health or Health(), pace
+        self._follower = Follower(cluster, resource, self.health, where)
+
+    def list_again(self) -> None:
+        """What comes next is a list; call it while nobody listens."""
+        self._follower.since = ""
+
+    async def news(self) -> AsyncGenerator[News, None]:
+        """Failures are in `health`, and only something that is not the cluster's ends it."""
+        follower = self._follower
+        while True:
+            listing = not follower.since
+            try:
+                async with aclosing(follower.turn()) as turn:
+                    async for news in turn:
+                        yield news
+            except ApiError as error:
+                follower.failed(error)
+            else:
+                if listing:
+                    continue
+                follower.failures += 1  # a watch that ends by itself
+                self.health.ended()
+            await self._pace.rest(follower.failures)
+
+
+def follow(
     cluster: Cluster,
     resource: Resource,
     namespace: str = "",
@@ -228,24 +280,8 @@ async def follow(
     health: Health | None = None,
     pace: Pace = Pace(),  # noqa: B008 - frozen
 ) -> AsyncGenerator[News, None]:
-    """News without end; failures are in `health`, and only something that is not the cluster's ends it."""
-    health = health or Health()
-    where = {"namespace": namespace, "labels": labels, "fields": fields}
-    follower = Follower(cluster, resource, health, where)
-    while True:
-        listing = not follower.since
-        try:
-            async with aclosing(follower.turn()) as turn:
-                async for news in turn:
-                    yield news
-        except ApiError as error:
-            follower.failed(error)
-        else:
-            if listing:
-                continue
-            follower.failures += 1  # a watch that ends by itself
-            health.ended()
-        await pace.rest(follower.failures)
+    """News without end, for whoever does not leave."""
+    return Following(cluster, resource, namespace, labels=labels, fields=fields, health=health, pace=pace).news()
 
 
 def identity(raw: Raw) -> tuple[str, str]:

@@ -102,10 +102,10 @@ class Memory:
         await _turn()
         self.store.bind(namespace, pod, uid, node)
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> None:
+    async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """See Cluster."""
         await _turn()
-        self.store.evict(namespace, pod, uid)
+        self.store.evict(namespace, pod, uid, dry_run=dry_run)
 
     async def close(self) -> None:
         """See Cluster."""

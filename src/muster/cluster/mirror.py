@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.core import Pod
+from muster.api.core import Node, Pod
 from muster.api.meta import Wire
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
 from muster.api.podgroup import PodGroup
@@ -23,6 +23,7 @@ from muster.cluster.slim import Slim, bare
 from muster.cluster.store import Raw, Resource
 from muster.model.kept import Kept
 from muster.model.snapshot import Snapshot
+from muster.rules.membership import gang_of
 
 PLURALS = {
     "PodGroup": "podgroups",
@@ -68,6 +69,7 @@ class Mirror:
         self._slim = Slim()
         self._kept = Kept()
         self._news: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # not yet told to `_kept`
+        self._gangs: dict[str, dict[tuple[str, str], None]] = {}  # pods, by the PodGroup that they name
         self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
@@ -75,6 +77,7 @@ class Mirror:
     def hear(self, struct: type[Wire], news: News) -> bool:
         """Fold one piece of news in; whether anything that muster reads is different now."""
         held, self.echo = self._held[struct], False
+        found: Wire | None
         match news:
             case Changed(object=raw):
                 found = self._read(raw, struct)
@@ -84,16 +87,30 @@ class Mirror:
                     held[identity(raw)] = found
                     self.echo = before is not None and self._expected(before, found)
             case Gone(object=raw):
-                changed = held.pop(identity(raw), None) is not None
+                before, found = held.pop(identity(raw), None), None
+                changed = before is not None
             case _:
                 return False
         if changed:
             self._objects = None
             self._listed.pop(struct, None)
+            self._regroup(identity(raw), before, found)
             if struct in self._news:
                 self._news[struct][identity(raw)] = None
             self.version += 1
         return changed
+
+    def _regroup(self, one: tuple[str, str], before: Wire | None, after: Wire | None) -> None:
+        """A pod has joined a gang, or left one."""
+        was, now = (gang_of(pod) if isinstance(pod, Pod) else None for pod in (before, after))
+        if was == now:
+            return
+        if was is not None:
+            self._gangs[was].pop(one)
+            if not self._gangs[was]:
+                del self._gangs[was]
+        if now is not None:
+            self._gangs.setdefault(now, {})[one] = None
 
     def _expected(self, before: Wire, after: Wire) -> bool:
         """A pod as the last snapshot had it already, or an object of which only what we write has changed."""
@@ -127,6 +144,16 @@ class Mirror:
         """A pod by namespace/name, as it was last heard of."""
         found = self._held[Pod].get(_split(name))
         return found if isinstance(found, Pod) else None
+
+    def node(self, name: str) -> Node | None:
+        """As it was last heard of."""
+        found = self._held[Node].get(("", name))
+        return found if isinstance(found, Node) else None
+
+    def pods_of(self, gang: str) -> tuple[Pod, ...]:
+        """The pods that name a PodGroup, as they were last heard of. Any thread may ask."""
+        found = (self._held[Pod].get(one) for one in tuple(self._gangs.get(gang, ())))
+        return tuple(pod for pod in found if isinstance(pod, Pod))
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
         """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""

@@ -61,6 +61,7 @@ class Listing(Struct, frozen=True):
     items: tuple[Raw, ...]
     resource_version: str
     more: str = ""  # where the next page begins; empty: this was the last
+    remaining: int = 0  # how many follow on other pages; 0: none, or nobody counted
 
 
 class Change(Struct, frozen=True):
@@ -68,6 +69,7 @@ class Change(Struct, frozen=True):
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Raw
+    opened: bool = False  # a bookmark of the client itself: it asks anew from here, and was told nothing yet
 
     @property
     def resource_version(self) -> str:
@@ -135,8 +137,8 @@ class Cluster(Protocol):
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
         """`pods/binding`: 409 `Conflict` where the pod is another one or is bound already."""
 
-    async def evict(self, namespace: str, pod: str, uid: str) -> None:
-        """`pods/eviction`: 429 `TooManyRequests` where a PodDisruptionBudget says no."""
+    async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
+        """`pods/eviction`: 429 `TooManyRequests` where a PodDisruptionBudget says no; `dry_run`: only ask."""
 
     async def close(self) -> None:
         """Let go of connections."""

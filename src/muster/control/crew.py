@@ -1,15 +1,25 @@
 """Writes, so many at once and no more, turn after turn.
 
 Rule 1: a turn waits for its answers, but not for those that do not come forth: what was begun is carried on while the
-next turns go their way, everything else is left to the next plan. Rule 2: where one raises or all are stopped, every
-one of them has ended before that returns: nothing keeps writing behind a cycle that has failed.
+next turns go their way, everything else is left to the next plan. Rule 2: where nobody knows whether a write was done,
+the rest of its gang waits until somebody does. Rule 3: where one raises or all are stopped, every one of them has ended
+before that returns: nothing keeps writing behind a cycle that has failed.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from itertools import chain
 from typing import Protocol
+
+
+class Answer(Enum):
+    """What came of a write."""
+
+    YES = "it was done"
+    NO = "it was not, and will not be"
+    DOUBT = "nobody knows"
 
 
 class Order(Protocol):
@@ -23,8 +33,12 @@ class Order(Protocol):
     def first(self) -> bool:
         """The others wait for all of these, and are not sent where one of these fails."""
 
-    async def send(self) -> bool:
-        """Whether it was done."""
+    @property
+    def rest_seconds(self) -> float:
+        """After doubt, it is sent again when so much time has passed: whoever sends it finds out."""
+
+    async def send(self) -> Answer:
+        """Do it."""
 
     def keep(self) -> None:
         """It will be sent later, when its turn is over."""
@@ -39,8 +53,11 @@ class Gang:
     def __init__(self) -> None:
         self.core: deque[Order] = deque()
         self.extras: deque[Order] = deque()
+        self.doubtful: set[Order] = set()  # nobody knows what became of them
+        self.again: deque[Order] = deque()  # those of them to be sent again now
+        self.resting = 0  # those of them whose time has not come
         self.sent = 0  # and not yet answered
-        self.core_sent = 0  # of them
+        self.core_open = 0  # of the core: sent at least once, and not settled
         self.good = True  # no binding of the core has failed: else the rest is left to the next plan (G5)
         self.begun = False  # something was sent
         self.late = False  # the turn that it is of is over
@@ -49,15 +66,17 @@ class Gang:
     @property
     def waiting(self) -> deque[Order]:
         """Those that may be sent now."""
-        return self.core or (self.extras if not self.core_sent else deque())
+        if self.doubtful:
+            return self.again
+        return self.core or (self.extras if not self.core_open else deque())
 
     @property
     def left(self) -> int:
-        """How many are not answered."""
-        return self.sent + len(self.core) + len(self.extras)
+        """How many are not settled."""
+        return self.sent + self.resting + len(self.again) + len(self.core) + len(self.extras)
 
     def unsent(self) -> Iterator[Order]:
-        """All that wait, also for others."""
+        """All that wait, also for others, and were never sent."""
         return chain(self.core, self.extras)
 
 
@@ -80,8 +99,13 @@ class Line:
         return self._at_once if self._complete and len(self._gangs) == 1 else max(self._at_once // 2, 1)
 
     def __contains__(self, whose: str) -> bool:
-        """Whether something of it is not answered."""
+        """Whether something of it is not settled."""
         return whose in self._gangs and self._gangs[whose].left > 0
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """Of whom nobody knows what became of something."""
+        return frozenset(whose for whose, gang in self._gangs.items() if gang.doubtful)
 
     def open(self) -> None:
         """Another turn: whoever failed may try again."""
@@ -113,10 +137,7 @@ class Line:
         self._gangs = {whose: gang for whose, gang in self._gangs.items() if gang.begun and gang.left}
         self._ready = deque(gang for gang in self._ready if gang.begun and gang.left)
         for gang in self._gangs.values():
-            for order in () if gang.late else gang.unsent():
-                order.keep()
-            gang.late = True
-        self.left = 0
+            self._leave_behind(gang)
 
     def take(self) -> tuple[Gang, Order] | None:
         """The next one, and whose it is; None: there is none right now."""
@@ -128,22 +149,44 @@ class Line:
         found = gang.waiting.popleft()
         gang.begun = True
         gang.sent += 1
-        gang.core_sent += found.first
+        gang.core_open += found.first and found not in gang.doubtful
         if not gang.waiting or gang.sent >= self._most:
             self._ready.popleft()
             gang.listed = False
         return gang, found
 
-    def answered(self, gang: Gang, order: Order, good: bool) -> None:
+    def settled(self, gang: Gang, order: Order, good: bool) -> None:
         """One of them is done with, well or not."""
         gang.sent -= 1
-        gang.core_sent -= order.first
+        gang.core_open -= order.first
+        gang.doubtful.discard(order)
         self.left -= not gang.late
         if order.first and not good:
             self._give_up(gang)
         if gang.late and not gang.left:
             self._gangs.pop(order.whose, None)
         self._list(gang)
+
+    def doubted(self, gang: Gang, order: Order) -> None:
+        """Nobody knows about one of them: no turn waits for that."""
+        self._leave_behind(gang)
+        gang.doubtful.add(order)
+        gang.sent -= 1
+        gang.resting += 1
+
+    def again(self, gang: Gang, order: Order) -> None:
+        """Time to find out."""
+        gang.resting -= 1
+        gang.again.append(order)
+        self._list(gang)
+
+    def _leave_behind(self, gang: Gang) -> None:
+        if gang.late:
+            return
+        gang.late = True
+        self.left -= gang.left
+        for order in gang.unsent():
+            order.keep()
 
     def _give_up(self, gang: Gang) -> None:
         gang.good = False
@@ -164,10 +207,11 @@ class Crew:
     """Carries out orders as they are added, so many at once."""
 
     def __init__(self, at_once: int, late: Callable[[], None] = lambda: None) -> None:
-        self._at_once, self._late = at_once, late  # `late` is called when something is answered after its turn
+        self._at_once, self._late = at_once, late  # `late` is called when something is settled after its turn
         self._line = Line(at_once)
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy = 0  # of them: one that has just ended is still among the tasks
+        self._resting: dict[Order, asyncio.TimerHandle] = {}
         self._answers = 0
         self._rest = asyncio.Event()  # all of this turn is answered
         self._stopped = False
@@ -175,11 +219,16 @@ class Crew:
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is on its way."""
-        return not self._busy
+        """Nothing is on its way or in doubt."""
+        return not self._busy and not self._resting
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """Whose writes are in doubt."""
+        return self._line.doubtful
 
     def __contains__(self, whose: str) -> bool:
-        """Whether something of it is not answered."""
+        """Whether something of it is not settled."""
         return whose in self._line
 
     def open(self) -> None:
@@ -199,7 +248,7 @@ class Crew:
         self._grow()
 
     async def settle(self, patience_seconds: float) -> None:
-        """Until all of the turn is answered, or nothing was for so long; then it is over."""
+        """Until all of the turn is settled or in doubt, or nothing was answered for so long; then it is over."""
         while self._line.left and self._error is None:
             before = self._answers
             self._rest.clear()
@@ -217,6 +266,8 @@ class Crew:
     async def stop(self) -> None:
         """Send nothing more, and give up what is on its way."""
         self._stopped = True
+        for handle in self._resting.values():
+            handle.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -243,10 +294,20 @@ class Crew:
         finally:
             self._busy -= 1
 
-    def _answered(self, gang: Gang, order: Order, good: bool) -> None:
+    def _answered(self, gang: Gang, order: Order, answer: Answer) -> None:
         self._answers += 1
-        self._line.answered(gang, order, good)
+        if answer is Answer.DOUBT:
+            self._line.doubted(gang, order)
+            loop = asyncio.get_running_loop()
+            self._resting[order] = loop.call_later(order.rest_seconds, self._again, gang, order)
+        else:
+            self._line.settled(gang, order, answer is Answer.YES)
         if not self._line.left:
             self._rest.set()
-        if gang.late:
+        if gang.late and answer is not Answer.DOUBT:
             self._late()
+
+    def _again(self, gang: Gang, order: Order) -> None:
+        del self._resting[order]
+        self._line.again(gang, order)
+        self._grow()

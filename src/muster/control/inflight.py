@@ -1,4 +1,9 @@
-"""Decisions that were sent and are not yet seen, laid over what is seen: nothing is bound or given out twice."""
+"""Decisions that were sent and are not yet seen, laid over what is seen: nothing is bound or given out twice.
+
+A binding counts from the moment it is sent, as it may happen at any time; an eviction only once it was promised: until
+then its pod holds its room, and its share of its queue. Nothing is forgotten because time has passed: a watch may be
+late by any time. What was promised goes when the cluster shows it, or when a list that began after that does not.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -15,27 +20,33 @@ class Sent(Struct, frozen=True):
     uid: str
     node: str = ""  # empty: it was not bound, or is seen to be
     leaves: bool = False
-    at: float = 0.0  # of a clock that never goes back
+    lists: int | None = None  # how many lists had begun when it was promised; None: it was not
 
 
 class Inflight:
-    """What was sent, by pod. An entry goes when the cluster shows it, shows otherwise, or has had long enough to."""
+    """What was sent, by pod."""
 
-    def __init__(self, patience_seconds: float = 60.0) -> None:
-        self.patience_seconds = patience_seconds
+    def __init__(self, lists: Callable[[], int] = lambda: 0) -> None:
+        self._lists = lists  # of pods, that have begun
         self._sent: dict[str, Sent] = {}
 
     def __len__(self) -> int:
         return len(self._sent)
 
-    def bound(self, pod: str, uid: str, node: str, at: float) -> None:
-        """A binding is on its way."""
-        self._sent[pod] = Sent(uid, node, at=at)
+    def bound(self, pod: str, uid: str, node: str) -> None:
+        """A binding is on its way, or will be."""
+        self._sent[pod] = Sent(uid, node)
 
-    def evicted(self, pod: str, uid: str, at: float) -> None:
-        """An eviction is on its way; a binding that is not yet seen still holds its room."""
+    def promised(self, pod: str, uid: str) -> None:
+        """The binding was taken."""
+        sent = self._sent.get(pod)
+        if sent is not None and sent.uid == uid:
+            self._sent[pod] = replace(sent, lists=self._lists())
+
+    def evicted(self, pod: str, uid: str) -> None:
+        """The pod was told to leave; a binding that is not yet seen still holds its room."""
         before = self._sent.get(pod)
-        self._sent[pod] = Sent(uid, before.node if before and before.uid == uid else "", True, at)
+        self._sent[pod] = Sent(uid, before.node if before and before.uid == uid else "", True, self._lists())
 
     def leaves(self, pod: str, uid: str) -> bool:
         """Whether it was told to."""
@@ -43,17 +54,21 @@ class Inflight:
         return sent is not None and sent.uid == uid and sent.leaves
 
     def failed(self, pod: str) -> None:
-        """What was sent last did not happen."""
+        """The binding did not happen, and will not."""
         sent = self._sent.pop(pod, None)
-        if sent and sent.leaves and sent.node:
-            self._sent[pod] = replace(sent, leaves=False)
+        if sent and sent.leaves:
+            self._sent[pod] = replace(sent, node="")
 
-    def laid(self, seen: Callable[[str], Pod | None], now: datetime, at: float) -> dict[str, Pod]:
-        """Pods as they are once everything that was sent has happened; `at`: when pods were last heard of."""
+    def clear(self) -> None:
+        """All that may have happened is seen, or will not happen."""
+        self._sent.clear()
+
+    def laid(self, seen: Callable[[str], Pod | None], now: datetime, listed: int) -> dict[str, Pod]:
+        """Pods as they are once everything that was sent has happened; `listed`: the last list that was complete."""
         found: dict[str, Pod] = {}
         for name, sent in list(self._sent.items()):
             pod = seen(name)
-            if pod is None or _over(pod, sent) or at - sent.at > self.patience_seconds:
+            if pod is None or _over(pod, sent) or (sent.lists is not None and listed > sent.lists):
                 del self._sent[name]
             else:
                 found[name] = _laid(pod, sent, now)

@@ -42,7 +42,7 @@ class Journal:
         evicted: list[Eviction],
     ) -> None:
         about = self._log.bind(gang=found.gang.key)
-        if bound or nominated or before is not None or found.verdict != "Scheduled":
+        if bound or nominated or (before or ("Scheduled", ""))[:2] != (found.verdict, _reason(found)):
             about.info("decided", **dict(_decided(found, before, bound, nominated)))
         for (reason, whom), number in Counter((one.reason, one.whom) for one in evicted).items():
             about.info("evict pods", pods=number, reason=reason, whom=whom)

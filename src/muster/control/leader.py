@@ -50,7 +50,7 @@ class Leader:
         self._until = -1.0  # of our clock
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
         self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
-        self._terms = 0  # how often leadership began
+        self.term = 0  # how often leadership began
         self.refused: ApiError | None = None  # why the last try to look at the lease, or to hold it, failed
 
     @property
@@ -63,17 +63,21 @@ class Leader:
         """How long we may act without another renewal."""
         return max(self._until - self.clock(), 0.0)
 
-    async def run(self, elected: Callable[[], None] = lambda: None) -> None:
-        """Compete and renew, without end; `elected` is called whenever leadership begins."""
+    async def run(self, elected: Callable[[], None] = lambda: None, able: Callable[[], bool] = lambda: True) -> None:
+        """Compete and renew, without end; `elected` is called whenever leadership begins.
+
+        Who is not `able` to lead does not compete.
+        """
         led, leads = 0, False  # terms, and now
         while True:
-            await self._try()
-            if self.leading and self._terms > led:
+            if self.leading or able():
+                await self._try()
+            if self.leading and self.term > led:
                 log.info("leads", identity=self.identity)
                 elected()
             elif leads and not self.leading:
                 log.warning("leads no more", identity=self.identity)
-            led, leads = self._terms, self.leading
+            led, leads = self.term, self.leading
             await asyncio.sleep(self.terms.renew_seconds)
 
     async def _try(self) -> None:
@@ -102,6 +106,8 @@ class Leader:
         except ApiError as error:
             if error.status != 404:
                 raise
+            if not self._free():
+                return
             await self.cluster.create(LEASES, self._renewed({}, 0, asked))
             self._hold(asked)
             return
@@ -134,18 +140,24 @@ class Leader:
 
     def _hold(self, asked: float) -> None:
         """From when we asked, not from when we were answered."""
-        self._terms += not self.leading
+        self.term += not self.leading
         self._until = asked + self.terms.deadline_seconds
         self._seen = None
 
     def _expired(self, lease: Raw) -> bool:
         """Another's lease that has not changed for its whole duration, by our own clock: clocks of hosts may differ."""
-        version = str(lease["metadata"].get("resourceVersion", ""))
+        duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.terms.duration_seconds)
+        return self._unchanged(str(lease["metadata"].get("resourceVersion", ""))) >= duration
+
+    def _free(self) -> bool:
+        """There is no lease. One that another held, and somebody deleted, still counts: its holder may not know."""
+        return self._seen is None or self._unchanged("") >= self.terms.duration_seconds
+
+    def _unchanged(self, version: str) -> float:
+        """Seconds for which we have seen this."""
         if self._seen is None or self._seen[0] != version:
             self._seen = (version, self.clock())
-            return False
-        duration = float((lease.get("spec") or {}).get("leaseDurationSeconds") or self.terms.duration_seconds)
-        return self.clock() - self._seen[1] >= duration
+        return self.clock() - self._seen[1]
 
     def _renewed(self, old: Raw, changes: int, asked: float) -> Raw:
         lease = self._lease(old, changes)

@@ -4,7 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
 
@@ -13,22 +13,24 @@ import structlog
 from muster.api.core import Pod
 from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
-from muster.cluster.follow import Health, Synced, follow
+from muster.cluster.follow import Following, Health, Synced
 from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
 from muster.cluster.store import ApiError, Cluster, Resource
 from muster.config import Scheduling
-from muster.control.apply import Applier, Done, Fence, concerned
+from muster.control.apply import Applier, concerned
 from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
+from muster.control.writes import Done, Fence, Writer
 from muster.model.snapshot import Snapshot
 from muster.planning.allocate import Granted
 from muster.planning.cycle import plan as make_plan
-from muster.planning.decision import Plan
+from muster.planning.decision import Binding, Plan
 from muster.planning.policy import Policy
 
 log = structlog.get_logger()
+PODS = resource_of(Pod)
 FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
 AT_A_TIME = 2_000  # pods that are counted before others have their turn
 
@@ -38,6 +40,7 @@ class Always:
 
     leading = True
     seconds_left = math.inf
+    term = 0
 
 
 class Scheduler:
@@ -56,17 +59,23 @@ class Scheduler:
         self.fence: Fence = fence or Always()
         self.observer: Observer = observer or Nobody()
         self.mirror = Mirror(ours(self.settings))
-        self.inflight = Inflight()
+        self.health = {resource: self._followed(resource) for resource in FOLLOWED}
+        self._followings = {one: Following(cluster, one, health=health) for one, health in self.health.items()}
+        self._hearing: dict[Resource, asyncio.Task[None]] = {}
+        self._term = 0  # the one that we plan in
+        self._asked = (0, 0)  # the one for which pods are listed again, and how many lists had begun before
+        self.inflight = Inflight(lambda: self.health[PODS].lists)
         self._journal = Journal(self.settings.dry_run)
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
         self._carried_out, told = _Patience(self._woken.set), _Patience(self._woken.set)
+        self._ask_again = _Alarm(self._woken.set)  # somebody whose eviction was refused
         self.teller = Teller(cluster, self.fence, clock, seconds, self.observer, told.after)
-        self.applier = Applier(
-            cluster, self.inflight, self.fence, clock, at_once, seconds, self.observer, self.teller.make_way, self.wake
+        self.writer = Writer(
+            cluster, self.inflight, self.fence, clock, seconds, self.observer, self.teller.make_way, self._still
         )
-        self.health = {resource: self._followed(resource) for resource in FOLLOWED}
+        self.applier = Applier(self.writer, at_once, self.wake)
         self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
         self.last: tuple[Snapshot, Plan, Done] | None = None
         self.cycles = 0  # that were carried out
@@ -95,7 +104,7 @@ class Scheduler:
 
     @property
     def at_rest(self) -> bool:
-        """Nothing is decided or on its way."""
+        """Nothing is decided, on its way or in doubt."""
         return self.began is None and self.applier.crew.at_rest
 
     def wake(self) -> None:
@@ -119,11 +128,24 @@ class Scheduler:
             tasks.create_task(self.teller.run(), name="tell")
 
     async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
-        async for news in follow(self.cluster, resource, health=self.health[resource]):
-            if (self.mirror.hear(struct, news) and not self.mirror.echo) or isinstance(news, Synced):
-                self.wake()
-            if isinstance(news, Synced):
-                await self._count()
+        """Whoever wants a list cancels the hearing; it begins anew."""
+        me = asyncio.current_task()
+        while True:
+            self._hearing[resource] = hearing = asyncio.create_task(self._heard(resource, struct))
+            try:
+                await hearing
+            except asyncio.CancelledError:
+                if me is not None and me.cancelling():
+                    raise
+                self._followings[resource].list_again()
+
+    async def _heard(self, resource: Resource, struct: type[Wire]) -> None:
+        async with aclosing(self._followings[resource].news()) as told:
+            async for news in told:
+                if (self.mirror.hear(struct, news) and not self.mirror.echo) or isinstance(news, Synced):
+                    self.wake()
+                if isinstance(news, Synced):
+                    await self._count()
 
     async def _count(self) -> None:
         """What was heard of, a little at a time: others have work to do, and a lease to renew."""
@@ -133,10 +155,32 @@ class Scheduler:
     async def _cycles(self) -> None:
         while True:
             await self._quiet()
-            if self.synced and self.fence.leading:
-                await self.cycle()
-            else:
+            if not self.synced or not self.fence.leading:
                 self._stand_by()
+            elif self._caught_up():
+                await self.cycle()
+
+    def _caught_up(self) -> bool:
+        """Whether all is known that another leader did: pods are listed again after leadership has begun (I2).
+
+        A watch may be late, or silently dead, and nobody could tell that from a quiet cluster.
+        """
+        if self.fence.term == self._term:
+            return True
+        if self._asked[0] != self.fence.term:
+            self._asked = self.fence.term, self.health[PODS].lists
+            self._hearing[PODS].cancel()
+        if self.health[PODS].listed <= self._asked[1]:
+            return False
+        self.inflight.clear()
+        self._term = self.fence.term
+        return True
+
+    def _still(self, one: Binding, uid: str) -> bool:
+        """Whether a binding that was not answered may be sent again, as far as was heard."""
+        pod, node = self.mirror.pod(one.key), self.mirror.node(one.node)
+        waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
+        return waits and node is not None and not node.spec.unschedulable
 
     def _stand_by(self) -> None:
         """Somebody else acts."""
@@ -171,7 +215,8 @@ class Scheduler:
         snapshot = self._known(now)
         async with self.applier.at_work(snapshot.pods) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
-            plan, pods = await asyncio.to_thread(self._decide, snapshot, granted)
+            policy = Policy(self.settings.search_steps, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
+            plan, pods = await asyncio.to_thread(self._decide, snapshot, policy, granted)
             took = self.clock() - began
             self.observer.cycle(plan, took)
             if since is not None:
@@ -181,21 +226,21 @@ class Scheduler:
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.teller.tell(News(self.cycles, snapshot, plan, now))
+            self.teller.tell(News(self.cycles, snapshot, plan, now, self.applier.crew.doubtful))
         if plan.bindings or plan.evictions or work.done.failures:
             _log(work.done, took)
         self._carried_out.after(bool(work.done.failures))
+        if (seconds := self.writer.refusals.next_seconds()) is not None:
+            self._ask_again.after(seconds)
         return work.done
 
     def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
-        heard_at = self.health[resource_of(Pod)].heard_at
-        at = self.clock() if heard_at is None else heard_at  # while a watch is dead, its silence says nothing
-        return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, at))
+        return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
 
-    def _decide(self, snapshot: Snapshot, granted: Granted | None) -> tuple[Plan, dict[str, Pod]]:
+    def _decide(self, snapshot: Snapshot, policy: Policy, granted: Granted | None) -> tuple[Plan, dict[str, Pod]]:
         """The plan, and the pods that it is about; bindings are told as they are decided."""
-        plan = make_plan(snapshot, Policy(steps=self.settings.search_steps), granted)
+        plan = make_plan(snapshot, policy, granted)
         self._journal.tell(plan)
         return plan, concerned(plan, snapshot.pods)
 
@@ -206,17 +251,44 @@ def _from_a_thread(do: Granted) -> Granted:
     return lambda bindings: loop.call_soon_threadsafe(do, bindings)
 
 
+class _Alarm:
+    """Wakes somebody later; one at a time, or they would multiply."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._set: asyncio.TimerHandle | None = None
+
+    def after(self, seconds: float) -> bool:
+        """Unless it is set already; whether it was not."""
+        free = self._set is None
+        if free:
+            self._set = asyncio.get_running_loop().call_later(seconds, self._ring)
+        return free
+
+    def off(self) -> None:
+        """Nobody has to be woken any more."""
+        if self._set is not None:
+            self._set.cancel()
+            self._set = None
+
+    def _ring(self) -> None:
+        self._set = None
+        self._wake()
+
+
 class _Patience:
     """Wakes somebody after failures: each in a row waits twice as long."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake, self._failed = wake, 0
+        self._alarm, self._failed = _Alarm(wake), 0
 
     def after(self, failed: bool) -> None:
         """It went like this."""
-        self._failed = min(self._failed + 1, MOST_FAILURES) if failed else 0
-        if failed:
-            asyncio.get_running_loop().call_later(FIRST_SECONDS * 2**self._failed, self._wake)
+        if not failed:
+            self._failed = 0
+            self._alarm.off()
+        elif self._alarm.after(FIRST_SECONDS * 2 ** min(self._failed + 1, MOST_FAILURES)):
+            self._failed += 1
 
 
 def _log(done: Done, took: float) -> None:

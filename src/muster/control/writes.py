@@ -1,0 +1,375 @@
+"""One write at a time, and what became of it: bindings, evictions, notes of places (I1, I9).
+
+Rule 1: every write names the pod's uid and asks the fence right before it. Rule 2: where nobody knows whether something
+was done, the pod itself is asked until that is known. A binding is sent again, to the same node; nothing else is.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import structlog
+from msgspec import Struct
+
+from muster.api.core import Pod
+from muster.cluster.mirror import resource_of
+from muster.cluster.store import ApiError, Cluster, Raw
+from muster.control.crew import Answer
+from muster.control.inflight import Inflight
+from muster.control.observer import Nobody, Observer
+from muster.control.refusals import Refusals
+from muster.planning.decision import Binding, Eviction
+
+log = structlog.get_logger()
+PODS = resource_of(Pod)
+CONFLICT, GONE, UNANSWERED = 409, 404, 504
+SHOWN = 5  # failures of a turn that are told in words
+LOST_SECONDS = 65.0  # an API server gives up a request after a minute: what was not done by then will not be
+FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0  # before a pod in doubt is asked: twice as long each time
+
+
+class Fence(Protocol):
+    """Who says whether, and for how long, we may still act."""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may act right now."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long we may act from now on without hearing anything new."""
+
+    @property
+    def term(self) -> int:
+        """How often we have begun to act: another number, and somebody else may have acted meanwhile."""
+
+
+class Done(Struct, frozen=True):
+    """What came of a plan."""
+
+    bound: int = 0
+    evicted: int = 0
+    nominated: int = 0
+    failures: tuple[str, ...] = ()  # in sentences
+
+
+class Place(Struct, frozen=True):
+    """What should stand on a waiting pod: where it will go; an empty node: nowhere any more."""
+
+    pod: str  # namespace/name
+    node: str
+    gang: str  # namespace/name
+
+
+class Tally:
+    """What came of a plan, so far."""
+
+    def __init__(self) -> None:
+        self.bound = self.evicted = self.nominated = 0
+        self._failures: list[str] = []
+        self._closed = False
+
+    def failed(self, gang: str, what: str) -> None:
+        """One did not work, and why; the first few are logged, and all that come late, as they are few."""
+        self._failures.append(what)
+        if self._closed or len(self._failures) <= SHOWN:
+            log.warning("not done", gang=gang, what=what)
+
+    def close(self) -> Done:
+        """What came of it, but for what comes late."""
+        self._closed = True
+        return Done(self.bound, self.evicted, self.nominated, tuple(sorted(self._failures)))
+
+
+@asynccontextmanager
+async def in_time(fence: Fence, seconds: float) -> AsyncIterator[None]:
+    """A write ends by then, or when we may not act any more, whatever comes first; ApiError 504 where it did not.
+
+    So no request is on its way when the fence falls. A request that was given up may still be with the API server: for
+    that there is the margin between the end of our leadership and that of the lease. Asking for a margin as long as a
+    binding may take would be simpler, but then patience with a slow API server would cost every change of leaders.
+    """
+    try:
+        async with asyncio.timeout(max(min(seconds, fence.seconds_left), 0.0)):
+            yield
+    except TimeoutError:
+        raise ApiError(504, "Timeout", "no answer in time") from None
+
+
+class Writer:
+    """Writes to one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        inflight: Inflight,
+        fence: Fence,
+        clock: Callable[[], float],
+        seconds: float = 10.0,
+        observer: Observer | None = None,
+        make_way: Callable[[str, str], Awaitable[None]] | None = None,
+        still: Callable[[Binding, str], bool] = lambda *_: True,
+    ) -> None:
+        self.make_way = make_way  # called before a pod is bound, by namespace and name
+        self.still = still  # whether a binding of a pod by its uid may be sent again, as far as is known now
+        self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
+        self.seconds = seconds
+        self.refusals = Refusals(clock)
+        self.observer: Observer = observer or Nobody()
+
+    async def bind(self, order: "Bind") -> Answer:
+        """One binding; after doubt, the pod is asked first whether it happened."""
+        one, pod = order.binding, order.binding.key
+        if self.make_way is not None:
+            await self.make_way(one.namespace, one.pod)
+        if not self.fence.leading:
+            return self._not_bound(order, "another leader may be acting")
+        if self.inflight.leaves(pod, order.uid):
+            return self._not_bound(order, "it was told to leave while it stood in line")
+        if order.tries:
+            answer = await self._seat(order)
+            if answer is not Answer.DOUBT or not self.still(one, order.uid):
+                return answer
+        return await self._bind(order)
+
+    async def _bind(self, order: "Bind") -> Answer:
+        one, began = order.binding, self.clock()
+        again, order.tries, order.sent_at = order.tries > 0, order.tries + 1, began
+        self.inflight.bound(one.key, order.uid, one.node)
+        try:
+            async with in_time(self.fence, self.seconds):
+                await self.cluster.bind(one.namespace, one.pod, order.uid, one.node)
+        except ApiError as error:
+            self._conflict(error)
+            self.observer.bind_failed(error.reason, self.clock() - began)
+            if not again:
+                order.tally.failed(one.gang, f"{one.key}: not bound to {one.node}: {error.message}")
+            if not _certain(error) or (again and error.status == CONFLICT):  # it may be ours, from the last time
+                return Answer.DOUBT
+            self.inflight.failed(one.key)
+            return Answer.NO
+        return self._bound(order)
+
+    async def _seat(self, order: "Bind") -> Answer:
+        """Whether a binding in doubt has happened, as far as the pod itself can tell."""
+        one = order.binding
+        try:
+            found = await self._asked(one.namespace, one.pod, order.uid)
+        except ApiError:
+            return Answer.DOUBT
+        seat = (found.get("spec") or {}).get("nodeName") if found else None
+        if seat == one.node:
+            return self._bound(order)
+        if found and not seat and self.clock() - order.sent_at < LOST_SECONDS:
+            return Answer.DOUBT
+        self.inflight.failed(one.key)
+        return Answer.NO
+
+    async def _asked(self, namespace: str, name: str, uid: str) -> Raw | None:
+        """The pod as it is stored; None: it is gone."""
+        try:
+            async with in_time(self.fence, self.seconds):
+                found = await self.cluster.get(PODS, namespace, name)
+        except ApiError as error:
+            if error.status == GONE:
+                return None
+            raise
+        return found if not uid or (found.get("metadata") or {}).get("uid") == uid else None
+
+    def _bound(self, order: "Bind") -> Answer:
+        one = order.binding
+        self.inflight.promised(one.key, order.uid)
+        self.observer.bound(one.role, self.clock() - order.sent_at)
+        order.tally.bound += 1
+        return Answer.YES
+
+    def _not_bound(self, order: "Bind", why: str) -> Answer:
+        if not order.tries:  # else it may have happened all the same
+            self.inflight.failed(order.binding.key)
+        order.tally.failed(order.binding.gang, f"{order.binding.key}: not bound: {why}")
+        return Answer.NO
+
+    async def evict(self, order: "Evict") -> Answer:
+        """Ask a pod to leave, its budgets heeded; after doubt, it is asked first whether it does."""
+        one = order.eviction
+        if not self.fence.leading:
+            order.tally.failed(one.gang, f"{one.key}: not evicted: another leader may be acting")
+            return Answer.NO
+        if order.tries:
+            answer = await self._leaving(order)
+            if answer is not Answer.DOUBT:
+                return answer
+        order.tries, order.sent_at = order.tries + 1, self.clock()
+        try:
+            async with in_time(self.fence, self.seconds):
+                await self.cluster.evict(one.namespace, one.pod, order.uid)
+        except ApiError as error:
+            return await self._not_evicted(order, error)
+        return self._evicted(order)
+
+    async def _not_evicted(self, order: "Evict", error: ApiError) -> Answer:
+        one = order.eviction
+        self._conflict(error)
+        if error.status == GONE:
+            return Answer.NO  # it is gone already
+        self.observer.eviction_failed(error.reason)
+        if order.tries == 1:
+            order.tally.failed(one.gang, f"{one.key}: not evicted: {error.message}")
+        if not _certain(error):
+            answer = await self._leaving(order)
+            if answer is not Answer.DOUBT or error.status == UNANSWERED:
+                return answer
+        self.refusals.refused(one.key, order.uid)
+        return Answer.NO
+
+    async def _leaving(self, order: "Evict") -> Answer:
+        one = order.eviction
+        try:
+            found = await self._asked(one.namespace, one.pod, order.uid)
+        except ApiError:
+            return Answer.DOUBT
+        if found is None or (found.get("metadata") or {}).get("deletionTimestamp"):
+            return self._evicted(order)
+        return Answer.DOUBT if self.clock() - order.sent_at < LOST_SECONDS else Answer.NO
+
+    def _evicted(self, order: "Evict") -> Answer:
+        one = order.eviction
+        self.inflight.evicted(one.key, order.uid)
+        self.refusals.taken(one.key)
+        self.observer.evicted(one.reason)
+        order.tally.evicted += 1
+        return Answer.YES
+
+    async def probe(self, one: Eviction, uid: str, tally: Tally) -> Answer:
+        """Whether a pod could be evicted now; where nobody knows, it is not tried."""
+        if not self.fence.leading:
+            return Answer.NO
+        try:
+            async with in_time(self.fence, self.seconds):
+                await self.cluster.evict(one.namespace, one.pod, uid, dry_run=True)
+        except ApiError as error:
+            if error.status == GONE:
+                return Answer.YES
+            self.observer.eviction_failed(error.reason)
+            tally.failed(one.gang, f"{one.key}: cannot be evicted, so nobody is for {one.whom}: {error.message}")
+            if error.status != UNANSWERED:
+                self.refusals.refused(one.key, uid)
+            return Answer.NO
+        return Answer.YES
+
+    async def note(self, one: Place, uid: str, tally: Tally) -> Answer:
+        """Write on a waiting pod where it will go."""
+        if not self.fence.leading:
+            return Answer.NO
+        namespace, _, name = one.pod.partition("/")
+        patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": one.node or None}}
+        try:
+            async with in_time(self.fence, self.seconds):
+                await self.cluster.patch(PODS, namespace, name, patch, subresource="status")
+        except ApiError as error:
+            self._conflict(error)
+            if one.node or error.status != GONE:
+                tally.failed(one.gang, f"{one.pod}: no place noted: {error.message}")
+            return Answer.NO
+        if one.node:
+            self.observer.nominated()
+            tally.nominated += 1
+        return Answer.YES
+
+    def _conflict(self, error: ApiError) -> None:
+        if error.status == CONFLICT:
+            self.observer.conflict(PODS.plural)
+
+
+def _certain(error: ApiError) -> bool:
+    """A clear no did not happen; after a timeout or a server's failure nobody knows."""
+    return 400 <= error.status < 500 and error.status != 408
+
+
+# orders -------------------------------------------------------------------------------------------------------------
+
+
+class Bind(Struct, eq=False):
+    """One binding to send. While it waits for others beyond its turn, it counts as sent: the room is taken."""
+
+    writer: Writer
+    binding: Binding
+    uid: str
+    tally: Tally
+    tries: int = 0
+    sent_at: float = 0.0  # the last time
+
+    @property
+    def whose(self) -> str:
+        """See Order."""
+        return self.binding.gang
+
+    @property
+    def first(self) -> bool:
+        """See Order."""
+        return self.binding.role == "core"
+
+    @property
+    def rest_seconds(self) -> float:
+        """See Order."""
+        return _rest(self.tries)
+
+    async def send(self) -> Answer:
+        """See Order."""
+        return await self.writer.bind(self)
+
+    def keep(self) -> None:
+        """See Order."""
+        self.writer.inflight.bound(self.binding.key, self.uid, self.binding.node)
+
+    def drop(self) -> None:
+        """See Order."""
+        self.writer.inflight.failed(self.binding.key)
+
+
+class Evict(Struct, eq=False):
+    """One eviction; where several make room for one gang, all of them are tried without effect first."""
+
+    writer: Writer
+    eviction: Eviction
+    uid: str
+    tally: Tally
+    whose: str
+    first: bool
+    tries: int = 0
+    sent_at: float = 0.0  # the last time
+
+    @property
+    def rest_seconds(self) -> float:
+        """See Order."""
+        return _rest(self.tries)
+
+    async def send(self) -> Answer:
+        """See Order."""
+        return await self.writer.evict(self)
+
+    def keep(self) -> None:
+        """See Order: what is not sent does not count."""
+
+    def drop(self) -> None:
+        """See Order."""
+
+
+class Alone(Struct, frozen=True, eq=False):
+    """A write that may be lost: the next plan does the same again."""
+
+    whose: str
+    send: Callable[[], Coroutine[Any, Any, Answer]]
+    first: bool = True
+    rest_seconds: float = 0.0
+
+    def keep(self) -> None:
+        """See Order: what is not sent does not count."""
+
+    def drop(self) -> None:
+        """See Order."""
+
+
+def _rest(tries: int) -> float:
+    return min(FIRST_SECONDS * 2.0 ** min(tries - 1, 10), LONGEST_SECONDS)
