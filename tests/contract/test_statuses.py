@@ -2,14 +2,15 @@
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import muster
-from muster.cluster.kinds import POD_GROUPS, PODS, QUEUES
+from muster.cluster.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
 from muster.cluster.store import Cluster, Raw, Resource
-from muster.control.status import News, Teller
+from muster.control.status import AGAIN_SECONDS, News, Teller
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from tests.contract.given import kind_of, pod_group
@@ -18,12 +19,13 @@ from tests.contract.given import kind_of, pod_group
 class Leads:
     leading = True
     seconds_left = math.inf
+    term = 0
 
 
 def waiting_pod(namespace: str, name: str, group: str) -> Raw:
     meta = {"name": name, "namespace": namespace, "annotations": {"pod-group-name": group}}
     asks = {"limits": {"nvidia.com/gpu": "1"}}
-    spec = {"schedulerName": "muster", "containers": [{"name": "main", "image": "none", "resources": asks}]}
+    spec = {"schedulerName": f"of-{namespace}", "containers": [{"name": "main", "image": "none", "resources": asks}]}
     return {**kind_of(PODS), "metadata": meta, "spec": spec}
 
 
@@ -96,3 +98,102 @@ async def test_another_object_of_that_name_is_left_alone(cluster: Cluster, names
 
     assert await told(cluster, namespace, queue, returns) == [True]
     assert "status" not in await cluster.get(POD_GROUPS, namespace, "g")
+
+
+# events and pods ----------------------------------------------------------------------------------------------------
+
+
+class Bench:
+    """One teller that is told of the objects of a namespace again and again, on a clock of its own."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.cluster, self.namespace, self.seconds, self.number = cluster, namespace, 0.0, 0
+        self.failed: list[bool] = []
+        self.teller = Teller(cluster, Leads(), lambda: self.seconds, again=self.failed.append)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.teller.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def tell(self) -> None:
+        raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
+        now = datetime.now(UTC)
+        snapshot, self.number = take(muster.objects(raw), now), self.number + 1
+        self.teller.tell(News(self.number, snapshot, plan(snapshot), now))
+        async with asyncio.timeout(20):
+            while self.teller.told < self.number:
+                await asyncio.sleep(0.005)
+
+    async def events(self) -> dict[tuple[str, str, str], Raw]:
+        found = (await self.cluster.list(EVENTS, self.namespace)).items
+        return {(raw["involvedObject"]["kind"], raw["involvedObject"]["name"], raw["reason"]): raw for raw in found}
+
+    async def condition(self, pod: str) -> Raw | None:
+        found = (await self.cluster.get(PODS, self.namespace, pod))["status"].get("conditions") or ()
+        return next((one for one in found if one["type"] == "PodScheduled"), None)
+
+
+async def test_an_event_is_told_again_by_its_count(cluster: Cluster, namespace: str) -> None:
+    """E1: one Event object for as long as it is kept; after that another one."""
+    await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
+    bench, about = Bench(cluster, namespace), ("PodGroup", "g", "NotEnoughPods")
+    async with bench.running():
+        await bench.tell()
+        first = (await bench.events())[about]
+        bench.seconds += AGAIN_SECONDS
+        await bench.tell()
+        again = await bench.events()
+        assert list(again) == [about]
+        assert (again[about]["metadata"]["uid"], again[about]["count"]) == (first["metadata"]["uid"], 2)
+        await cluster.delete(EVENTS, namespace, first["metadata"]["name"])
+        bench.seconds += AGAIN_SECONDS
+        await bench.tell()
+    last = (await bench.events())[about]
+    assert (first["count"], last["count"]) == (1, 1)
+    assert last["metadata"]["uid"] != first["metadata"]["uid"]
+    assert bench.failed == [False] * 3
+
+
+async def test_strays_and_orphans_are_told_on_the_pod_and_the_podgroup(cluster: Cluster, namespace: str) -> None:
+    """N4: an event and `PodScheduled=False` on the pod, an event and a condition on its PodGroup."""
+    await cluster.create(POD_GROUPS, pod_group(namespace, "g", subGroups=[{"name": "w", "minMember": 1}]))
+    lost = waiting_pod(namespace, "stray", "g")
+    lost["metadata"]["labels"] = {"kai.scheduler/subgroup-name": "nobody"}
+    for one in (lost, waiting_pod(namespace, "orphan", "late")):
+        await cluster.create(PODS, one)
+    bench = Bench(cluster, namespace)
+    async with bench.running():
+        await bench.tell()
+    assert {
+        ("Pod", "stray", "UnknownSubGroup"),
+        ("PodGroup", "g", "StrayPods"),
+        ("Pod", "orphan", "NoSuchPodGroup"),
+    } <= {*await bench.events()}
+    for name, reason in (("stray", "UnknownSubGroup"), ("orphan", "NoSuchPodGroup")):
+        told = await bench.condition(name)
+        assert told is not None
+        assert (told["status"], told["reason"]) == ("False", reason)
+    conditions = (await status(cluster, POD_GROUPS, namespace, "g"))["conditions"]
+    assert "StrayPods" in {one["type"] for one in conditions}
+    assert bench.failed == [False]
+
+
+async def test_what_an_orphan_was_told_is_taken_back(cluster: Cluster, namespace: str) -> None:
+    """S4: its gang has come, and wants no conditions; those of others stay."""
+    await cluster.create(PODS, waiting_pod(namespace, "p", "late"))
+    bench = Bench(cluster, namespace)
+    async with bench.running():
+        await bench.tell()
+        assert await bench.condition("p") is not None
+        other = {"status": {"conditions": [{"type": "Mine", "status": "True"}]}}
+        await cluster.patch(PODS, namespace, "p", other, "application/strategic-merge-patch+json", "status")
+        await cluster.create(POD_GROUPS, pod_group(namespace, "late", minMember=1, markUnschedulable=False))
+        await bench.tell()
+    left = (await status(cluster, PODS, namespace, "p"))["conditions"]
+    assert [one["type"] for one in left] == ["Mine"]
+    assert bench.failed == [False, False]

@@ -9,6 +9,7 @@ from muster.cluster import follow
 from muster.cluster.kinds import NODES, PODS
 from muster.cluster.store import Raw
 from muster.config import Scheduling
+from muster.control import writes
 from tests.live import EVENTS, HASTY, QUEUES, Call, Fault, Faulty, World, group, leaf, node, pod, queue
 
 
@@ -16,6 +17,8 @@ from tests.live import EVENTS, HASTY, QUEUES, Call, Fault, Faulty, World, group,
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
 
 
@@ -115,7 +118,28 @@ async def test_the_same_event_is_not_told_again_and_again() -> None:
         assert events(world, "g") == first
         await world.time.advance(301)
         await live.settle()
-        assert len(events(world, "g")) == 2
+        assert [(one["metadata"]["uid"], one["count"]) for one in events(world, "g")] == [
+            (first[0]["metadata"]["uid"], 2)
+        ]
+
+
+async def test_a_pod_whose_podgroup_comes_late_is_told_and_then_bound() -> None:
+    """N4: it names the PodGroup that it lacks; that one is all it takes."""
+    world = World([node("a")])
+    world.want(pod("g-0", "g"))
+    world.want(pod("not-ours", "g", scheduler="default-scheduler"))
+    async with world.running() as live:
+        await live.settle()
+        told = world.condition(world.pod("g-0"), "PodScheduled")
+        assert (told["status"], told["reason"]) == ("False", "NoSuchPodGroup")
+        assert "`default/g`" in told["message"]
+        assert [(one["reason"], one["count"]) for one in events(world, "g-0")] == [("NoSuchPodGroup", 1)]
+        world.submit(group("g", minMember=1), {})
+        await live.settle()
+    assert world.seats() == {"g-0": "a"}
+    assert world.condition(world.pod("g-0"), "PodScheduled")["status"] == "True"
+    assert world.condition(world.pod("not-ours"), "PodScheduled") == {}
+    assert events(world, "not-ours") == []
 
 
 async def test_queues_tell_what_they_hold_and_never_pass_their_limit() -> None:

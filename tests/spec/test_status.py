@@ -547,6 +547,16 @@ def test_strays_are_told_on_the_pod() -> None:
     }
 
 
+def test_no_autoscaler_is_called_for_strays() -> None:
+    """`Unschedulable` asks for nodes, and no node would help them (E3, N4)."""
+    told = world(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
+    assert {name: one.reason for name, one in on_pods(told).items()} == {
+        "team/high": "SubGroupIsABranch",
+        "team/lost": "UnknownSubGroup",
+        "team/none": "NoSubGroup",
+    }
+
+
 def test_strays_are_told_on_the_podgroup() -> None:
     """All of them, the running one too; nothing is dropped in silence (N4)."""
     told = world(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled").status()

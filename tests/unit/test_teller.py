@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,18 +16,35 @@ from structlog.testing import capture_logs
 import muster
 from muster.api.core import Node, Pod
 from muster.api.podgroup import PodGroup
-from muster.api.shape import encode
+from muster.api.shape import decode, encode
 from muster.cluster.follow import Changed
 from muster.cluster.kinds import NODES, PODS
 from muster.cluster.mirror import Mirror
 from muster.cluster.store import PatchType, Raw, Resource
 from muster.control import status
-from muster.control.status import AT_ONCE, HEARD_SECONDS, SHOWN, Address, Drafts, Letter, News, Teller
+from muster.control.events import KEPT_SECONDS, Recorder, about_stray
+from muster.control.status import AGAIN_SECONDS, AT_ONCE, HEARD_SECONDS, SHOWN, Address, Drafts, Letter, News, Teller
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.reporting.outcome import Outcome, outcomes
+from muster.rules.membership import Stray
 from muster.sim.clock import EPOCH
-from tests.live import GROUPS, QUEUES, Crash, Fault, Faulty, World, crash_at, group, node, pod, queue
+from tests.live import (
+    EVENTS,
+    GROUPS,
+    QUEUES,
+    Call,
+    Crash,
+    Fault,
+    Faulty,
+    World,
+    crash_at,
+    group,
+    leaf,
+    node,
+    pod,
+    queue,
+)
 from tests.unit.test_mirror import NEWS, Told, news_of
 
 
@@ -35,6 +53,7 @@ class Flag:
 
     leading = True
     seconds_left = math.inf
+    term = 0
 
 
 class Gate(Faulty):
@@ -77,11 +96,11 @@ class Bench:
         self.number, self.failed = 0, list[bool]()
         self.teller = Teller(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
 
-    def news(self) -> None:
+    def news(self, doubtful: frozenset[str] = frozenset()) -> None:
         raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
-        self.teller.tell(News(self.number, snapshot, plan(snapshot), self.world.time.now()))
+        self.teller.tell(News(self.number, snapshot, plan(snapshot), self.world.time.now(), doubtful))
 
     async def told(self) -> None:
         async with asyncio.timeout(5):
@@ -108,6 +127,15 @@ def waiting(pods: int = 1, groups: int = 1) -> World:
     return world
 
 
+def events(world: World, kind: str = "PodGroup") -> list[Raw]:
+    found = world.memory.store.list(EVENTS).items
+    return [raw for raw in found if raw["involvedObject"]["kind"] == kind]
+
+
+def told(raw: Raw) -> tuple[str, int, str, str]:
+    return raw["reason"], raw["count"], raw["firstTimestamp"], raw["lastTimestamp"]
+
+
 async def until(test: Any) -> None:
     async with asyncio.timeout(5):
         while not test():
@@ -121,8 +149,8 @@ async def test_a_status_is_one_request() -> None:
     async with bench.running():
         bench.news()
         await bench.told()
-    assert sorted(bench.cluster.log) == [
-        "create events g0.",
+    assert [line.partition(".")[0] for line in sorted(bench.cluster.log)] == [
+        "create events g0",
         "patch podgroups g0 status",
         "patch pods g0-0 status",
         "patch queues default status",
@@ -220,7 +248,25 @@ async def test_what_is_not_taken_is_said_again(fault: Fault) -> None:
         await bench.told()
     assert bench.failed == [True, False]
     assert world.group("g0")["status"]["phase"] == "Pending"
-    assert len(bench.cluster.log) == 6
+    assert world.condition(world.pod("g0-0"), "PodScheduled")["status"] == "False"
+    assert len(events(world)) == 1
+
+
+async def test_nothing_is_said_about_a_gang_while_one_of_its_bindings_is_in_doubt() -> None:
+    """It would be wrong, one way or the other; what was said before stands."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        before = world.group("g0")["status"], world.pod("g0-0")["status"]
+        world.create(NODES, node("z", gpus=64))
+        bench.news(frozenset({"default/g0"}))
+        await bench.told()
+        assert (world.group("g0")["status"], world.pod("g0-0")["status"]) == before
+        bench.news()
+        await bench.told()
+    assert world.group("g0")["status"] != before[0]
 
 
 async def test_while_nothing_works_the_log_is_not_flooded() -> None:
@@ -319,6 +365,209 @@ async def test_a_failure_that_nobody_expects_ends_it() -> None:
         with pytest.raises(ExceptionGroup) as caught:
             await bench.teller.run()
     assert caught.group_contains(Crash)
+
+
+# events -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_event_is_one_object_that_counts() -> None:
+    """E1, as Kubernetes' own recorders do; not more often than every few minutes, and with what is true by then."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+        (first,) = events(world)
+        assert told(first) == ("NoRoom", 1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+        for i in range(2):
+            await world.time.advance(AGAIN_SECONDS)
+            world.create(PODS, pod(f"more-{i}", "g0"))
+            world.memory.store.patch(GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
+            bench.news()
+            await bench.told()
+    (last,) = events(world)
+    assert last["metadata"]["uid"] == first["metadata"]["uid"]
+    assert told(last) == ("NoRoom", 3, "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z")
+    assert "needs 3 pods" in last["message"]
+
+
+async def test_an_event_that_is_gone_begins_anew() -> None:
+    """API servers keep events for an hour, and people delete them."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        (first,) = events(world)
+        world.memory.store.delete(EVENTS, "default", first["metadata"]["name"])
+        await world.time.advance(AGAIN_SECONDS)
+        bench.news()
+        await bench.told()
+    assert [told(one) for one in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
+    assert bench.failed == [False, False]
+
+
+@pytest.mark.parametrize("verb", ["create", "patch"])
+async def test_an_event_that_nobody_answered_is_counted_once(verb: str) -> None:
+    world = waiting()
+
+    def first_time(call: Call) -> Fault | None:
+        about_event = call.verb == verb and call.what.startswith("events")
+        return "unanswered" if about_event and call.again == 0 else None
+
+    bench = Bench(world, Faulty(world.memory, first_time))
+    async with bench.running():
+        for _ in range(2):
+            for _ in range(2):
+                bench.news()
+                await bench.told()
+            await world.time.advance(AGAIN_SECONDS)
+    assert True in bench.failed
+    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 2)]
+
+
+async def test_who_came_back_under_its_name_has_events_of_its_own() -> None:
+    """At once: nobody has told it anything."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        world.memory.store.delete(GROUPS, "default", "g0")
+        again = world.create(GROUPS, group("g0", minMember=1))
+        bench.news()
+        await bench.told()
+    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
+    assert again["metadata"]["uid"] in {one["involvedObject"]["uid"] for one in events(world)}
+
+
+async def test_a_gang_with_the_longest_name_has_events() -> None:
+    """Names of Events are no longer than others."""
+    world, name = World([node("a", gpus=0)]), f"{'a' * 199}-{'b' * 53}"
+    world.create(GROUPS, group(name, minMember=1))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    (one,) = events(world)
+    assert bench.failed == [False]
+    assert re.fullmatch(r"a{199}\.[0-9a-f]{16}", one["metadata"]["name"])
+
+
+async def test_what_was_told_is_forgotten_with_its_events() -> None:
+    """Nobody remembers every gang that there ever was."""
+    world = World([])
+    recorder = Recorder(world.memory, lambda: world.seconds)
+    for i in range(100):
+        one = pod(f"p{i}", "")
+        lost, _ = decode(one, Pod)
+        await recorder.record(about_stray(Stray(f"default/p{i}", "NoPodGroup"), lost, world.time.now()))
+        await world.time.advance(KEPT_SECONDS / 10)
+    assert len(recorder._told) == 11
+
+
+# pods that belong to nobody -----------------------------------------------------------------------------------------
+
+
+def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
+    one = pod(name, "g", leaf=leaf)
+    return one | {"spec": one["spec"] | spec}
+
+
+@pytest.mark.parametrize("mark", [True, False])
+async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool) -> None:
+    """N4: always; also where no conditions are wanted (S4), and behind gates. One that runs is scheduled already."""
+    world = World([node("a")])
+    world.create(GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
+    world.create(PODS, pod("g-0", "g", leaf="w", node_name="a"))
+    for one in (
+        lost("lost"),
+        lost("none", ""),
+        lost("gated", schedulingGates=[{"name": "x"}]),
+        lost("up", nodeName="a"),
+    ):
+        world.create(PODS, one)
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(2):
+            bench.news()
+            await bench.told()
+    assert {(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events(world, "Pod")} == {
+        ("lost", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
+        ("gated", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
+        ("none", "NoSubGroup", "the pod names no subgroup, but the PodGroup has SubGroups"),
+    }
+    assert {one["involvedObject"]["uid"] for one in events(world, "Pod")} == {
+        world.pod(name)["metadata"]["uid"] for name in ("lost", "gated", "none")
+    }
+    (on_group,) = events(world)
+    assert (on_group["reason"], on_group["count"]) == ("StrayPods", 1)
+    assert all(f"`default/{name}`" in on_group["message"] for name in ("lost", "none", "gated"))
+    assert world.condition(world.pod("lost"), "PodScheduled").get("reason") == ("UnknownSubGroup" if mark else None)
+    assert world.condition(world.pod("gated"), "PodScheduled").get("reason") in (None, "SchedulingGated")
+
+
+async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
+    """N3, N4: nothing is dropped in silence; what is over, bound or behind a gate does not wait for a PodGroup."""
+    world = World([node("a")])
+    gated, done = pod("gated", "g"), pod("done", "g")
+    gated["spec"]["schedulingGates"] = [{"name": "x"}]
+    for one in (pod("lost", "g"), pod("alone", ""), pod("up", "g", node_name="a"), gated, done):
+        world.create(PODS, one)
+    world.memory.store.patch(PODS, "default", "done", {"status": {"phase": "Failed"}}, subresource="status")
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+    says = {
+        "lost": ("NoSuchPodGroup", "the pod names podgroup `default/g`, which does not exist"),
+        "alone": ("NoPodGroup", "the pod names no podgroup in its annotation `pod-group-name`"),
+    }
+    for name, (reason, message) in says.items():
+        found = world.condition(world.pod(name), "PodScheduled")
+        assert (found["status"], found["reason"], found["message"]) == ("False", reason, message)
+    assert {one["involvedObject"]["name"]: (one["reason"], one["message"]) for one in events(world, "Pod")} == says
+    assert len(bench.cluster.log) == 4
+
+
+@pytest.mark.parametrize("mark", [True, False])
+async def test_what_a_pod_lacked_is_not_said_any_more_once_it_is_there(mark: bool) -> None:
+    """The gang's own reason takes its place; where the gang wants no conditions, nothing does (S4)."""
+    world = World([node("a", gpus=0)])
+    world.create(PODS, pod("lost", "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert world.condition(world.pod("lost"), "PodScheduled")["reason"] == "NoSuchPodGroup"
+        world.create(GROUPS, group("g", minMember=1, markUnschedulable=mark))
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+    found = world.condition(world.pod("lost"), "PodScheduled")
+    assert found.get("reason") == ("Unschedulable" if mark else None)
+    assert bench.cluster.log.count("patch pods lost status") == 2
+
+
+async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
+    """Its condition is what the API server made of it."""
+    world = World([node("a", gpus=0)])
+    for name in ("now", "seen"):
+        world.create(PODS, pod(name, "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        world.memory.store.bind("default", "seen", world.pod("seen")["metadata"]["uid"], "a")
+        world.create(NODES, node("b"))
+        world.create(GROUPS, group("g", minMember=1, markUnschedulable=False))
+        bench.news()
+        await bench.told()
+    assert bench.cluster.log.count("patch pods now status") == 1
+    assert bench.cluster.log.count("patch pods seen status") == 1
+    assert world.condition(world.pod("seen"), "PodScheduled")["status"] == "True"
 
 
 # what is not looked at again ----------------------------------------------------------------------------------------

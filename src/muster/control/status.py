@@ -7,7 +7,7 @@ a letter that is lost is written again after the next cycle.
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -22,20 +22,20 @@ from muster.api.queue import Queue
 from muster.api.shape import encode
 from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw, Resource
-from muster.control.apply import CONFLICT, Fence, in_time
+from muster.control.events import EVENTS, Recorder, about_gang, about_stray, series_of
 from muster.control.observer import Nobody, Observer
-from muster.model.gang import Gang
+from muster.control.writes import CONFLICT, Fence, in_time
+from muster.model.gang import Gang, State, state
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import GangPlan, Plan
-from muster.reporting.conditions import pod_conditions
-from muster.reporting.explain import helps, sentence
+from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.marks import stale_marks
-from muster.reporting.outcome import Outcome, outcomes
+from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import pod_group_status, queue_statuses
+from muster.rules.membership import gang_of
 
 log = structlog.get_logger()
-EVENTS = Resource("", "v1", "events", "Event")
-AGAIN_SECONDS = 300.0  # the same event about the same gang is not told more often
+AGAIN_SECONDS = 300.0  # the same event about the same object is not told more often
 HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
 AT_ONCE = 16  # letters: few, as bindings come first
 SHOWN = 5  # failures that are told in words
@@ -44,6 +44,7 @@ JSON: PatchType = "application/json-patch+json"
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 Kind = Literal["marks", "status", "condition", "event"]
 Address = tuple[str, str, str]  # of an object: plural, namespace, name
+Said = Mapping[tuple[Address, Kind], tuple[object, float]]  # what, and when
 
 
 class News(Struct, frozen=True, eq=False):
@@ -53,6 +54,7 @@ class News(Struct, frozen=True, eq=False):
     snapshot: Snapshot
     plan: Plan
     now: datetime
+    doubtful: frozenset[str] = frozenset()  # gangs of which nobody knows what became of a binding: nothing is said
 
 
 class Letter(Struct, frozen=True, eq=False):
@@ -99,6 +101,7 @@ class Teller:
         self._failed = 0
         self._silent_until = -math.inf
         self._drafts = Drafts()
+        self._recorder = Recorder(cluster, clock)
 
     def tell(self, news: News) -> None:
         """Soon; or never, if there are newer ones by then."""
@@ -132,6 +135,8 @@ class Teller:
 
     def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:
         """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
+        for letter in [*_withdrawn(self._said, fresh, news)]:
+            fresh[letter.address] = [letter]
         self._placed = {address: number for address, number in self._placed.items() if number > news.number}
         for address in self._placed:
             fresh.pop(address, None)
@@ -192,11 +197,11 @@ class Teller:
         return True
 
     async def _request(self, letter: Letter) -> None:
-        """One request a letter."""
+        """One request a letter, but for an event that is no longer there to be counted up."""
         where = letter.resource, letter.namespace, letter.name
         match letter.kind:
             case "event":
-                await self.cluster.create(EVENTS, letter.body)
+                await self._recorder.record(letter.body)
             case "marks":
                 await self.cluster.patch(*where, letter.body)
             case "status":
@@ -237,7 +242,7 @@ class Drafts:
     def letters(self, news: News) -> dict[Address, list[Letter]]:
         """By the object they are about."""
         found: dict[Address, list[Letter]] = {}
-        for letter in (*self._of_gangs(news), *_of_queues(news)):
+        for letter in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
             found.setdefault(letter.address, []).append(letter)
         return found
 
@@ -247,7 +252,7 @@ class Drafts:
             self._silent, self._where = {}, news.snapshot.topologies
         at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
         self._silent = {key: self._silent[key] for key in at_rest}
-        for key, outcome in outcomes(news.snapshot, news.plan, at_rest).items():
+        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | news.doubtful).items():
             about = _about_one(outcome, before[key].source, news)
             yield from about or ()
             if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found):
@@ -276,7 +281,7 @@ def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
     for name, condition in pod_conditions(outcome, group).items():
         pod = news.snapshot.pods.get(name)
         yield _of_pod(name, pod.metadata.uid if pod else "", condition, news.now)
-    yield from _of_refusals(outcome.found, group, news.now)
+    yield from map(_of_event, about_gang(outcome, group, news.snapshot.pods, news.now))
 
 
 def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Letter]:
@@ -312,38 +317,39 @@ def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> Letter:
     """A pod that was deleted and came back under its name has heard nothing yet."""
     namespace, _, name = pod.partition("/")
     raw = encode(condition) | {"lastTransitionTime": stamp(now)}
-    body = {"metadata": {"uid": uid}, "status": {"conditions": [raw]}}
-    return Letter("condition", resource_of(Pod), namespace, name, (uid, condition), body)
+    return Letter("condition", resource_of(Pod), namespace, name, (uid, condition), _on_pod(uid, raw))
 
 
-def _of_refusals(found: GangPlan, group: PodGroup, now: datetime) -> Iterator[Letter]:
-    """One event for each reason, not more often than every few minutes."""
-    for refusal in found.refusals:
-        message = "; ".join([sentence(refusal), *helps(refusal)])
-        about, body = f"{group.metadata.name}/{refusal.reason}", _event(group, refusal.reason, message, now)
-        yield Letter("event", EVENTS, group.metadata.namespace, about, refusal.reason, body)
+def _on_pod(uid: str, condition: Raw) -> Raw:
+    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
 
-def _event(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
-    meta = group.metadata
-    about = {
-        "apiVersion": "scheduling.run.ai/v2alpha2",
-        "kind": "PodGroup",
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
-    at = stamp(now.replace(microsecond=0))
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": f"{meta.name}.", "namespace": meta.namespace},
-        "involvedObject": about,
-        "reason": reason,
-        "message": message[:1024],
-        "type": "Warning",
-        "source": {"component": "muster"},
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+def _of_orphans(news: News) -> Iterator[Letter]:
+    """Pods that no gang speaks for."""
+    for stray in orphans(news.snapshot):
+        pod = news.snapshot.pods[stray.pod]
+        yield _of_pod(stray.pod, pod.metadata.uid, of_stray(stray), news.now)
+        yield _of_event(about_stray(stray, pod, news.now))
+
+
+def _of_event(event: Raw) -> Letter:
+    kind, namespace, name, _, reason = series = series_of(event)
+    return Letter("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
+
+
+def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[Letter]:
+    """Conditions of pods that still wait, where nothing takes their place: of gangs that want none, or no more (S4)."""
+    bound = {(one.namespace, one.pod) for one in news.plan.bindings}
+    for (address, kind), (says, _) in said.items():
+        if kind == "condition" and address not in fresh and address[1:] not in bound:
+            yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.doubtful)
+
+
+def _unsaid(address: Address, says: object, pod: Pod | None, doubtful: Container[str | None]) -> Iterator[Letter]:
+    """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
+    if pod is None or state(pod) is not State.PENDING or not isinstance(says, tuple) or gang_of(pod) in doubtful:
+        return
+    uid, _ = says
+    if uid == pod.metadata.uid:
+        body = _on_pod(uid, {"type": ON_PODS, "$patch": "delete"})
+        yield Letter("condition", resource_of(Pod), *address[1:], says=(uid, None), body=body)

@@ -19,7 +19,7 @@ from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.quantity import Resources
 from muster.rules import defaults
-from muster.rules.membership import Stray, gang_of, leaf_of
+from muster.rules.membership import Stray, gang_of, leaf_of, orphan
 from muster.rules.podgroup import TREE, from_the_top, judge
 from muster.rules.problem import Problem
 from muster.rules.requests import requests
@@ -165,7 +165,7 @@ def muster(objects: Objects) -> Muster:
         if gang is not None and gang in groups:
             joining[gang].append(pod)
         else:
-            foreign.append(Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or ""))
+            foreign.append(orphan(pod))
     gangs = (build(group, joining[name], objects.priority_classes) for name, group in sorted(groups.items()))
     return Muster(tuple(gangs), tuple(sorted(foreign, key=lambda stray: stray.pod)))
 

@@ -14,9 +14,11 @@ from muster.planning.decision import GangPlan
 from muster.reporting.explain import reasons
 from muster.reporting.outcome import Outcome, pods
 from muster.reporting.text import many
+from muster.rules.membership import Stray
 
 SCHEDULED, STALE, SUBGROUPS_STALE, STRAYS = "Scheduled", "Stale", "SubGroupsStale", "StrayPods"
 READY = "Ready"
+ON_PODS = "PodScheduled"
 ON_POD_GROUPS = frozenset((SCHEDULED, STALE, SUBGROUPS_STALE, STRAYS))
 ON_QUEUES = frozenset((READY,))
 EXTRA = "the gang runs without this pod: it is an extra and waits for a place"
@@ -32,8 +34,7 @@ def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
     if outcome.short_subgroups:
         yield Condition(SUBGROUPS_STALE, "True", "SubGroupBelowMinimum", _parts_words(outcome))
     if strays := outcome.gang.strays:
-        told = [f"pod `{stray.pod}` {stray.says}" for stray in strays]
-        yield Condition(STRAYS, "True", strays[0].why, _cut(f"never scheduled: {_listed(told)}"))
+        yield Condition(STRAYS, "True", strays[0].why, _cut(stray_words(strays)))
 
 
 def scheduled(outcome: Outcome) -> Condition:
@@ -51,6 +52,11 @@ def scheduled(outcome: Outcome) -> Condition:
 
 def _refused(found: GangPlan) -> str:
     return "; ".join(reason["message"] for reason in reasons(found))
+
+
+def stray_words(strays: Iterable[Stray]) -> str:
+    """Pods that belong to no leaf, all in one sentence (N4)."""
+    return f"never scheduled: {_listed([f'pod `{stray.pod}` {stray.says}' for stray in strays])}"
 
 
 def _short_words(outcome: Outcome) -> str:
@@ -95,9 +101,7 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
         return {}
     says = _why_pods_wait(outcome)
     waiting = (f"{outcome.gang.namespace}/{pod.name}" for pod in pods(outcome.gang.root, State.PENDING))
-    return {pod: unschedulable(says) for pod in waiting} | {
-        stray.pod: unschedulable(f"the pod {stray.says}") for stray in outcome.strays
-    }
+    return {pod: unschedulable(says) for pod in waiting} | {stray.pod: of_stray(stray) for stray in outcome.strays}
 
 
 def _why_pods_wait(outcome: Outcome) -> str:
@@ -108,7 +112,12 @@ def _why_pods_wait(outcome: Outcome) -> str:
 
 def unschedulable(says: str) -> Condition:
     """What Kubernetes writes on a pod that found no place."""
-    return Condition("PodScheduled", "False", "Unschedulable", _cut(says))
+    return Condition(ON_PODS, "False", "Unschedulable", _cut(says))
+
+
+def of_stray(stray: Stray) -> Condition:
+    """A pod that no node would help: `Unschedulable` would have autoscalers add some in vain (N4)."""
+    return Condition(ON_PODS, "False", stray.why, _cut(f"the pod {stray.says}"))
 
 
 # queues -------------------------------------------------------------------------------------------------------------

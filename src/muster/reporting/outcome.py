@@ -14,7 +14,7 @@ from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
 from muster.planning import stale
 from muster.planning.decision import Binding, GangPlan, Plan
-from muster.rules.membership import Stray
+from muster.rules.membership import Stray, orphan
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -91,6 +91,12 @@ def _waiting(snapshot: Snapshot) -> set[str]:
     """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
     strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
     return {name for name in strays if state(snapshot.pods[name]) is State.PENDING}
+
+
+def orphans(snapshot: Snapshot) -> tuple[Stray, ...]:
+    """Pods that wait and join no gang that exists: never scheduled, but not in silence (N3, N4)."""
+    loose = (pod for name, pod in snapshot.pods.items() if not pod.spec.node_name and name not in snapshot.class_of)
+    return tuple(orphan(pod) for pod in loose if state(pod) is State.PENDING)
 
 
 # asking -------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ SENTENCES: dict[Why, str] = {
     "SubGroupIsABranch": "names subgroup `{named}`, which has children and no pods of its own",
     "NoSubGroup": "names no subgroup, but the PodGroup has SubGroups",
     "NoSuchPodGroup": "names podgroup `{named}`, which does not exist",
-    "NoPodGroup": "names no podgroup",
+    "NoPodGroup": f"names no podgroup in its annotation `{names.POD_GROUP}`",
 }
 
 
@@ -37,6 +37,12 @@ def gang_of(pod: Pod) -> str | None:
     name = pod.metadata.annotations.get(names.POD_GROUP, "")
     namespace = pod.metadata.namespace or names.DEFAULT_NAMESPACE
     return f"{namespace}/{name}" if name else None
+
+
+def orphan(pod: Pod) -> Stray:
+    """A pod that joins no gang that exists, and why."""
+    gang = gang_of(pod)
+    return Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or "")
 
 
 def leaf_of(pod: Pod, leaves: Collection[str], branches: Collection[str]) -> str | Stray:
