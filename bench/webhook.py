@@ -27,6 +27,7 @@ from muster.api.shape import decode
 from muster.api.topology import Topology
 from muster.config import Certificates, Webhook
 from muster.rules.around import Around
+from muster.rules.membership import gang_of
 from muster.server import webhook
 from muster.server.bundles import Bundle, issue, service_names
 from muster.server.certificates import Door
@@ -90,8 +91,18 @@ def cluster() -> Objects:
     return Objects(topologies=(topology,), nodes=nodes, pods=pods)
 
 
+@cache
+def gangs() -> dict[str, list[Pod]]:
+    """Pods by gang, as the mirror of `muster run` keeps them."""
+    found: dict[str, list[Pod]] = {}
+    for one in cluster().pods:
+        found.setdefault(gang_of(one) or "", []).append(one)
+    return found
+
+
 def around() -> Around:
-    return Around(cluster())
+    """As `muster run` makes it for every request."""
+    return Around(cluster(), lambda gang: gangs().get(gang, ()), whole=True)
 
 
 def review(raw: Raw, old: Raw | None = None) -> bytes:
@@ -115,6 +126,8 @@ CASES: tuple[tuple[str, str, bytes], ...] = (
     ("validate: its update", "/validate", review(podgroup(10), podgroup(10))),
     ("validate: refused, 2 problems, one of type", "/validate", review(podgroup(10, minSubGroup=0, queue=7))),
     ("mutate: 10 SubGroups of an older dialect", "/mutate", review(OLDER)),
+    ("mutate: 110 SubGroups, nothing to convert", "/mutate", review(podgroup(100))),
+    ("mutate: its update, another queue", "/mutate", review(podgroup(100, queue="q"), podgroup(100))),
     ("validate: 110 SubGroups", "/validate", review(podgroup(100))),
     ("validate: its update", "/validate", review(podgroup(100), podgroup(100))),
     ("validate: 1,100 SubGroups", "/validate", review(podgroup(1_000))),
@@ -124,7 +137,7 @@ CASES: tuple[tuple[str, str, bytes], ...] = (
 def serve(port: int, bundle: Bundle) -> None:
     """The webhook, until it is ended."""
     door = Door()
-    door.show(bundle)
+    door.show(bundle, HOST)
     asyncio.run(webhook.listener(webhook.app(SETTINGS, around), "127.0.0.1", port, door).serve())
 
 

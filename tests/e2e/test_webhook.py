@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from muster.server.certificates import CONFIGURATIONS, Door, Keeping
 from muster.server.sources import FILES, source
 from tests.apiserver import ApiServer
 from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
+from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 from tests.given import group, podgroup
 
 PATH = "/apis/scheduling.run.ai/v2alpha2/namespaces/webhook/podgroups"
@@ -239,6 +241,65 @@ async def test_older_dialects_are_converted_where_that_is_wanted(apiserver: ApiS
         return told.status == 422 and "run `muster convert` (D4)" in told.message
 
     await until(refused)
+
+
+@pytest.mark.skipif(KUBECTL is None, reason=MISSING)
+@pytest.mark.parametrize("way", ["--server-side", "--server-side=false"])
+async def test_a_manifest_in_an_older_dialect_is_edited_as_any_other(
+    apiserver: ApiServer, cluster: Cluster, tmp_path: Path, way: str
+) -> None:
+    """D1, D2, D3, D4: `kubectl apply` lays the manifest over what was converted before. What it says now is stored, the
+    same again changes nothing, and what two hands say differently is refused with both numbers."""
+    kubectl = Kubectl(apiserver.kubeconfig, tmp_path)
+    four = [group(name, 8) for name in "abcd"]
+
+    async def applied(**spec: Any) -> Raw:
+        await kubectl("apply", way, "-f", "-", send=podgroup(namespace="webhook") | {"spec": spec})
+        return await stored()
+
+    async def stored() -> Raw:
+        found: Raw = (await cluster.get(POD_GROUPS, "webhook", "gang"))["spec"]
+        return {name: value for name, value in found.items() if name not in ("markUnschedulable", "schedulingBackoff")}
+
+    settings = replace(SETTINGS, port=free_port(), convert_older_dialects=True)
+    async with registered(cluster, settings.port, converting=True), running(cluster, settings):
+        await asked(apiserver)
+        for need in (2, 2, 3, 2):
+            assert await applied(minMember=need, subGroups=four) == {"minSubGroup": need, "subGroups": four}
+        await kubectl("patch", "podgroup", "-n", "webhook", "gang", "--type=merge", '-p={"spec":{"minMember":3}}')
+        assert await stored() == {"minSubGroup": 3, "subGroups": four}
+
+        await gone(cluster, POD_GROUPS, "webhook", "gang")
+        await applied(minMember=2, subGroups=four)
+        await kubectl("patch", "podgroup", "-n", "webhook", "gang", "--type=merge", '-p={"spec":{"minSubGroup":4}}')
+        with pytest.raises(Refused, match=r"minMember: 2 of `kubectl.*` and .*minSubGroup: 4 of `kubectl-patch`"):
+            await applied(minMember=2, subGroups=four)
+        assert (await stored())["minSubGroup"] == 4
+
+        await gone(cluster, POD_GROUPS, "webhook", "gang")
+        both = {"minMember": 3, "minSubGroup": 2, "subGroups": four}
+        for _ in range(2):
+            assert await applied(**both) == {"minSubGroup": 2, "subGroups": four}
+        await kubectl("replace", "-f", "-", send=podgroup(namespace="webhook") | {"spec": both})
+        assert await stored() == {"minSubGroup": 2, "subGroups": four}
+
+        await gone(cluster, POD_GROUPS, "webhook", "gang")
+        for leaves in (four, four, four[:3]):
+            assert await applied(minMember=2, subgroups=leaves) == {"minSubGroup": 2, "subGroups": leaves}
+
+        await gone(cluster, POD_GROUPS, "webhook", "gang")
+        for level, together in (("rack", "ab"), ("rack", "ab"), ("zone", "ab"), ("zone", "bc")):
+            held = {"subGroups": list(together), "constraint": {"requiredTopologyLevel": level}}
+            found = await applied(subGroups=four, topologyConstraints={"subGroupSets": [held]})
+            assert {name: part.get("parent") for name, part in named(found).items() if part.get("minMember")} == {
+                name: "together" if name in together else None for name in "abcd"
+            }
+            assert named(found)["together"] == {"name": "together", "topologyConstraint": held["constraint"]}
+
+
+def named(spec: Raw) -> dict[str, Raw]:
+    """SubGroups by name."""
+    return {part["name"]: part for part in spec["subGroups"]}
 
 
 # certificates -------------------------------------------------------------------------------------------------------

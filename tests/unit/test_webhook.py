@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
+from structlog.testing import capture_logs
 
 import muster
 from muster.api.codec import to_json
@@ -22,6 +23,7 @@ from muster.server.metrics import Metrics
 from muster.server.surroundings import PODS_SECONDS, Surroundings
 from tests.asgi import Answered, call
 from tests.given import Raw, group, pod, podgroup
+from tests.property.applied import managed
 from tests.property.values import cluster
 from tests.reviews import patched, review, sent
 
@@ -225,7 +227,9 @@ async def test_what_can_be_read_two_ways_is_left_alone() -> None:
     response = await ask(doubtful, path="/mutate")
     assert response["allowed"]
     assert "patch" not in response
-    assert "can be read two ways" in response["warnings"][0]
+    assert response["warnings"][0].startswith(
+        "not converted: can be read two ways: spec.minMember: 2 is either 2 of 2 children (`minSubGroup: 2`), or "
+    )
     assert not (await ask(doubtful))["allowed"]
 
 
@@ -247,9 +251,125 @@ async def test_a_stored_older_form_keeps_its_meaning() -> None:
 
 
 async def test_conversion_is_an_option() -> None:
-    """Off, there is nothing at that path."""
-    answered = await call(webhook.app(Webhook()), "/mutate", sent(OLDER))
-    assert (answered.status, answered.text) == (404, "nothing here; POST to /validate\n")
+    """Off, everything passes as it is: a webhook configuration may be there before muster has heard of it."""
+    assert set(await ask(OLDER, path="/mutate", app=webhook.app(Webhook()))) == {"uid", "allowed"}
+
+
+FOUR = [group(name, 8) for name in "abcd"]
+
+
+def applied(spec: Raw, **stated: Any) -> Raw:
+    """A stored PodGroup with a manifest laid over it, which one manager states."""
+    raw = podgroup() | {"spec": spec}
+    raw["metadata"] = raw["metadata"] | {"uid": "7", "managedFields": managed(stated)}
+    return raw
+
+
+async def test_an_edit_of_an_older_manifest_is_not_thrown_away() -> None:
+    """D1: `minMember` beside the `minSubGroup` that was made of it is the newer word of the two."""
+    stored = applied({"minSubGroup": 2, "subGroups": FOUR}, minMember=2, subGroups=FOUR)
+    edited = applied({"minSubGroup": 2, "minMember": 3, "subGroups": FOUR}, minMember=3, subGroups=FOUR)
+    response = await ask(edited, stored, path="/mutate")
+    assert patched(edited, response)["spec"] == {"minSubGroup": 3, "subGroups": FOUR}
+    assert response["warnings"] == ["converted: `spec.minMember: 3` is now `minSubGroup`: it counts children (D1)"]
+
+
+async def test_the_same_older_manifest_again_changes_nothing() -> None:
+    """D1, D4: and is allowed."""
+    stored = applied({"minSubGroup": 2, "subGroups": FOUR}, minMember=2, subgroups=FOUR)
+    again = applied(stored["spec"] | {"minMember": 2, "subgroups": FOUR}, minMember=2, subgroups=FOUR)
+    after = patched(again, await ask(again, stored, path="/mutate"))
+    assert after["spec"] == stored["spec"]
+    assert (await ask(after, stored))["allowed"]
+
+
+async def test_an_older_field_that_a_manifest_takes_back_is_no_longer_meant() -> None:
+    """D1: without `minMember` the manifest means all four; the spec of the request is the stored one, to the letter."""
+    stored = applied({"minSubGroup": 2, "subGroups": FOUR}, minMember=2, subGroups=FOUR)
+    edited = applied({"minSubGroup": 2, "subGroups": FOUR}, subGroups=FOUR)
+    response = await ask(edited, stored, path="/mutate")
+    assert patched(edited, response)["spec"] == {"subGroups": FOUR}
+    assert response["warnings"] == [
+        "converted: `spec.minSubGroup` is gone: it was made of an older form that nobody states any more"
+    ]
+    assert "patch" not in await ask(stored, stored, path="/mutate")
+
+
+@pytest.mark.parametrize("odd", [b'"\xff"', b'[{"manager": "\\ud800"}]', b"[" * 300 + b"]" * 300, b"7", b'{"a": 1}'])
+async def test_managed_fields_of_any_shape_are_answered(odd: bytes) -> None:
+    """They are not decoded with the rest, and must not end in an error of ours when they are."""
+    stored = podgroup() | {"spec": {"minSubGroup": 2, "subGroups": FOUR}}
+    edited = podgroup() | {"spec": {"minSubGroup": 2, "minMember": 3, "subGroups": FOUR}}
+    edited["metadata"] = edited["metadata"] | {"uid": "7", "managedFields": "HERE"}
+    body = sent(edited, stored).replace(b'"HERE"', odd)
+    assert (await call(APP, "/mutate", body)).status in (200, 400)
+
+
+async def test_what_two_managers_say_differently_is_refused_with_both_numbers() -> None:
+    """Neither number is dropped: mutating says why it does nothing, and validating refuses (V1)."""
+    stored = applied({"minSubGroup": 4, "subGroups": FOUR}, minMember=2, subGroups=FOUR)
+    both = applied({"minSubGroup": 4, "minMember": 2, "subGroups": FOUR})
+    both["metadata"]["managedFields"] = managed({"minMember": 2, "subGroups": FOUR}, {"minSubGroup": 4})
+    response = await ask(both, stored, path="/mutate")
+    assert "patch" not in response
+    assert response["warnings"][0].startswith(
+        "not converted: spec.minMember: 2 of `kubectl` and spec.minSubGroup: 4 of `other-0` exclude each other; hint: "
+    )
+    refused = await ask(both, stored)
+    assert "`minMember: 2` and `minSubGroup: 4` exclude each other" in refused["status"]["message"]
+
+
+async def test_an_object_that_is_written_whole_says_both_numbers_itself() -> None:
+    """D2: `kubectl replace` sends no uid, and what it sends is not laid over anything."""
+    stored = applied({"minSubGroup": 2, "subGroups": FOUR}, minMember=2, subGroups=FOUR)
+    replaced = applied({"minMember": 16, "minSubGroup": 2, "subGroups": FOUR}, minMember=16)
+    del replaced["metadata"]["uid"]
+    assert patched(replaced, await ask(replaced, stored, path="/mutate"))["spec"] == stored["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (
+            {"minMember": 40, "subGroups": FOUR},
+            (
+                "not converted: spec.minMember: 40 pods, but all 4 children guarantee only 32; "
+                "hint: raise the children's minimums to 40 in all, or lower it to 32"
+            ),
+        ),
+        (
+            {"subgroups": FOUR, "subGroups": FOUR},
+            "not converted: spec: has both `subgroups` and `subGroups`; hint: keep `subGroups`, with all of them in it",
+        ),
+        (
+            {"subgroups": [group("a", 1), group("a", 1), group("b", 1, parent="c")]},
+            (
+                "not converted: spec.subGroups[1].name: `a` is already the name of spec.subGroups[0] (hint: give each "
+                "SubGroup a name of its own); spec.subGroups[2].parent: `c` is not a subgroup here (hint: known: a, "
+                "b); hint: mend these first, then convert"
+            ),
+        ),
+        (
+            {"minMember": "two", "subGroups": FOUR},
+            "not converted: spec.minMember: expected a whole number, got the text `two`",
+        ),
+    ],
+)
+async def test_why_something_is_not_converted_is_one_sentence(spec: Raw, sentence: str) -> None:
+    """Where, what and the way out, each apart from the next."""
+    (warning,) = (await ask(podgroup() | {"spec": spec}, path="/mutate"))["warnings"]
+    assert warning == sentence
+
+
+def test_what_nobody_looks_at_is_not_decoded() -> None:
+    """`managedFields` are often the larger part of an object; a few conversions look at them."""
+    raw = applied({"minMember": 1}, minMember=1)
+    raw["metadata"] |= {"selfLink": "/x", "finalizers": ["a"], "labels": {"a": "b"}}
+    asked = webhook.read(sent(raw | {"extra": 1}, raw))
+    assert asked.object["spec"] == {"minMember": 1}
+    assert set(asked.object) == {"metadata", "spec"}
+    assert set(asked.object["metadata"]) == {"name", "namespace", "uid", "labels"}
+    assert msgspec.json.decode(asked.managed) == raw["metadata"]["managedFields"]
 
 
 def test_a_patch_of_anything_but_objects_replaces_it() -> None:
@@ -415,18 +535,23 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
     assert not desk._gate.locked()
 
 
-async def test_an_error_of_our_own_is_told_without_its_insides(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """500 with a sentence, and the rest in the log."""
+async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 with a sentence, and the rest in the log, with the object and the gang's key."""
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("secret thing")
 
     monkeypatch.setattr(webhook, "check", broken)
-    answered = await call(APP, "/validate", sent(podgroup(minMember=1)))
-    assert (answered.status, answered.text) == (500, "internal error: ZeroDivisionError; the log of muster says more\n")
-    capsys.readouterr()
+    with capture_logs() as lines:
+        for raw in (podgroup(minMember=1), QUEUE):
+            answered = await call(APP, "/validate", sent(raw))
+            said = "internal error: ZeroDivisionError; the log of muster says more\n"
+            assert (answered.status, answered.text) == (500, said)
+    assert [(line["object"], line.get("gang")) for line in lines] == [
+        ("podgroup `team/gang`", "team/gang"),
+        ("queue `team`", None),
+    ]
+    assert all(isinstance(line["exc_info"], ZeroDivisionError) for line in lines)
 
 
 async def test_every_answer_is_counted() -> None:
@@ -452,6 +577,22 @@ async def test_every_answer_is_counted() -> None:
         labels = {"path": path, "result": result}
         assert metrics.registry.get_sample_value("muster_webhook_requests_total", labels) == 1
     assert metrics.registry.get_sample_value("muster_webhook_duration_seconds_count", {"path": "/validate"}) == 3
+
+
+async def test_every_failure_is_counted_and_logged_once_for_its_kind() -> None:
+    """A webhook configuration with a wrong path stops every write: the metrics show it, and the log says what came."""
+    metrics = Metrics()
+    app = webhook.app(Webhook(), metrics=metrics)
+    with capture_logs() as lines:
+        for i in range(3):
+            assert (await call(app, f"/wrong-{i}", sent(podgroup()))).status == 404
+            assert (await call(app, "/validate", method="GET")).status == 405
+            assert (await call(app, "/mutate", b"{")).status == 400
+    for path, result in (("other", "404"), ("/validate", "405"), ("/mutate", "400")):
+        labels = {"path": path, "result": result}
+        assert metrics.registry.get_sample_value("muster_webhook_requests_total", labels) == 3
+    assert [(line["path"], line["status"]) for line in lines] == [("other", 404), ("/validate", 405), ("/mutate", 400)]
+    assert lines[0]["says"] == "nothing here; POST to /validate or /mutate"
 
 
 def test_the_largest_podgroup_fits_into_the_limit() -> None:
@@ -481,6 +622,40 @@ def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:
     assert around().asked.of("team/gang") == {}
     known[0] = replace(known[0], nodes=())
     assert around().ground.rooms == ()
+
+
+def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
+    """Whoever follows a cluster knows them by gang already: with 100,000 pods an index takes a tenth of a second."""
+
+    class Untouched(tuple[Any, ...]):
+        __slots__ = ()
+
+        def __iter__(self) -> Any:
+            raise AssertionError("all pods are walked")
+
+    known = muster.objects([*cluster(), *(pod(f"large-{i}", "", cpu="1000") for i in range(2))])
+    members = {"team/gang": [one for one in known.pods if one.metadata.name.startswith("large")]}
+    around = Surroundings(lambda: Around(replace(known, pods=Untouched()), lambda gang: members.get(gang, ())))
+    answer = webhook.validate(webhook.read(sent(podgroup(minMember=2))), around())
+    assert any("fit no node of the cluster" in warning for warning in answer.warnings)
+
+
+async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_none() -> None:
+    """Q2, T6: whoever names one waits for it, and is told; `default` needs no Queue. Of files nothing is known."""
+    named = podgroup(minMember=1, queue="team", topologyConstraint={"topology": "racks", "requiredTopologyLevel": "r"})
+    plain = podgroup(minMember=1)
+    live = webhook.app(Webhook(), lambda: Around(whole=True))
+    assert "warnings" not in await ask(plain, app=live)
+    response = await ask(named, app=live)
+    assert response["allowed"]
+    assert [warning.split(" (")[0] for warning in response["warnings"]] == [
+        "spec.topologyConstraint.topology: topology `racks` does not exist",
+        "spec.queue: queue `team` does not exist: the PodGroup will wait",
+    ]
+    unnamed = podgroup(minMember=1, topologyConstraint={"requiredTopologyLevel": "rack"})
+    (warning,) = (await ask(unnamed, app=live))["warnings"]
+    assert "names no topology, and there is none" in warning
+    assert "warnings" not in await ask(named, app=webhook.app(Webhook(), Around))
 
 
 def test_a_large_cluster_is_not_walked_for_every_request() -> None:

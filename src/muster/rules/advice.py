@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.rules.around import Around
 from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
 from muster.rules.problem import Problem, listed
-from muster.rules.topology import find_level
 
 _NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that count
@@ -67,9 +67,9 @@ class Stated(Struct, frozen=True, gc=False):
 
 
 def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
-    """T6: where Topologies are given, every Topology and level that is named exists."""
+    """T6: where Topologies are known, every Topology and level that is named exists."""
     found = around.topologies
-    if not found:
+    if not found and not around.whole:
         return
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
     for place in stated:
@@ -81,7 +81,7 @@ def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) ->
                 yield _unknown_topology(at, constraint, found)
             continue
         for field, level in _levels(constraint):
-            if find_level(topology, level) is None:
+            if around.level(topology, level) is None:
                 yield Problem(
                     f"{at}.{field}",
                     f"topology `{topology.metadata.name}` has no level `{level[:80]}`",
@@ -94,19 +94,18 @@ def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[st
     says = (
         f"topology `{constraint.topology[:80]}` does not exist"
         if constraint.topology
-        else f"names no topology, and there are {len(found)}"
+        else f"names no topology, and there {f'are {len(found)}' if found else 'is none'}"
     )
     return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
 
 
 def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
-    found = around.topologies
     for place in stated:
         at, constraint, above = place.at, place.constraint, place.above
         required = constraint.required_topology_level
         preferred = constraint.preferred_topology_level
-        if required and preferred and _coarser(constraint, preferred, constraint, required, found):
+        if required and preferred and _coarser(constraint, preferred, constraint, required, around):
             yield Problem(
                 f"{at}.preferredTopologyLevel",
                 f"`{preferred}` is coarser than the required `{required}` and says nothing more",
@@ -114,7 +113,7 @@ def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Proble
                 severity="warning",
                 rule="V6",
             )
-        if required and above and _coarser(constraint, required, above, above.required_topology_level, found):
+        if required and above and _coarser(constraint, required, above, above.required_topology_level, around):
             yield Problem(
                 f"{at}.requiredTopologyLevel",
                 f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
@@ -124,13 +123,12 @@ def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Proble
             )
 
 
-def _coarser(
-    one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, found: Mapping[str, Topology]
-) -> bool:
+def _coarser(one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, around: Around) -> bool:
     """Whether `level` of one is coarser than the level `than` of the other, where that is certain."""
+    found = around.topologies
     first, second = _topology(one, found), _topology(other, found)
     if first is not None and first is second:
-        here, there = find_level(first, level), find_level(first, than)
+        here, there = around.level(first, level), around.level(first, than)
         return here is not None and there is not None and here < there
     here, there = _usual(level), _usual(than)
     same = one.topology == other.topology
@@ -143,8 +141,8 @@ def _usual(level: str) -> int | None:
 
 
 def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
-    """Q2: where Queues are given, a PodGroup whose queue is not among them will wait."""
-    known = set(around.queues)
+    """Q2: where Queues are known, a PodGroup whose queue is not among them will wait."""
+    known = set(around.queues) or ({DEFAULT_QUEUE} if around.whole else set())
     if known and queue(group) not in known:
         yield Problem(
             "spec.queue",

@@ -1,7 +1,7 @@
 """What lies around an object that is judged, looked up once however many objects ask."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from msgspec import Struct
@@ -15,8 +15,10 @@ from muster.api.topology import Topology
 from muster.rules.membership import gang_of
 from muster.rules.podgroup import outline
 from muster.rules.requests import requests
+from muster.rules.topology import find_level
 
 Kind = frozenset[tuple[str, int]]  # what a pod asks for; pods of a gang ask for few different things
+Members = Callable[[str], Iterable[Pod]]  # the pods of a gang, by its identity
 
 
 class Tree(Struct, frozen=True):
@@ -61,15 +63,15 @@ class Ground:
 class Asked:
     """What the pods of a gang still ask for, by the SubGroup that they name: those that are done, nothing (N5)."""
 
-    def __init__(self, pods: Mapping[str, list[Pod]]) -> None:
-        self._pods = pods
+    def __init__(self, members: Members) -> None:
+        self._members = members
         self._known: dict[str, Mapping[str, Counter[Kind]]] = {}
 
     def of(self, gang: str) -> Mapping[str, Counter[Kind]]:
         """How many ask for what, by name of the SubGroup; pods that have failed or are leaving do not count."""
         if gang not in self._known:
             found: dict[str, Counter[Kind]] = defaultdict(Counter)
-            for pod in self._pods.get(gang, ()):
+            for pod in self._members(gang):
                 if pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None:
                     asked = Resources() if pod.status.phase == "Succeeded" else requests(pod.spec)
                     found[pod.metadata.labels.get(names.SUBGROUP, "")][frozenset(asked.items())] += 1
@@ -82,10 +84,16 @@ def _room(node: Node) -> Mapping[str, int]:
 
 
 class Around:
-    """Objects with indexes that are made when they are first needed."""
+    """Objects with indexes that are made when they are first needed.
 
-    def __init__(self, objects: Objects | None = None) -> None:
-        self.objects = objects or Objects()
+    `members` finds the pods of a gang where somebody knows them already; else they are looked up among the objects.
+    `whole`: the objects are all there are, as of a live cluster; of files, what is not there may be elsewhere.
+    """
+
+    def __init__(self, objects: Objects | None = None, members: Members | None = None, *, whole: bool = False) -> None:
+        self.objects, self.whole = objects or Objects(), whole
+        self._members: Members = members or (lambda gang: self.pods.get(gang, ()))
+        self._levels: dict[tuple[str, str], int | None] = {}
 
     def after(self, before: "Around", *, same_pods: bool) -> "Around":
         """This, with what was looked up before as far as it holds; `same_pods`: gangs' pods of then are near enough."""
@@ -118,6 +126,13 @@ class Around:
         """By name."""
         return {topology.metadata.name: topology for topology in self.objects.topologies}
 
+    def level(self, topology: Topology, word: str) -> int | None:
+        """`find_level`, once for every word: the groups of a gang name few."""
+        known = topology.metadata.name, word
+        if known not in self._levels:
+            self._levels[known] = find_level(topology, word)
+        return self._levels[known]
+
     @cached_property
     def trees(self) -> dict[str, Tree]:
         """Of every PodGroup, by identity."""
@@ -131,7 +146,7 @@ class Around:
     @cached_property
     def asked(self) -> Asked:
         """What the pods of gangs ask for."""
-        return Asked(self.pods)
+        return Asked(self._members)
 
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:

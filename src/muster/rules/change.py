@@ -14,8 +14,10 @@ RATCHETED = frozenset(("V1", "V2"))
 
 def ratchet(new: Iterable[Problem], old: Iterable[Problem]) -> Iterator[Problem]:
     """V4: broken in a way that the stored object already was, an update passes with a warning."""
-    known = {problem.key for problem in old if problem.key and problem.rule in RATCHETED}
-    for problem in new:
+    found = tuple(new)
+    broken = any(problem.key for problem in found)  # else the old ones say nothing, and are not even looked for
+    known = {problem.key for problem in old if problem.key and problem.rule in RATCHETED} if broken else set()
+    for problem in found:
         if problem.key in known:
             yield replace(problem, severity="warning", says=f"{problem.says} (as the stored one already does)")
         else:
@@ -24,7 +26,7 @@ def ratchet(new: Iterable[Problem], old: Iterable[Problem]) -> Iterator[Problem]
 
 def raised_minimums(old: PodGroup, new: PodGroup) -> Iterator[Problem]:
     """V5: a running semi-preemptible gang keeps its core; what was preemptible cannot be declared protected."""
-    if not (_semi_preemptible(old) and running(old)):
+    if not (_semi_preemptible(old) and running(old)) or old.spec == new.spec:
         return
     before = {place.name: place for place in outline(old.spec).places}
     for place in outline(new.spec).places:

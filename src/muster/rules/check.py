@@ -18,6 +18,9 @@ from muster.rules import advice, change, pod, podgroup, queue, reach, topology
 from muster.rules.around import Around
 from muster.rules.problem import Problem, listed
 
+_SPELT: tuple[type[Wire], ...] = (PodGroupSpec, SubGroup, TopologyConstraint)
+_FIELDS = {kind: frozenset(kind.__struct_encode_fields__) for kind in _SPELT}
+
 
 def check(raw: Any, old: Any = None, around: Around | None = None) -> tuple[Problem, ...]:
     """Every problem of an object, as a new one or as an update of `old`; `around` is what else is known.
@@ -81,7 +84,16 @@ def _misspelt_fields(raw: Any) -> Iterator[Problem]:
     yield from _misspelt(spec, PodGroupSpec, "spec")
     groups = spec.get("subGroups")
     for i, part in enumerate(groups if isinstance(groups, list | tuple) else ()):
-        yield from _misspelt(part, SubGroup, f"spec.subGroups[{i}]")
+        if not _all_known(part, SubGroup):
+            yield from _misspelt(part, SubGroup, f"spec.subGroups[{i}]")
+
+
+def _all_known(raw: Any, kind: type[Wire]) -> bool:
+    """Nothing here, nor in the constraint inside, is unknown: almost always, and soon seen."""
+    if not isinstance(raw, dict):
+        return True
+    inner = raw.get("topologyConstraint")
+    return raw.keys() <= _FIELDS[kind] and (not inner or _all_known(inner, TopologyConstraint))
 
 
 def _misspelt(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:

@@ -50,6 +50,31 @@ def convert(document: Document, reading: Reading = "auto") -> Conversion:
         raise InputError(f"{document.where}: holds text or numbers that cannot be written out") from None
 
 
+def looks_older(spec: Any) -> bool:
+    """Whether there may be something to convert in a PodGroup's spec; only its no is certain, and costs little."""
+    if not isinstance(spec, dict):
+        return spec is not None
+    parts = spec.get("subGroups")
+    if spec.get("subgroups") is not None or spec.get("topologyConstraints") is not None:
+        return True
+    if not isinstance(parts, list):
+        return parts is not None or (spec.get("minMember") is not None and spec.get("minSubGroup") is not None)
+    if parts and spec.get("minMember") is not None:
+        return True
+    try:
+        parents = {part.get("parent") for part in parts}
+        return any(_part_looks_older(part, part.get("name") in parents) for part in parts)
+    except (AttributeError, TypeError):  # no objects, or no names
+        return True
+
+
+def _part_looks_older(part: Raw, has_children: bool) -> bool:
+    """A branch counts no pods; a leaf says how many, and counts nothing else."""
+    if has_children:
+        return part.get("minMember") is not None
+    return not part.get("minMember") or part.get("minSubGroup") is not None
+
+
 def _list(document: Document, reading: Reading) -> Conversion:
     kind = document.raw["kind"].removesuffix("List")
     given = {"apiVersion": document.raw["apiVersion"], "kind": kind} if kind else {}

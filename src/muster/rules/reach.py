@@ -10,7 +10,6 @@ from muster.rules.around import Around, Ground, Kind
 from muster.rules.defaults import constraints
 from muster.rules.podgroup import Place, outline
 from muster.rules.problem import Problem
-from muster.rules.topology import find_level
 
 Amounts = Mapping[str, int]
 Pods = Mapping[str, Counter[Kind]]  # of every leaf: how many pods ask for what
@@ -25,7 +24,7 @@ def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
     if not pods:
         return
     homeless = _homeless(pods, around.ground)
-    for name, asked in pods.items():
+    for name, asked in pods.items() if homeless else ():
         yield from _too_big(places[name], asked, homeless, around.ground)
     yield from _too_many(group, around, places, pods)
 
@@ -62,9 +61,11 @@ def _too_many(group: PodGroup, around: Around, places: Mapping[str, Place], pods
     resolved, topologies = constraints(group), around.topologies
     least = _least(group, resolved, places, pods)
     for name, constraint in resolved.items():
+        if not constraint.required_topology_level:
+            continue
         only = next(iter(topologies.values())) if len(topologies) == 1 and not constraint.topology else None
         topology = topologies.get(constraint.topology, only)
-        level = find_level(topology, constraint.required_topology_level) if topology else None
+        level = around.level(topology, constraint.required_topology_level) if topology else None
         if topology is None or level is None or name not in least:
             continue
         most = around.ground.most(tuple(known.node_label for known in topology.spec.levels[: level + 1]))
@@ -93,15 +94,26 @@ def _least(
         if name and name in order:
             children[parent].append(name)
     found: dict[str, Mapping[str, int]] = {}
+    alike: dict[tuple[int, frozenset[tuple[Kind, int]]], Mapping[str, int] | None] = {}  # leaves often are
     for name in reversed((*order,)):
-        if children[name]:
-            parts = [(found.get(child, {}), 1) for child in children[name]]
-        else:
-            parts = [(dict(kind), count) for kind, count in pods.get(name, {}).items()]
         need = _need(places[name])
-        if sum(count for _, count in parts) >= need:
-            found[name] = {r: _smallest(r, parts, need) for r in {r for part, _ in parts for r in part}}
+        if children[name]:
+            taken = _taken([(found.get(child, {}), 1) for child in children[name]], need)
+        else:
+            kinds = frozenset(pods.get(name, {}).items())
+            if (need, kinds) not in alike:
+                alike[need, kinds] = _taken([(dict(kind), count) for kind, count in kinds], need)
+            taken = alike[need, kinds]
+        if taken is not None:
+            found[name] = taken
     return found
+
+
+def _taken(parts: list[tuple[Amounts, int]], need: int) -> Amounts | None:
+    """What so many of the parts take at least; None: there are not so many."""
+    if sum(count for _, count in parts) < need:
+        return None
+    return {r: _smallest(r, parts, need) for r in {r for part, _ in parts for r in part}}
 
 
 def _smallest(resource: str, parts: list[tuple[Amounts, int]], need: int) -> int:

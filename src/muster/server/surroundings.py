@@ -1,8 +1,8 @@
 """What lies around the objects that are judged, kept from one request to the next.
 
-Rule: names are always fresh, so that nobody is warned of what was created a moment ago. What takes long to look up is
-kept: nodes until one of them changes, and which pods belong to which gang for a few seconds, as pods change all the
-time and only a warning depends on them (V6).
+Rule: names are always fresh, so that nobody is warned of what was created a moment ago. What takes long to add up is
+kept: nodes until one of them changes, and what the pods of a gang ask for a few seconds, as pods change all the time
+and only a warning depends on them (V6). Nothing here walks all pods: the mirror knows those of each gang.
 """
 
 import time

@@ -1,4 +1,5 @@
-"""What the API server asks before it stores an object: `/validate` (V1-V6), and `/mutate` (D) where that is wanted.
+"""What the API server asks before it stores an object: `/validate` (V1-V6), and `/mutate`, which converts (D) where
+that is wanted and lets pass where it is not: a webhook configuration that is ahead of a restart must not stop anybody.
 
 Rule 1: every answer is a value, and whatever is wrong with a request ends in a sentence: no traceback leaves this file.
 Rule 2: size, time and memory are bounded: a large request is read when it has a place, so that there are never more
@@ -9,14 +10,14 @@ no order): there a PodGroup without its Topology is told in a warning, and waits
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal
 
 import msgspec
 import uvicorn
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -32,7 +33,8 @@ from muster.reporting.problems import lines
 from muster.reporting.text import plain
 from muster.rules.around import Around
 from muster.rules.check import check, errors
-from muster.rules.dialects import convert
+from muster.rules.dialects import Conversion, convert, looks_older
+from muster.rules.leftovers import Managers, convert_update, taken_back
 from muster.rules.problem import Problem
 from muster.server.certificates import Door
 from muster.server.guest import Guest
@@ -48,6 +50,7 @@ MOST_TOLD = 200  # problems in one answer; the rest is counted
 MOST_WARNINGS = 20
 LONGEST_WARNING = 250  # characters; the API server cuts longer ones
 THREADS = 2
+ELSEWHERE = "other"  # in the metrics: any path that is none of ours
 _CAUSES = {"V5": "FieldValueForbidden"}
 
 Raw = dict[str, Any]
@@ -68,8 +71,10 @@ class Asked(Wire, frozen=True):
     kind: GroupVersionKind = GroupVersionKind()
     sub_resource: str = ""
     operation: str = ""
-    object: Any = None
+    object: Any = None  # without what nobody looks at
     old_object: Any = None
+    managed: msgspec.Raw = msgspec.Raw()  # `metadata.managedFields` of the object, not decoded: few look at it
+    old_managed: msgspec.Raw = msgspec.Raw()
 
     @property
     def type(self) -> tuple[str, str]:
@@ -90,12 +95,23 @@ class Asked(Wire, frozen=True):
         return {**self.object, "apiVersion": version, "kind": kind}
 
 
+class Sent(Wire, frozen=True):
+    """AdmissionRequest, as it comes in: objects are decoded when it is known that they are looked at."""
+
+    uid: str = ""
+    kind: GroupVersionKind = GroupVersionKind()
+    sub_resource: str = ""
+    operation: str = ""
+    object: msgspec.Raw = msgspec.Raw()
+    old_object: msgspec.Raw = msgspec.Raw()
+
+
 class Review(Wire, frozen=True):
     """AdmissionReview, as it comes in."""
 
     api_version: str = ""
     kind: str = ""
-    request: Asked | None = None
+    request: Sent | None = None
 
 
 class Answer(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -125,6 +141,14 @@ class Unanswerable(MusterError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Unjudged(Exception):
+    """An error of our own, with what it happened to."""
+
+    def __init__(self, asked: Asked) -> None:
+        super().__init__(asked.uid)
+        self.asked = asked
 
 
 # judging: pure ------------------------------------------------------------------------------------------------------
@@ -207,16 +231,13 @@ def mutate(asked: Asked) -> Answer:
     What is stored in an older form stays as it is until somebody rewrites it (V4): its reading must not change in
     passing, because another field was updated.
     """
-    if not asked.judged or asked.type != JUDGED[0] or _leaving(asked.object):
+    if not asked.judged or asked.type != JUDGED[0] or _leaving(asked.object) or not _may_be_older(asked):
         return Answer(asked.uid, allowed=True)
-    if asked.operation == "UPDATE" and _older({**asked.new, "spec": asked.old_object.get("spec")}):
-        return Answer(asked.uid, allowed=True)
-    raw = asked.new
+    raw = _only_needed(asked.new)
     try:
-        done = convert(Document(_WHERE, raw))
+        done = _converted(asked, Document(_WHERE, raw))
     except MusterError as error:
-        said = " ".join(error.message.removeprefix(f"{_WHERE}: ").split())
-        return Answer(asked.uid, allowed=True, warnings=(_short(f"not converted: {said}"),))
+        return Answer(asked.uid, allowed=True, warnings=(_short(f"not converted: {_in_one_line(error)}"),))
     patch = difference(asked.object.get("spec"), done.raw.get("spec")) if done.changes else []
     if not patch:
         return Answer(asked.uid, allowed=True)
@@ -228,8 +249,77 @@ def mutate(asked: Asked) -> Answer:
 _WHERE = "request"
 
 
+def leave(asked: Asked) -> Answer:
+    """`/mutate` where conversion is not wanted: whoever asks all the same must not be held up."""
+    return Answer(asked.uid, allowed=True)
+
+
+def _may_be_older(asked: Asked) -> bool:
+    """Whether a closer look is worth its time: most requests say nothing in an older form, and take nothing back."""
+    spec = asked.object.get("spec")
+    if asked.operation != "UPDATE":
+        return looks_older(spec)
+    old = asked.old_object.get("spec")
+    says_older = spec != old and looks_older(spec)
+    return (says_older or _takes_back(asked)) and not _older(_only_needed({**asked.new, "spec": old}))
+
+
+def _takes_back(asked: Asked) -> bool:
+    """Whether a manifest was applied that no longer says something in an older form."""
+    new, old = asked.object.get("metadata"), asked.old_object.get("metadata")
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return False
+    by_server = bytes(asked.managed) != bytes(asked.old_managed) and b'"Apply"' in bytes(asked.old_managed)
+    by_client = new.get("annotations") != old.get("annotations")
+    return (by_server or by_client) and bool(taken_back(asked.object, asked.old_object, _managers(asked)))
+
+
+def _managers(asked: Asked) -> Managers:
+    return Managers(_decoded(asked.managed), _decoded(asked.old_managed))
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    """None where there is nothing, or nothing that can be read: nobody has looked at it until now."""
+    try:
+        return msgspec.json.decode(raw) if bytes(raw) else None
+    except (msgspec.MsgspecError, UnicodeError, ValueError):
+        return None
+
+
+def _only_needed(raw: Raw) -> Raw:
+    """Without what no conversion looks at, such as `managedFields`: it is copied."""
+    meta = raw.get("metadata")
+    named = (
+        {name: meta[name] for name in ("name", "generateName", "namespace", "annotations") if name in meta}
+        if (isinstance(meta, dict))
+        else meta
+    )
+    return {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "metadata": named, "spec": raw.get("spec")}
+
+
+def _converted(asked: Asked, document: Document) -> Conversion:
+    """As a new object, or laid over a stored one (`muster.rules.leftovers`)."""
+    if asked.operation != "UPDATE":
+        return convert(document)
+    meta = asked.object.get("metadata")
+    identified = isinstance(meta, dict) and bool(meta.get("uid"))
+    # Only an object that was written whole, as by `kubectl replace`, comes without the identity of the stored one.
+    whole = bool(bytes(asked.managed)) and not identified
+    return convert_update(document, asked.old_object, _managers(asked), whole=whole)
+
+
+def _in_one_line(error: MusterError) -> str:
+    """Why something is not converted, without the object's name, which whoever asks knows."""
+    lines = [line.strip() for line in error.message.removeprefix(f"{_WHERE}: ").splitlines()]
+    said = [line for line in lines if not line.endswith(("cannot be converted", "cannot be read"))]
+    sentence = "; ".join(said).replace("two ways; ", "two ways: ", 1)
+    return " ".join(f"{sentence}; hint: {error.hint}".split()) if error.hint else " ".join(sentence.split())
+
+
 def _older(raw: Raw) -> bool:
     """Whether there is something to convert, or something that cannot be."""
+    if not looks_older(raw.get("spec")):
+        return False
     try:
         return bool(convert(Document(_WHERE, raw)).changes)
     except MusterError:
@@ -254,22 +344,80 @@ def _pointer(key: str) -> str:
 
 # reading and answering ----------------------------------------------------------------------------------------------
 
-_REVIEWS = msgspec.json.Decoder(Review)
 _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_REVIEWS = msgspec.json.Decoder(Review)
+
+
+class Meta(Wire, frozen=True):
+    """Metadata of any shape; `managedFields`, often the larger part of an object, stays as it is."""
+
+    name: Any = UNSET
+    generate_name: Any = UNSET
+    namespace: Any = UNSET
+    uid: Any = UNSET
+    labels: Any = UNSET
+    annotations: Any = UNSET
+    creation_timestamp: Any = UNSET
+    deletion_timestamp: Any = UNSET
+    owner_references: Any = UNSET
+    resource_version: Any = UNSET
+    generation: Any = UNSET
+    managed_fields: msgspec.Raw = msgspec.Raw()
+
+
+class Thing(Wire, frozen=True):
+    """An object of one of our kinds; of what is in it, the request has said the kind."""
+
+    metadata: msgspec.Raw = msgspec.Raw()
+    spec: Any = UNSET
+    status: Any = UNSET
+
+
+_THINGS = msgspec.json.Decoder(Thing)
+_METAS = msgspec.json.Decoder(Meta)
+_META = tuple((name, wire) for name, wire in zip(Meta.__struct_fields__, Meta.__struct_encode_fields__, strict=True))
 
 
 def read(body: bytes) -> Asked:
     """The request of a review; Unanswerable says in a sentence what is wrong with it."""
     try:
         review = _REVIEWS.decode(body)
+        request = _opened(review.request) if review.request else None
     except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
         raise Unanswerable(400, f"this is not an AdmissionReview: {_short(str(error))}") from None
     if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
         said = _short(f"`{review.kind}` of `{review.api_version}`")
         raise Unanswerable(400, f"expected an AdmissionReview of `{API_VERSION}`, got {said}")
-    if review.request is None or not review.request.uid:
+    if request is None or not request.uid:
         raise Unanswerable(400, "the review has no `request` with a `uid`")
-    return _sound(review.request)
+    return _sound(request)
+
+
+def _opened(sent: Sent) -> Asked:
+    asked = Asked(sent.uid, sent.kind, sent.sub_resource, sent.operation)
+    if not asked.judged:
+        return asked
+    new, managed = _object(sent.object)
+    old, old_managed = _object(sent.old_object)
+    return replace(asked, object=new, old_object=old, managed=managed, old_managed=old_managed)
+
+
+def _object(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
+    """An object with what is looked at, and its `managedFields`; what is no object comes as it is."""
+    if not bytes(raw).lstrip().startswith(b"{"):
+        return (msgspec.json.decode(raw) if bytes(raw) else None), msgspec.Raw()
+    thing = _THINGS.decode(raw)
+    meta, managed = _metadata(thing.metadata)
+    parts = {"metadata": meta, "spec": thing.spec, "status": thing.status}
+    return {name: value for name, value in parts.items() if value is not UNSET}, managed
+
+
+def _metadata(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
+    if not bytes(raw).lstrip().startswith(b"{"):
+        return (msgspec.json.decode(raw) if bytes(raw) else UNSET), msgspec.Raw()
+    meta = _METAS.decode(raw)
+    found = {wire: getattr(meta, name) for name, wire in _META[:-1]}
+    return {wire: value for wire, value in found.items() if value is not UNSET}, meta.managed_fields
 
 
 def _sound(asked: Asked) -> Asked:
@@ -290,10 +438,20 @@ def written(answer: Answer) -> bytes:
 def respond(judge: Judge, body: bytes) -> tuple[bytes, str]:
     """Bytes in, bytes and the result in a word out."""
     try:
-        answer = judge(read(body))
+        asked = read(body)
+        answer = _answer(judge, asked)
     except RecursionError:
         raise Unanswerable(400, "the review is nested too deeply") from None
     return written(answer), answer.result
+
+
+def _answer(judge: Judge, asked: Asked) -> Answer:
+    try:
+        return judge(asked)
+    except RecursionError:
+        raise
+    except Exception as error:
+        raise Unjudged(asked) from error
 
 
 class Desk:
@@ -304,33 +462,66 @@ class Desk:
         self._gate = asyncio.Semaphore(settings.concurrency)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._log = logger("webhook")
+        self._told: set[tuple[str, int]] = set()  # failures that the log has
 
     def endpoint(self, path: str, judge: Callable[[], Judge]) -> Callable[[Request], Awaitable[Response]]:
         """Answers on one path. What is known is looked up here, by the loop; only judging may be done by a thread."""
 
         async def answer(request: Request) -> Response:
             began = time.perf_counter()
-            response, result = await self._answer(request, judge())
-            if self._metrics:
-                self._metrics.answered(path, result, time.perf_counter() - began)
+            response, result = await self._answer(path, request, judge())
+            self._count(path, result, began)
             return response
 
         return answer
 
-    async def _answer(self, request: Request, judge: Judge) -> tuple[Response, str]:
+    def nowhere(self, paths: Collection[str]) -> Callable[[Request, Exception], Awaitable[Response]]:
+        """Answers whoever comes another way: a wrong path in a webhook configuration is a usual mistake."""
+
+        async def answer(request: Request, error: Exception) -> Response:
+            began, path = time.perf_counter(), request.url.path
+            known = path if path in paths else ELSEWHERE
+            status = getattr(error, "status_code", 404)
+            response, result = self._refused(known, status, f"nothing here; POST to {' or '.join(paths)}")
+            self._count(known, result, began)
+            return response
+
+        return answer
+
+    def _count(self, path: str, result: str, began: float) -> None:
+        if self._metrics:
+            self._metrics.answered(path, result, time.perf_counter() - began)
+
+    async def _answer(self, path: str, request: Request, judge: Judge) -> tuple[Response, str]:
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
                 data, result = await self._judged(judge, _pieces(request, self._settings.max_body_bytes))
             return Response(data, media_type="application/json"), result
         except Unanswerable as error:
-            return _said(error.status, error.message)
+            return self._refused(path, error.status, error.message)
         except ClientDisconnect:
-            return _said(400, "the caller has left")
+            return self._refused(path, 400, "the caller has left")
         except TimeoutError:
-            return _said(504, f"there is no answer within {self._settings.timeout_seconds} s")
+            return self._refused(path, 504, f"there is no answer within {self._settings.timeout_seconds} s")
         except Exception as error:
-            self._log.exception("a review could not be judged")
-            return _said(500, f"internal error: {type(error).__name__}; the log of muster says more")
+            return self._failed(error)
+
+    def _refused(self, path: str, status: int, sentence: str) -> tuple[Response, str]:
+        """Logged once for each kind of failure: the metrics count the rest, and whoever asks hears it every time."""
+        if (path, status) not in self._told:
+            self._told.add((path, status))
+            self._log.warning(
+                "a request was refused; others like it are only counted", path=path, status=status, says=sentence
+            )
+        return _said(status, sentence)
+
+    def _failed(self, error: Exception) -> tuple[Response, str]:
+        cause: BaseException = error
+        about: dict[str, str] = {}
+        if isinstance(error, Unjudged):
+            cause, about = error.__cause__ or error, _about(error.asked)
+        self._log.error("a review could not be judged", exc_info=cause, **about)
+        return _said(500, f"internal error: {type(cause).__name__}; the log of muster says more")
 
     async def _judged(self, judge: Judge, pieces: AsyncIterator[bytes]) -> tuple[bytes, str]:
         """Small ones at once; large ones wait for a place before the rest of them is read."""
@@ -374,6 +565,13 @@ async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
         yield piece
 
 
+def _about(asked: Asked) -> dict[str, str]:
+    """What a line of the log is about; PodGroups by the gang's key."""
+    named = title(asked.new) if isinstance(asked.object, dict) else asked.kind.kind
+    gang = {"gang": named.partition("`")[2].rstrip("`")} if asked.type == JUDGED[0] else {}
+    return {"object": named, "operation": asked.operation, **gang}
+
+
 def _said(status: int, sentence: str) -> tuple[Response, str]:
     return PlainTextResponse(f"{sentence}\n", status), str(status)
 
@@ -382,19 +580,16 @@ def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None =
     """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
     desk = Desk(settings, metrics)
     around = Surroundings(knows) if knows else None
+    convert_or_leave = mutate if settings.convert_older_dialects else leave
     judges: Mapping[str, Callable[[], Judge]] = {
-        "/validate": lambda: partial(validate, around=around() if around else None)
+        "/validate": lambda: partial(validate, around=around() if around else None),
+        "/mutate": lambda: convert_or_leave,
     }
-    if settings.convert_older_dialects:
-        judges = {**judges, "/mutate": lambda: mutate}
+    nowhere = desk.nowhere(tuple(judges))
     return Starlette(
         routes=[Route(path, desk.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
-        exception_handlers={404: partial(_nowhere, tuple(judges)), 405: partial(_nowhere, tuple(judges))},
+        exception_handlers={404: nowhere, 405: nowhere},
     )
-
-
-async def _nowhere(paths: tuple[str, ...], _request: Request, error: Exception) -> Response:
-    return _said(getattr(error, "status_code", 404), f"nothing here; POST to {' or '.join(paths)}")[0]
 
 
 def listener(listening: Starlette, host: str, port: int, door: Door | None = None) -> Guest:
