@@ -1,10 +1,13 @@
 """As much of Helm as the chart uses; anything else is refused.
 
-That is values, `if`, `not`, `toYaml`, `omit`, `nindent` and `default`.
-Helm is not part of the tests' environment. A template that needs more than this is too clever for the chart.
+That is values, `if`, `not`, `toYaml`, `omit`, `nindent`, `default`, and the checksum of another template.
+Helm is not part of the tests' environment; where it is at hand, tests compare. A template that needs more than this is
+too clever for the chart.
 """
 
+import hashlib
 import re
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,9 +17,19 @@ from tests.given import Raw
 _TAG = re.compile(r"\s*\{\{-\s*(?P<trimmed>.*?)\s*\}\}|\{\{\s*(?P<plain>[^-].*?)\s*\}\}", re.DOTALL)
 
 
-def rendered(template: str, values: Raw, namespace: str, chart: Raw) -> str:
+def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
     """The text that Helm would make of a template."""
-    scope = {"Values": values, "Release": {"Namespace": namespace}, "Chart": {"AppVersion": chart["appVersion"]}}
+    scope = {
+        "Values": values,
+        "Release": {"Namespace": namespace},
+        "Chart": {"AppVersion": chart["appVersion"]},
+        "Template": {"BasePath": path.parent},
+    }
+    return _text(path, scope)
+
+
+def _text(path: Path, scope: Raw) -> str:
+    template = path.read_text(encoding="utf-8")
     found: list[str] = []
     shown = [True]
     at = 0
@@ -38,11 +51,13 @@ def _piped(words: str, scope: Raw) -> str:
     first, *rest = (part.strip() for part in words.split("|"))
     found: Any = _value(first, scope)
     for step in rest:
-        name, argument = step.split(" ", 1)
+        name, _, argument = step.partition(" ")
         if name == "nindent":
             found = "\n" + "\n".join(" " * int(argument) + line for line in found.splitlines())
         elif name == "default":
             found = found or _value(argument, scope)
+        elif name == "sha256sum":
+            found = hashlib.sha256(found.encode()).hexdigest()
         else:
             raise ValueError(f"the tiny renderer does not know `{name}`")
     return str(found).lower() if isinstance(found, bool) else str(found)
@@ -53,6 +68,8 @@ def _value(words: str, scope: Raw) -> Any:
         return yaml.safe_dump(_value(words.removeprefix("toYaml "), scope), sort_keys=True).rstrip()
     if words.startswith("not "):
         return not _value(words.removeprefix("not "), scope)
+    if including := re.fullmatch(r'include \(print (\S+) "/([a-z]+\.yaml)"\) \.', words):
+        return _text(_value(including[1], scope) / including[2], scope)
     if omitting := re.fullmatch(r'\(omit (\S+) "(\w+)"\)', words):
         return {key: value for key, value in _value(omitting[1], scope).items() if key != omitting[2]}
     if not re.fullmatch(r"(\.[A-Za-z]+)+", words):

@@ -147,7 +147,7 @@ class Certificates(Wire, frozen=True):
     ] = "muster-webhook-certificates"
     namespace: Annotated[str, doc("Of the Secret and of the Service.", **_LABEL)] = "muster-system"
     service_name: Annotated[
-        str, doc("`generated`: the Service that the API server calls; the certificate is made out to it.", **_NAME)
+        str, doc("The Service that the API server calls; the certificate has to be made out to it.", **_NAME)
     ] = "muster-webhook"
     folder: Annotated[
         str,
@@ -388,6 +388,10 @@ def _about_certificates(shown: Certificates) -> Iterator[Problem]:
     at = "webhook.certificates"
     if shown.source == "files" and not shown.folder:
         yield Problem(f"{at}.folder", "is missing", hint="with `source: files`, say where `tls.crt` and `tls.key` are")
+    if shown.source == "generated" and shown.folder:
+        yield Problem(
+            f"{at}.folder", "is not read with `source: generated`", hint="say `source: files`, or leave it out"
+        )
     if shown.source == "generated" and not shown.renew_before_days < shown.validity_days:
         yield Problem(
             f"{at}.renewBeforeDays",

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import yaml
 
-from muster.cluster.kinds import LEASES, NODES, POD_GROUPS, PODS
+from muster.cluster.kinds import EVENTS, LEASES, NODES, POD_GROUPS, PODS
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.server.certificates import CONFIGURATIONS
@@ -240,6 +240,12 @@ async def faults(account: Cluster) -> None:
     assert (await account.get(PODS, SPACE, "high-0"))["spec"]["nodeName"] == "rbac-a"
 
 
+async def later(account: Cluster, admin: Cluster) -> None:
+    """What only time brings about: an event is told again after some minutes (`control.events`)."""
+    told = (await admin.list(EVENTS, SPACE)).items[0]["metadata"]["name"]
+    await account.patch(EVENTS, SPACE, told, {"count": 2})
+
+
 async def forbidden(account: Cluster) -> None:
     """What an intruder would like to do with the token."""
     for attempt in (
@@ -306,6 +312,7 @@ async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, 
             await scenario(apiserver, admin)
         account = connect(tmp_path / "kubeconfig")
         await faults(account)
+        await later(account, admin)
         calls = audited(apiserver)
         await forbidden(account)
         await account.close()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import copy
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
@@ -24,8 +25,9 @@ from muster.config import Certificates, Webhook
 from muster.server import webhook
 from muster.server.bundles import Bundle, CertificateError, due, issue, service_names
 from muster.server.certificates import CONFIGURATIONS, Door, Keeping, inject
+from muster.server.issuing import builder, named
 from muster.server.metrics import Metrics
-from muster.server.sources import SECRETS, Brought, InSecret, source
+from muster.server.sources import FILES, SECRETS, Brought, InSecret, source
 from tests.given import podgroup
 from tests.reviews import sent
 
@@ -140,7 +142,7 @@ def test_a_certificate_of_no_known_version_is_replaced() -> None:
         assert due(wrong, SETTINGS, NOW) == "it cannot be read"
         assert due(issue(SETTINGS, NOW, wrong), SETTINGS, NOW) == ""
     with pytest.raises(CertificateError):
-        Door().show(replace(good, certificate=odd[0]))
+        Door().show(replace(good, certificate=odd[0]), HOST)
 
 
 def test_renewing_keeps_the_authority() -> None:
@@ -301,6 +303,53 @@ async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
         assert await given.current(NOW) == Bundle(bundle.certificate, bundle.key)
 
 
+def bring(folder: Path, bundle: Bundle) -> None:
+    for field in ("certificate", "key", "authority"):
+        (folder / FILES[field]).write_bytes(getattr(bundle, field))
+
+
+def chained() -> tuple[Bundle, bytes]:
+    """A certificate with what stands between it and the root: in its file, and without that."""
+    root_key, between_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
+    until = NOW + timedelta(days=9)
+    root, between = named("root"), named("between")
+    made = [
+        builder(named("leaf"), between, key.public_key(), NOW, until)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
+        .sign(between_key, hashes.SHA256()),
+        builder(between, root, between_key.public_key(), NOW, until).sign(root_key, hashes.SHA256()),
+        builder(root, root, root_key.public_key(), NOW, until).sign(root_key, hashes.SHA256()),
+    ]
+    leaf, middle, top = (one.public_bytes(serialization.Encoding.PEM) for one in made)
+    return Bundle(leaf + middle, pem_of(key), top), leaf
+
+
+async def test_files_that_belong_together_are_taken(tmp_path: Path) -> None:
+    """Signed by the authority, by way of others that are in the file, or by itself."""
+    for good in (issue(SETTINGS, NOW), chained()[0], made_out_to(HOST)):
+        bring(tmp_path, good)
+        assert await Brought(tmp_path).current(NOW) == replace(good, authority_key=b"")
+
+
+async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> None:
+    """Before anybody is told to trust them; each with its path and the way out."""
+    good, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
+    whole, leaf = chained()
+    unreadable = r"ca\.crt: holds no certificate that can be read\n  hint: PEM; without the file"
+    unsigned = r"tls\.crt: is not signed by .*ca\.crt\n  hint: bring both of one issuer"
+    for wrong, told in (
+        (replace(good, authority=b"rubbish"), unreadable),
+        (replace(good, authority=good.key), unreadable),
+        (replace(good, authority=strange(good.authority)), unreadable),
+        (replace(good, authority=other.authority), unsigned),
+        (replace(good, certificate=b"rubbish"), unsigned),
+        (replace(whole, certificate=leaf), unsigned),
+    ):
+        bring(tmp_path, wrong)
+        with pytest.raises(CertificateError, match=told):
+            await Brought(tmp_path).current(NOW)
+
+
 # telling the API server ---------------------------------------------------------------------------------------------
 
 
@@ -309,15 +358,46 @@ async def test_the_api_server_learns_whom_to_trust() -> None:
     shelf = Shelf()
     shelf.configure("podgroups.muster.dev", "queues.muster.dev")
     settings = Webhook(failure_policy="Ignore", timeout_seconds=3)
-    assert await inject(shelf, settings, b"authority", NOW) == 2
+    one, another = (issue(SETTINGS, NOW).authority for _ in range(2))
+    assert await inject(shelf, settings, one, NOW) == 2
     for resource in CONFIGURATIONS:
         for hook in shelf.hooks(resource):
-            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == b"authority"
+            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == one
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
             assert hook["clientConfig"]["service"] == {"name": "muster-webhook"}
-    assert await inject(shelf, settings, b"authority", NOW) == 0
-    assert await inject(shelf, settings, b"another", NOW) == 2
+    assert await inject(shelf, settings, one, NOW) == 0
+    assert await inject(shelf, settings, another, NOW) == 2
     assert await inject(shelf, settings, b"", NOW) == 0  # the user's own business
+
+
+@pytest.mark.parametrize("rubbish", [b"rubbish", b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"])
+async def test_rubbish_does_not_take_the_place_of_what_is_trusted(rubbish: bytes) -> None:
+    """Rule 1: with it, no API server would trust anybody."""
+    shelf, good = Shelf(), issue(SETTINGS, NOW).authority
+    shelf.configure("podgroups.muster.dev")
+    await inject(shelf, Webhook(), good, NOW)
+    assert await inject(shelf, Webhook(), rubbish, NOW) == 0
+    assert shelf.trusted() == good
+
+
+async def test_what_the_user_trusts_is_left_alone() -> None:
+    """Without an authority of ours, the configuration is his: however many there are, and however old."""
+    shelf = Shelf()
+    shelf.configure("podgroups.muster.dev")
+    await inject(shelf, Webhook(), b"", NOW)
+    old = issue(Certificates(authority_validity_days=91), NOW - timedelta(days=100)).authority
+    his = old + b"".join(issue(SETTINGS, NOW).authority for _ in range(3))
+    shelf.trust(his)
+    assert await inject(shelf, Webhook(), b"", NOW) == 0
+    assert shelf.trusted() == his
+
+
+async def test_only_certificates_are_told() -> None:
+    """Rule 2: whoever puts the key beside the authority, in one file, does not find it in the configuration."""
+    shelf, own = Shelf(), issue(SETTINGS, NOW)
+    shelf.configure("podgroups.muster.dev")
+    await inject(shelf, Webhook(), own.authority_key + own.authority, NOW)
+    assert shelf.trusted() == own.authority
 
 
 async def test_what_other_replicas_show_stays_trusted() -> None:
@@ -390,7 +470,7 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
     shelf = Shelf()
     shelf.configure("a")
     shelf.store.delete(CONFIGURATIONS[1], "", "muster")
-    assert await inject(shelf, Webhook(), b"authority", NOW) == 1
+    assert await inject(shelf, Webhook(), issue(SETTINGS, NOW).authority, NOW) == 1
 
 
 # showing ------------------------------------------------------------------------------------------------------------
@@ -427,13 +507,13 @@ async def test_a_certificate_is_changed_without_a_stop() -> None:
     """The same socket, the next handshake: another authority, another certificate, then one of another kind."""
     now = datetime.now(UTC)
     door = Door()
-    assert door.problem() == "there is none yet"
+    assert door.problem() == "there is none yet; where that lasts, the log says why"
     async with listening(webhook.app(Webhook()), door) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await fetch(port, issue(SETTINGS, now).authority)
         for _ in range(2):
             bundle = issue(SETTINGS, now)
-            door.show(bundle)
+            door.show(bundle, HOST)
             status, shown = await fetch(port, bundle.authority)
             assert status == 200
             assert shown == x509.load_pem_x509_certificate(bundle.certificate).public_bytes(serialization.Encoding.DER)
@@ -446,19 +526,66 @@ def test_what_cannot_be_shown_leaves_the_old_one() -> None:
     """And says why, without the key."""
     door = Door(lambda: NOW)
     one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
-    door.show(one)
+    door.show(one, HOST)
     for wrong in (Bundle(one.certificate, other.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
         with pytest.raises(CertificateError, match="cannot be used") as raised:
-            door.show(wrong)
+            door.show(wrong, HOST)
         assert "PRIVATE" not in str(raised.value)
     assert door.problem() == ""
 
 
-def test_an_expired_certificate_is_not_ready() -> None:
+@pytest.mark.parametrize(
+    ("days", "told"),
+    [
+        (91, "it expired at 2026-04-01T00:00:00Z; bring a new one, or see in the log why it was not renewed"),
+        (-1, "it is not valid before 2025-12-31T23:55:00Z; bring one that is, or set the clock"),
+        (0, ""),
+    ],
+)
+def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> None:
     """Nobody could talk to it."""
-    door = Door(lambda: NOW + timedelta(days=91))
-    door.show(issue(SETTINGS, NOW))
-    assert (door.name, door.problem()) == ("certificate", "it has expired")
+    door = Door(lambda: NOW + timedelta(days=days))
+    door.show(issue(SETTINGS, NOW), HOST)
+    assert (door.name, door.problem()) == ("certificate", told)
+
+
+def made_out_to(*names: str) -> Bundle:
+    """A certificate that signs itself, for names of any kind."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    draft = builder(named("self"), named("self"), key.public_key(), NOW, NOW + timedelta(days=9))
+    if names:
+        found = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+        draft = draft.add_extension(found, critical=False)
+    pem = draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return Bundle(pem, pem_of(key), pem)
+
+
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ((HOST,), ""),
+        (("another.svc", HOST.upper()), ""),
+        (("*.muster-system.svc",), ""),
+        (("*.svc",), "`*.svc`"),
+        (("muster-webhook.*.svc",), "`muster-webhook.*.svc`"),
+        (("*",), "`*`"),
+        (("muster-webhook.elsewhere.svc",), "`muster-webhook.elsewhere.svc`"),
+        (("a", "b", "c", "d"), "`a`, `b`, `c`"),
+        ((), "no name"),
+    ],
+)
+def test_a_certificate_for_somebody_else_is_not_ready(names: tuple[str, ...], found: str) -> None:
+    """The API server asks for the Service by its name; a star stands for one label."""
+    door = Door(lambda: NOW)
+    door.show(made_out_to(*names), HOST)
+    way_out = "bring one that is, or correct `webhook.certificates.serviceName` and `namespace`"
+    assert door.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
 
 
 async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
@@ -483,6 +610,62 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
         assert [door.problem() for door in doors] == ["", ""]
     assert 4 <= len(trusted) <= 12
     assert metrics.registry.get_sample_value("muster_certificate_expiry_timestamp_seconds", {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (replace(issue(SETTINGS, NOW), authority=b"rubbish"), "ca.crt: holds no certificate"),
+        (replace(issue(SETTINGS, NOW), authority=issue(SETTINGS, NOW).authority), "tls.crt: is not signed by"),
+        (
+            made_out_to("elsewhere"),
+            "the new certificate is not shown, the old one stays: it is made out to `elsewhere`",
+        ),
+        (issue(SETTINGS, NOW + timedelta(days=1)), "the old one stays: it is not valid before 2026-01-01T23:55:00Z"),
+        (issue(SETTINGS, NOW - timedelta(days=100)), "the old one stays: it expired at"),
+    ],
+    ids=["rubbish", "another authority", "another name", "not yet", "no more"],
+)
+async def test_what_is_good_stays_where_what_is_new_is_not(tmp_path: Path, wrong: Bundle, told: str) -> None:
+    """Files, as the user changes them: what is shown and what is trusted change together, or not at all."""
+    settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
+    shelf, door, good = Shelf(), Door(lambda: NOW), issue(SETTINGS, NOW)
+    shelf.configure("podgroups.muster.dev")
+    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0)
+    bring(tmp_path, good)
+    await keeping.look()
+    before, shown = shelf.hooks(), keeping._shown
+    bring(tmp_path, wrong)
+    for _ in range(2):
+        with pytest.raises(CertificateError, match=re.escape(told)):
+            await keeping.look()
+    assert (shelf.hooks(), keeping._shown, door.problem()) == (before, shown, "")
+    better = issue(SETTINGS, NOW)
+    bring(tmp_path, better)
+    await keeping.look()
+    assert (keeping._shown, door.problem()) == (replace(better, authority_key=b""), "")
+
+
+async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start there is nothing better to show; the log has the reason of `/readyz`, and one that is no better
+    takes its place."""
+    settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
+    shelf, door, day, said = Shelf(), Door(lambda: day[0]), [NOW], []
+    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0)
+    monkeypatch.setattr(keeping._log, "warning", lambda event, **more: said.append((event, more["problem"])))
+    event = "no API server takes the certificate"
+    bring(tmp_path, made_out_to("elsewhere"))
+    for _ in range(2):
+        await keeping.look()
+    assert said == [(event, door.problem())] * 2
+    assert "`elsewhere`" in door.problem()
+    bring(tmp_path, issue(SETTINGS, NOW + timedelta(days=1)))
+    await keeping.look()
+    assert "not valid before" in door.problem()
+    assert said[2:] == [(event, door.problem())]
+    day[0] += timedelta(days=1)
+    await keeping.look()
+    assert (len(said), door.problem()) == (3, "")
 
 
 @pytest.mark.parametrize(("authority_days", "waits"), [(3650, False), (120, True)], ids=["certificate", "authority"])

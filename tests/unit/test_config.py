@@ -73,6 +73,10 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     [
         ("webhook: {certificates: {source: files}}", "webhook.certificates.folder: is missing"),
         (
+            "webhook: {certificates: {folder: /mine}}",
+            "folder: is not read with `source: generated`\n    hint: say `source: files`, or leave it out",
+        ),
+        (
             "webhook: {certificates: {renewBeforeDays: 90}}",
             "renewBeforeDays: must be less than `validityDays`, 90, is 90",
         ),

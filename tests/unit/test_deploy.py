@@ -1,10 +1,14 @@
 """What is installed: manifests that fit together, rights that are exactly those needed, a chart that gives the same.
 
-The plain manifests are the chart with its defaults, written out: MUSTER_GOLDEN=write rewrites them.
+The plain manifests are the chart with its defaults, written out: MUSTER_GOLDEN=write rewrites them. Where Helm itself
+is at hand, it has to give the same.
 """
 
+import json
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,7 @@ from muster.server import webhook
 from muster.server.bundles import service_names
 from tests.chart import rendered
 from tests.given import Raw
+from tests.values_schema import FILLED_IN, schema
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "muster"
@@ -53,8 +58,9 @@ def values(**changes: Any) -> Raw:
 
 
 def template(name: str, chosen: Raw | None = None, namespace: str = NAMESPACE) -> str:
-    text = (CHART / "templates" / name).read_text(encoding="utf-8")
-    return rendered(text, chosen if chosen is not None else values(**OPTIONS.get(name, {})), namespace, ABOUT)
+    return rendered(
+        CHART / "templates" / name, chosen if chosen is not None else values(**OPTIONS.get(name, {})), namespace, ABOUT
+    )
 
 
 def written(path: Path, text: str) -> None:
@@ -99,11 +105,29 @@ def test_the_crds_are_those_of_the_types(path: Path) -> None:
     written(path, codec.to_yaml(crds()))
 
 
+def test_what_helm_accepts_is_made_from_the_types() -> None:
+    """A setting that is added to the configuration is a value of the chart, and one that is no setting is refused."""
+    written(CHART / "values.schema.json", json.dumps(schema(VALUES), indent=2, ensure_ascii=False) + "\n")
+
+
+def test_what_the_chart_fills_in_is_no_value() -> None:
+    """It would stand there twice."""
+
+    def keys(raw: Raw, at: str = "") -> set[str]:
+        inner = [
+            keys(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}"} for key, value in raw.items()
+        ]
+        return set().union(*inner)
+
+    found = keys(configuration(values(certificatesSecret="mine")))
+    assert found - keys(VALUES["config"]) == FILLED_IN
+
+
 def test_every_value_is_documented() -> None:
     """With a comment right above it, or above the section that it is in."""
     lines = (CHART / "values.yaml").read_text(encoding="utf-8").splitlines()
     sections = ("image:", "config:", "webhook:", "observability:", "serviceMonitor:", "requests:", "limits:")
-    covered = ("cpu:", "memory:", "schedulerName:", "level:", "tolerations:", *sections)
+    covered = ("cpu:", "memory:", "level:", "tolerations:", *sections)
     for before, line in zip(["", *lines], lines, strict=False):
         if re.match(r"\s*[A-Za-z]+:", line) and not line.strip().startswith(covered):
             assert before.strip().startswith("#"), f"`{line.strip()}` has no comment"
@@ -114,7 +138,7 @@ def test_every_value_is_used() -> None:
     texts = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
 
     def leaves(raw: Any, at: str) -> list[str]:
-        if isinstance(raw, dict) and raw and f"toYaml .Values{at}" not in texts:
+        if isinstance(raw, dict) and raw and not re.search(rf"toYaml (\(omit )?\.Values{at}\b(?!\.)", texts):
             return [leaf for key, value in raw.items() for leaf in leaves(value, f"{at}.{key}")]
         return [at]
 
@@ -134,7 +158,7 @@ def test_the_chart_has_the_version_of_muster() -> None:
         ({"name": "gang", "image.tag": "9"}, "deployment.yaml", 'image: "muster:9"'),
         ({"nodeSelector": {"a": "b"}}, "deployment.yaml", "nodeSelector:\n        a: b"),
         ({"tolerations": [{"operator": "Exists"}]}, "deployment.yaml", "tolerations:\n        - operator: Exists"),
-        ({"certificatesSecret": "mine"}, "deployment.yaml", "secretName: mine"),
+        ({"certificatesSecret": "mine"}, "deployment.yaml", 'secretName: "mine"'),
     ],
 )
 def test_options_end_where_they_should(changes: Raw, template_name: str, told: str) -> None:
@@ -159,32 +183,188 @@ def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
 # the configuration --------------------------------------------------------------------------------------------------
 
 
+def configuration(chosen: Raw, namespace: str = NAMESPACE) -> Raw:
+    kept, _ = yaml.safe_load_all(template("config.yaml", chosen, namespace))
+    found: Raw = yaml.safe_load(kept["data"]["config.yaml"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "muster"),
+        ({"name": "gang"}, "gang"),
+        ({"name": "gang", "config.scheduling.schedulerName": "muster"}, "muster"),
+    ],
+)
+def test_two_of_them_do_not_share_pods(changes: Raw, name: str) -> None:
+    """Each has a lease of its own, so both lead: I9 needs pods of its own for each. What is said explicitly counts."""
+    assert configuration(values(**changes))["scheduling"]["schedulerName"] == name
+
+
+def test_another_configuration_makes_other_pods() -> None:
+    """muster reads it at the start: pods that run on would go by the old one. Whatever else changes is no reason."""
+
+    def stamp(**changes: Any) -> str:
+        (deployment,) = [
+            raw
+            for raw in yaml.safe_load_all(template("deployment.yaml", values(**changes)))
+            if raw["kind"] == "Deployment"
+        ]
+        found: str = deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        return found
+
+    others: list[Raw] = [
+        {"config.scheduling.dryRun": True},
+        {"config.webhook.convertOlderDialects": True},
+        {"name": "gang"},
+    ]
+    assert len({stamp(), *(stamp(**changes) for changes in others)}) == 1 + len(others)
+    assert stamp() == stamp(replicas=3) == stamp(**{"image.tag": "9"})
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
         {"name": "gang", "config.log.level": "debug", "config.leaderElection": {"leaseSeconds": 30}},
-        {"certificatesSecret": "mine", "config.webhook.certificates": {"source": "files"}},
+        {"certificatesSecret": "mine", "config.webhook.certificates": {"checkSeconds": 10}},
+        {"config.scheduling.schedulerName": "another"},
         {"config.webhook.host": "::", "config.webhook.maxBodyBytes": 2**20, "config.webhook.concurrency": 8},
     ],
 )
 def test_the_configuration_is_accepted(changes: Raw) -> None:
     """By the reader that `muster run` uses; names, ports and namespaces are those of the other objects."""
     chosen = values(**changes)
-    read = config.read(
-        yaml.safe_load_all(template("config.yaml", chosen, "elsewhere")).__next__()["data"]["config.yaml"].encode(), "c"
-    )
+    read = config.read(yaml.safe_dump(configuration(chosen, "elsewhere")).encode(), "c")
     name = chosen["name"]
     (service, _) = yaml.safe_load_all(template("service.yaml", chosen, "elsewhere"))
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
     assert service_names(read.webhook.certificates)[0] == host
     assert (read.leader_election.lease_name, read.leader_election.lease_namespace) == (name, "elsewhere")
     assert read.webhook.configuration_name == name
+    assert read.webhook.certificates.source == ("files" if chosen["certificatesSecret"] else "generated")
     for setting, value in changes.items():
         if setting.startswith("config.webhook.") and not isinstance(value, dict):
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
     if not changes:
         assert config.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config.Config()
+
+
+# Helm itself --------------------------------------------------------------------------------------------------------
+
+HELM = shutil.which("helm")
+helm_is_there = pytest.mark.skipif(HELM is None, reason="needs Helm: there is no `helm` on PATH")
+
+
+def helm(verb: str, *words: str, namespace: str = NAMESPACE) -> subprocess.CompletedProcess[str]:
+    assert HELM is not None
+    named = ["muster"] if verb == "template" else []
+    command = [HELM, verb, *named, str(CHART), "--namespace", namespace, "--kube-version", "1.36.0", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def templated(*settings: str, namespace: str = NAMESPACE) -> dict[tuple[str, str], Raw]:
+    """By kind and name, with values as `--set` takes them."""
+    told = helm("template", *(word for setting in settings for word in ("--set", setting)), namespace=namespace)
+    assert told.returncode == 0, told.stderr
+    return {(raw["kind"], raw["metadata"]["name"]): raw for raw in yaml.safe_load_all(told.stdout) if raw}
+
+
+@helm_is_there
+def test_helm_finds_nothing_to_complain_about() -> None:
+    """With the values as they are, and with every option on."""
+    options = "config.webhook.convertOlderDialects=true,serviceMonitor.enabled=true,certificatesSecret=mine"
+    for words in ((), ("--set", options)):
+        told = helm("lint", "--strict", *words)
+        assert told.returncode == 0, told.stdout
+
+
+@helm_is_there
+@pytest.mark.parametrize("optional", [False, True], ids=["defaults", "options"])
+def test_helm_gives_the_manifests(optional: bool) -> None:
+    """Object by object; options change the configuration, and so the stamp on the pods, and nothing else."""
+    options = ["config.webhook.convertOlderDialects=true", "serviceMonitor.enabled=true"] if optional else []
+    kept = [path for path in PLAIN.values() if optional or not path.startswith("optional/")]
+    wanted = {
+        (raw["kind"], raw["metadata"]["name"]): raw
+        for path in kept
+        for raw in yaml.safe_load_all((MANIFESTS / path).read_text(encoding="utf-8"))
+    }
+    found = templated(*options)
+    if optional:
+        chosen = values(**OPTIONS["conversion.yaml"])
+        wanted["ConfigMap", "muster"] = next(yaml.safe_load_all(template("config.yaml", chosen)))
+        _, wanted["Deployment", "muster"], _ = yaml.safe_load_all(template("deployment.yaml", chosen))
+    assert found == wanted
+
+
+@helm_is_there
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("config.leaderElection.leaseName=x", "leaseName"),
+        ("config.webhook.configurationName=x", "configurationName"),
+        ("config.webhook.certificates.secretName=x", "secretName"),
+        ("config.webhook.certificates.source=files", "source"),
+        ("name=123", "got number, want string"),
+        ("name=Muster", "does not match pattern"),
+        ("replicas=two", "got string, want integer"),
+        ("replica=3", "replica"),
+        ("config.webhook.failurepolicy=Ignore", "failurepolicy"),
+        ("config.webhook.failurePolicy=ignore", "failurePolicy"),
+        ("config.webhook.timeoutSeconds=99", "maximum: got 99, want 30"),
+        ("config.scheduling=null", "scheduling"),
+        ("config.webhook=null", "webhook"),
+        ("config.webhook.port=null", "port"),
+        ("config.observability=null", "observability"),
+        ("config.log=null", "log"),
+        ("config=null", "config"),
+        ("serviceMonitor.interval=30", "got number, want string"),
+    ],
+)
+def test_helm_refuses_what_muster_would(setting: str, told: str) -> None:
+    """Before anything is installed, and with the name of the value."""
+    found = helm("template", "--set", setting)
+    assert found.returncode != 0
+    assert "values don't meet the specifications of the schema" in found.stderr
+    assert told in found.stderr
+    assert "nil pointer" not in found.stderr
+
+
+@helm_is_there
+@pytest.mark.parametrize(
+    ("settings", "namespace"),
+    [
+        ([], "123"),
+        ([], "null"),
+        (["name=true-muster"], "elsewhere"),
+        (["certificatesSecret=mine"], NAMESPACE),
+        (["name=gang", "config.leaderElection.leaseSeconds=30", "config.webhook.maxBodyBytes=8388608"], "elsewhere"),
+        (["config.webhook.certificates.validityDays=60", "global.region=x"], NAMESPACE),
+    ],
+)
+def test_muster_accepts_what_helm_makes(settings: list[str], namespace: str) -> None:
+    """By the reader that `muster run` uses; names and namespaces that look like something else are words still."""
+    found = templated(*settings, namespace=namespace)
+    name = next(raw["metadata"]["name"] for (kind, _), raw in found.items() if kind == "Deployment")
+    read = config.read(found["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
+    assert (read.scheduling.scheduler_name, read.leader_election.lease_name) == (name, name)
+    assert (read.leader_election.lease_namespace, read.webhook.certificates.namespace) == (namespace, namespace)
+    assert {raw["metadata"].get("namespace", namespace) for raw in found.values()} == {namespace}
+    mounted = [volume["name"] for volume in found["Deployment", name]["spec"]["template"]["spec"]["volumes"]]
+    assert (read.webhook.certificates.source == "files") == ("certificates" in mounted)
+
+
+@helm_is_there
+def test_helm_makes_other_pods_for_another_configuration() -> None:
+    """As the small renderer does."""
+    stamps = [
+        templated(*settings)["Deployment", "muster"]["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+        for settings in ([], ["replicas=3"], ["config.scheduling.dryRun=true"], ["config.log.level=debug"])
+    ]
+    assert stamps[0] == stamps[1]
+    assert len(set(stamps)) == 3
 
 
 # the objects --------------------------------------------------------------------------------------------------------
@@ -299,7 +479,9 @@ def test_muster_does_not_ask_itself() -> None:
     ],
 )
 def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:
-    """Exactly those kinds, creates and updates; failing as the configuration says."""
+    """Exactly those kinds, creates and updates. How it fails is muster's to write, and nobody else's: whoever applies
+    the manifest again changes nothing of it. Until then the API server's own default holds, which is to let nothing in.
+    """
     (hook,) = named(kind)["webhooks"]
     assert hook["clientConfig"]["service"] == {
         "name": "muster-webhook",
@@ -316,10 +498,8 @@ def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: 
     asked = {(f"{rule['apiGroups'][0]}/{rule['apiVersions'][0]}", rule["resources"][0]) for rule in hook["rules"]}
     assert asked == {(one[0], plurals[one]) for one in kinds}
     assert all(rule["operations"] == ["CREATE", "UPDATE"] for rule in hook["rules"])
-    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == (
-        config.Webhook().failure_policy,
-        config.Webhook().timeout_seconds,
-    )
+    assert not {"failurePolicy", "timeoutSeconds"} & set(hook)
+    assert "caBundle" not in hook["clientConfig"]
     assert hook["sideEffects"] == "None"
     assert hook["admissionReviewVersions"] == ["v1"]
 
@@ -348,7 +528,8 @@ CALLS = {
     ("scheduling.run.ai", "podgroups/status", "patch", ""),  # control.status
     ("scheduling.run.ai", "queues/status", "patch", ""),
     ("scheduling.run.ai", "podgroups", "patch", ""),  # control.status: timestamps of S2 and of run times
-    ("", "events", "create", ""),  # control.status
+    ("", "events", "create", ""),  # control.events
+    ("", "events", "patch", ""),
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "get", "muster"),  # server.certificates
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "patch", "muster"),
     ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "get", "muster"),

@@ -5,8 +5,11 @@ import io
 import logging
 import os
 import signal
+import socket
 import ssl
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,12 +23,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.cli import up
+from muster.cli import run, up
 from muster.cli.main import cli
 from muster.cluster.kinds import NAMESPACES
 from muster.cluster.memory import Memory
-from muster.config import Certificates, Log, Webhook
-from muster.server import webhook
+from muster.config import Certificates, Config, Log, Observability, Webhook
+from muster.errors import InputError
+from muster.server import guest, webhook
 from muster.server.bundles import issue
 from muster.server.certificates import Door, Keeping
 from muster.server.logs import configure
@@ -89,7 +93,7 @@ async def test_nobody_is_answered_without_tls() -> None:
     async with serve(Memory()) as serving:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
     door = Door()
-    door.show(issue(Certificates(), datetime.now(UTC)))
+    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
     server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0, door)
     running = asyncio.create_task(server.serve())
     while not server.started:
@@ -102,7 +106,7 @@ async def test_nobody_is_answered_without_tls() -> None:
 def test_old_tls_is_not_spoken() -> None:
     """1.2 is the least, on the door of the webhook before and after a certificate is shown."""
     door = Door()
-    door.show(issue(Certificates(), datetime.now(UTC)))
+    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
     assert door._inner is not None
     assert {door.context.minimum_version, door._inner.minimum_version} == {ssl.TLSVersion.TLSv1_2}
 
@@ -145,6 +149,83 @@ async def _much_ado() -> list[str]:
         await said_without_tls(port_of(serving.address))
     keys = [raw["data"][name] for raw in (kept, renewed) for name in ("tls.key", "ca.key")]
     return [token, *(key[40:80] for key in keys)]
+
+
+# addresses ----------------------------------------------------------------------------------------------------------
+
+NOWHERE = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: x}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+NOT_OURS = "203.0.113.1"  # RFC 5737: for documentation
+
+
+@pytest.fixture
+def occupied() -> Iterator[int]:
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", 0))
+        somebody.listen()
+        yield somebody.getsockname()[1]
+
+
+def ended(folder: Path, settings: str) -> tuple[int, str]:
+    """`muster run` as a process of its own: how it ended, and what it said."""
+    (folder / "kubeconfig").write_text(NOWHERE, encoding="utf-8")
+    (folder / "config.yaml").write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "muster.cli.main", "run", "--config", str(folder / "config.yaml")]
+    command += ["--kubeconfig", str(folder / "kubeconfig")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return told.returncode, told.stderr
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
+    """Exit code 2, as for whatever cannot be used, and one sentence: the address, why, and where it is set."""
+    code, told = ended(tmp_path, f"observability: {{host: 127.0.0.1, port: {occupied}}}")
+    assert code == 2
+    assert told.splitlines() == [
+        f"error: cannot listen on 127.0.0.1:{occupied}: Address already in use",
+        "  hint: `observability.host` and `observability.port` of the configuration say where",
+    ]
+
+
+def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
+    """Of the webhook, too."""
+    seen = f"{{host: 127.0.0.1, port: {free_port()}}}"
+    code, told = ended(tmp_path, f"webhook: {{host: {NOT_OURS}, port: 9443}}\nobservability: {seen}")
+    assert code == 2
+    assert told.startswith(f"error: cannot listen on {NOT_OURS}:9443: ")
+    assert told.endswith("hint: `webhook.host` and `webhook.port` of the configuration say where\n")
+
+
+def free_port() -> int:
+    with guest.listening("127.0.0.1", 0, "") as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> None:
+    """Whoever calls may try again elsewhere."""
+    free = free_port()
+    settings = Config(
+        webhook=Webhook(port=occupied, host="127.0.0.1"), observability=Observability(port=free, host="127.0.0.1")
+    )
+    with pytest.raises(InputError, match=f"127.0.0.1:{occupied}"):
+        run._addresses(settings, ("observability", "webhook"))
+    guest.listening("127.0.0.1", free, "").close()
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "two\0words", "::1::2"])
+def test_what_is_no_address_is_told(host: str) -> None:
+    """Whatever somebody typed."""
+    with pytest.raises(InputError, match="cannot listen on"):
+        guest.listening(host, 0, "")
+
+
+# connections --------------------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

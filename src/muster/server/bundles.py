@@ -62,7 +62,7 @@ def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> B
     """A new certificate, of the old authority where that outlives it, else of a new one that is trusted beside it."""
     until = now + timedelta(days=settings.validity_days)
     signer = _signer(old, until) if old else None
-    authorities = _unexpired(_read(old.authority), now) if old else []
+    authorities = _unexpired(read(old.authority), now) if old else []
     if signer is None:
         signer = _new_authority(now, now + timedelta(days=settings.authority_validity_days))
         authorities = [signer[0], *authorities[:1]]
@@ -116,26 +116,25 @@ def _signer(old: Bundle, until: datetime) -> tuple[x509.Certificate, ec.Elliptic
 
 
 def trusted(authority: bytes, stored: bytes, now: datetime) -> bytes:
-    """What to trust: our own, beside the newest other that is trusted now, two in all.
+    """What to trust: our own, beside the newest other that is trusted now, two in all; certificates, and nothing else.
 
-    Another replica may still show what that one signed. Where `stored` says the same in another order, it stays.
+    Another replica may still show what that one signed. Where `stored` says the same in another order, it stays; also
+    where we have none of our own.
     """
-    own, before = _read(authority), _read(stored)
+    own, before = read(authority), read(stored)
     others = sorted(
         (one for one in _unexpired(before, now) if one not in own), key=lambda one: one.not_valid_before_utc
     )
-    wanted = [*own, *others[::-1][: max(MOST_TRUSTED - len(own), 0)]] if own else []
-    if own and set(wanted) == set(before):
-        return stored
-    return authority if wanted == own else _pem(wanted)
+    wanted = [*own, *others[::-1][: max(MOST_TRUSTED - len(own), 0)]]
+    return stored if not own or set(wanted) == set(before) else _pem(wanted)
 
 
 def _unexpired(certificates: Iterable[x509.Certificate], now: datetime) -> list[x509.Certificate]:
     return [one for one in certificates if one.not_valid_after_utc > now]
 
 
-def _read(pem: bytes) -> list[x509.Certificate]:
-    """None where they cannot be read."""
+def read(pem: bytes) -> list[x509.Certificate]:
+    """The certificates of a PEM file; none where they cannot be read."""
     try:
         return x509.load_pem_x509_certificates(pem)
     except UNREADABLE:

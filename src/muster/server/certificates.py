@@ -17,7 +17,8 @@ from cryptography import x509
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.config import Webhook
 from muster.errors import MusterError
-from muster.server.bundles import UNREADABLE, Bundle, CertificateError, trusted
+from muster.server.bundles import Bundle, CertificateError, read, service_names, trusted
+from muster.server.judging import unfit
 from muster.server.logs import logger
 from muster.server.metrics import Metrics
 from muster.server.sources import Source, decoded
@@ -51,20 +52,24 @@ class Door:
     def __init__(self, now: Now = utc_now) -> None:
         self._now = now
         self._inner: ssl.SSLContext | None = None
-        self._expires: datetime | None = None
+        self._certificate: x509.Certificate | None = None
+        self._host = ""
         self.context = _plain_context()
         self.context.sni_callback = self._hand_over
 
-    def show(self, bundle: Bundle) -> None:
-        """From the next handshake on; CertificateError where it cannot be used, and the old one stays."""
-        inner, expires = _context(bundle), bundle.expires
-        self._inner, self._expires = inner, expires
+    def show(self, bundle: Bundle, host: str) -> None:
+        """From the next handshake on; CertificateError where it cannot be used, and the old one stays.
+
+        `host` is what the API server calls us.
+        """
+        inner, certificate = _context(bundle), _first(bundle)
+        self._inner, self._certificate, self._host = inner, certificate, host
 
     def problem(self) -> str:
-        """Why nobody should knock."""
-        if self._expires is None:
-            return "there is none yet"
-        return "it has expired" if self._expires <= self._now() else ""
+        """Why nobody should knock, and the way out."""
+        if self._certificate is None:
+            return "there is none yet; where that lasts, the log says why"
+        return unfit(self._certificate, self._host, self._now())
 
     def _hand_over(
         self, socket: ssl.SSLObject | ssl.SSLSocket, _host: str | None, _outer: ssl.SSLContext
@@ -93,11 +98,15 @@ def _context(bundle: Bundle) -> ssl.SSLContext:
         except (ssl.SSLError, ValueError) as error:
             said = getattr(error, "reason", None) or "not PEM"
             raise CertificateError(f"certificate and key cannot be used: {said}") from None
-    try:
-        x509.load_pem_x509_certificate(bundle.certificate)
-    except UNREADABLE:
-        raise CertificateError("the certificate cannot be read") from None
     return context
+
+
+def _first(bundle: Bundle) -> x509.Certificate:
+    """The one that is for us; the others of the file lead to its authority."""
+    found = read(bundle.certificate)
+    if not found:
+        raise CertificateError("the certificate cannot be read")
+    return found[0]
 
 
 # telling the API server ---------------------------------------------------------------------------------------------
@@ -133,10 +142,11 @@ def _amendments(raw: Raw, settings: Webhook, authority: bytes, now: datetime) ->
             for field, value in wanted.items()
             if webhook.get(field) != value
         ]
-        stored = (webhook.get("clientConfig") or {}).get("caBundle")
-        bundle = base64.b64encode(trusted(authority, decoded(stored), now)).decode()
-        if authority and stored != bundle:
-            found.append({"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": bundle})
+        stored = decoded((webhook.get("clientConfig") or {}).get("caBundle"))
+        bundle = trusted(authority, stored, now)
+        if bundle != stored:
+            encoded = base64.b64encode(bundle).decode()
+            found.append({"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": encoded})
         if found:
             yield {"op": "test", "path": f"/webhooks/{i}/name", "value": webhook.get("name")}
             yield from found
@@ -157,6 +167,7 @@ class Keeping:
     ) -> None:
         self._door, self._source, self._cluster, self._settings = door, source, cluster, settings
         self._metrics, self._now, self._settle_seconds = metrics, now, settle_seconds
+        self._host = service_names(settings.certificates)[0]
         self._shown: Bundle | None = None
         self._log = logger("certificates")
 
@@ -164,16 +175,25 @@ class Keeping:
         """Once. First the API servers learn to trust, then the certificate is shown."""
         bundle = await self._source.current(self._now())
         if self._shown is None:
-            self._show(bundle)  # at the start nothing is better than anything
+            self._show(bundle)  # at the start anything is better than nothing
+        elif bundle != self._shown:
+            self._compare(bundle)
         await inject(self._cluster, self._settings, bundle.authority, self._now())
-        if bundle == self._shown:
-            return
-        if self._shown and bundle.authority != self._shown.authority:
-            await asyncio.sleep(self._settle_seconds)
-        self._show(bundle)
+        if self._shown and bundle != self._shown:
+            if bundle.authority != self._shown.authority:
+                await asyncio.sleep(self._settle_seconds)
+            self._show(bundle)
+        if problem := self._door.problem():
+            self._log.warning("no API server takes the certificate", problem=problem)
+
+    def _compare(self, new: Bundle) -> None:
+        """CertificateError where nobody would take the new one, while what is shown is good: that stays."""
+        flaw = unfit(_first(new), self._host, self._now())
+        if flaw and not self._door.problem():
+            raise CertificateError(f"the new certificate is not shown, the old one stays: {flaw}")
 
     def _show(self, bundle: Bundle) -> None:
-        self._door.show(bundle)
+        self._door.show(bundle, self._host)
         self._shown = bundle
         if self._metrics:
             self._metrics.certificate(bundle.expires.timestamp())

@@ -1,13 +1,19 @@
 """A server that is one task among others of a process.
 
 Rule: signals belong to whoever runs the process. To end the server, cancel its task: it takes no more connections, and
-answers what it was asked, unless it is cancelled again.
+answers what it was asked, unless it is cancelled again. Where it listens is decided before it begins: uvicorn ends the
+process where an address is not to be had.
 """
 
 import asyncio
+import socket
 from contextlib import AbstractContextManager, nullcontext
 
 import uvicorn
+
+from muster.errors import InputError
+
+BACKLOG = 2048
 
 
 class Guest(uvicorn.Server):
@@ -23,3 +29,17 @@ class Guest(uvicorn.Server):
             await super().main_loop()
         except asyncio.CancelledError:
             self.should_exit = True
+
+
+def listening(host: str, port: int, hint: str) -> socket.socket:
+    """A socket that takes connections at once; InputError where the address is not to be had."""
+    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(BACKLOG)
+    except (OSError, ValueError, TypeError) as error:  # not only OSError: no host could have this name
+        found.close()
+        said = getattr(error, "strerror", None) or "it is no address"
+        raise InputError(f"cannot listen on {host}:{port}: {said}", hint=hint) from None
+    return found

@@ -2,11 +2,10 @@
 
 import asyncio
 import secrets
-import socket
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -18,10 +17,15 @@ from muster.cluster.memory import Memory
 from muster.errors import InputError
 from muster.server import kubeconfig, tls
 from muster.server.apiserver import application, face, now
-from muster.server.guest import Guest
+from muster.server.guest import Guest, listening
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_SECONDS = 5  # for requests under way when it ends
+KEEP_ALIVE_SECONDS = (
+    120  # clients come back to a connection after their pauses: kubectl drain after 5 s, others after 30
+)
+OTHER_HOST = "--host is an address of this machine, such as 127.0.0.1"
+OTHER_PORT = f"choose another --port, 0 is any that is free; {OTHER_HOST}"
 
 
 class Serving(Struct, frozen=True):
@@ -47,17 +51,20 @@ async def serve(
     """
     token = token or secrets.token_urlsafe(32)
     certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
-    with tempfile.TemporaryDirectory(prefix="muster-") as folder, _listening(host, port) as listening:
-        address = _address(host, listening.getsockname()[1])
+    with (
+        tempfile.TemporaryDirectory(prefix="muster-") as folder,
+        listening(host, port, OTHER_PORT if port else OTHER_HOST) as door,
+    ):
+        address = _address(host, door.getsockname()[1])
         path = kubeconfig_path or Path(folder) / "kubeconfig"
         served = face(memory.store, token, clock)
         context = tls.server_context(certificates, Path(folder))
         server = Guest(_config(application(served), context))
-        running = asyncio.create_task(server.serve(sockets=[listening]))
+        running = asyncio.create_task(server.serve(sockets=[door]))
         try:
             await _started(server, running)
-            kubeconfig.write(path, kubeconfig.kubeconfig(address, token, certificates.authority))
-            yield Serving(address, path)
+            with kubeconfig.kept(path, kubeconfig.kubeconfig(address, token, certificates.authority)):
+                yield Serving(address, path)
         finally:
             server.should_exit = True
             served.watches.end()
@@ -72,25 +79,12 @@ def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     config.load()
     config.ssl = context
     return config
-
-
-@contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that takes connections at once; InputError where the address is not to be had."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listening.bind((host, port))
-        except OSError as error:
-            raise InputError(f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another port") from None
-        listening.listen(2048)
-        yield listening
 
 
 async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.config import Certificates
-from muster.server.bundles import Bundle, CertificateError, due, issue
+from muster.server.bundles import Bundle, CertificateError, due, issue, read
+from muster.server.judging import anchored
 from muster.server.logs import logger
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
@@ -115,14 +116,31 @@ class Brought:
         self._folder = folder
 
     async def current(self, now: datetime) -> Bundle:  # noqa: ARG002 (the user renews them)
-        """`tls.crt` and `tls.key`, and `ca.crt` where it is."""
+        """`tls.crt` and `tls.key`, and `ca.crt` where it is; CertificateError where they do not belong together."""
         found = {field: _bytes(self._folder / FILES[field]) for field in ("certificate", "key", "authority")}
         for field in ("certificate", "key"):
             if not found[field]:
                 raise CertificateError(
                     f"{self._folder / FILES[field]}: is missing", hint="a Secret of type kubernetes.io/tls has it"
                 )
-        return Bundle(**found)
+        bundle = Bundle(**found)
+        if bundle.authority:
+            self._judge(bundle)
+        return bundle
+
+    def _judge(self, bundle: Bundle) -> None:
+        """What is wrong here would be written to the webhook configurations, and nobody would be trusted any more."""
+        shown, trusted = (self._folder / FILES[field] for field in ("certificate", "authority"))
+        authorities = read(bundle.authority)
+        if not authorities:
+            raise CertificateError(
+                f"{trusted}: holds no certificate that can be read",
+                hint="PEM; without the file, the webhook configurations are left to you",
+            )
+        if not anchored(read(bundle.certificate), authorities):
+            raise CertificateError(
+                f"{shown}: is not signed by {trusted}", hint="bring both of one issuer, with what stands between them"
+            )
 
 
 def source(settings: Certificates, cluster: Cluster) -> Source:
