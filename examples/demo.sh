@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What muster does, on the Dynamo example: run it on the embedded cluster, lose a node and heal; judge it, draw it, plan it, and bring an
-# older form of it to the form of record.
+# What muster does, on the Dynamo example: watch it form on the embedded cluster, lose a node and heal; judge it, draw it, plan it, and
+# bring an older form of it to the form of record.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

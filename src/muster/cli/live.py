@@ -29,6 +29,23 @@ async def _read(cluster: Cluster) -> list[Document]:
         await cluster.close()
 
 
+def _way_out(error: ApiError, resource: Resource) -> str:
+    match error.status:
+        case 401:
+            return "its token or certificate is not accepted: log in again, or choose another --context or --kubeconfig"
+        case 403:
+            group = f".{resource.group}" if resource.group else ""
+            return f"ask for the right to list {resource.plural}{group} in all namespaces"
+        case 503 if "certificate" in error.message:
+            return "`certificate-authority` of the cluster in the kubeconfig is another's, out of date, or missing"
+        case 503 | 504:
+            return (
+                "see that the cluster is up and its address right: `kubectl cluster-info`, or choose another --context"
+            )
+        case _:
+            return "`kubectl get` with the same kubeconfig tells more"
+
+
 async def _all(cluster: Cluster, resource: Resource) -> AsyncIterator[Raw]:
     """Page by page; a kind that the cluster does not know has no objects."""
     after = ""
@@ -38,7 +55,9 @@ async def _all(cluster: Cluster, resource: Resource) -> AsyncIterator[Raw]:
         except ApiError as error:
             if error.status == 404:
                 return
-            raise InputError(f"cannot list {resource.plural}: {error.message}") from error
+            raise InputError(
+                f"cannot list {resource.plural}: {error.message}", hint=_way_out(error, resource)
+            ) from error
         for raw in page.items:
             yield {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
         after = page.more

@@ -27,7 +27,7 @@ WORDS: dict[Closed, str] = {
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
 
-    Without any Queue in the files, `default` exists by itself and is unlimited.
+    Without any Queue, `default` exists by itself and is unlimited.
 
     \b
     Examples:
@@ -37,7 +37,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """
     snapshot = take(wire.load(files, max_file_mib))
     if not snapshot.nodes:
-        wire.note("there are no Nodes in these files, so there is nothing to share")
+        wire.note(f"there are no Nodes {wire.here()}, so there is nothing to share")
     divided = division(snapshot)
     if form == "table":
         wire.show(queues.lines(divided))

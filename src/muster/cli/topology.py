@@ -27,7 +27,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """
     snapshot = take(wire.load(files, max_file_mib))
     if not snapshot.topologies:
-        wire.note("there are no Topologies in these files")
+        wire.note(f"there are no Topologies {wire.here()}")
     if form == "table":
         wire.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
     else:

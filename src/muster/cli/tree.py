@@ -38,7 +38,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     gathered = muster(objects)
     seen = [views.look(gang) for gang in gathered.gangs]
     if not seen:
-        wire.note("there are no PodGroups in these files")
+        wire.note(f"there are no PodGroups {wire.here()}")
     lost = [stray for stray in gathered.foreign if stray.why == "NoSuchPodGroup"]
     match form:
         case "table":

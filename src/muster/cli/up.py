@@ -1,37 +1,46 @@
-"""`muster up`: the embedded cluster with everything in it, in one process."""
+"""`muster up`: the embedded cluster with everything in it, in one process.
+
+Rule: it serves only while everything in it runs; whatever ends it, nothing is left behind.
+"""
 
 import asyncio
+import logging
+import os
 import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import click
+from msgspec import Struct
 
 from muster.cli import wire
-from muster.cluster.files import MOST_MIB
+from muster.cli.demo import Demo
+from muster.cluster.embedded import Store
 from muster.cluster.memory import Memory
-from muster.cluster.store import ApiError, Raw
 from muster.config import Log, Scheduling
 from muster.control.scheduler import Scheduler
-from muster.errors import InputError
-from muster.model.gang import Leaf, walk
-from muster.reporting.plans import gang_lines
+from muster.errors import InputError, MusterError
+from muster.server.kubeconfig import make_way
 from muster.server.logs import configure
 from muster.server.serving import serve
-from muster.sim import datacenter
+from muster.sim import contents, datacenter
 from muster.sim.kubelet import Kubelets
 from muster.sim.lives import Habits
 from muster.sim.replicas import Replicas
 
-PATIENCE_SECONDS = 60.0
+Loops = Mapping["asyncio.Task[None]", str]
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @click.command("up")
 @click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(allow_dash=True))
 @click.option(
-    "--nodes", type=click.IntRange(0, 10_000), default=64, show_default=True, help="How many nodes there are."
+    "--nodes",
+    type=click.IntRange(0, 10_000),
+    show_default=f"{contents.BUILT_IN_NODES}, none where FILE brings nodes",
+    help="How many nodes there are.",
 )
 @click.option("--gpus", type=click.IntRange(0, 1024), default=8, show_default=True, help="How many GPUs each has.")
 @click.option(
@@ -49,149 +58,140 @@ PATIENCE_SECONDS = 60.0
     show_default=True,
     help="The kubeconfig to write for kubectl.",
 )
-@click.option("--demo", is_flag=True, help="Show the Dynamo example form, lose a node, and heal; then stop.")
+@click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
+@wire.max_file_mib
 def command(
     files: tuple[str, ...],
-    nodes: int,
+    nodes: int | None,
     gpus: int,
     topology: str,
     host: str,
     port: int,
     kubeconfig: Path,
     demo: bool,
+    max_file_mib: int,
 ) -> int:
     """The embedded cluster: API server for kubectl, simulated nodes and the scheduler, in one process.
 
-    Nothing is installed and nothing is left behind but the kubeconfig, which goes when it stops.
+    Nothing is installed and nothing is left behind: the kubeconfig goes when it stops. One that belongs to somebody
+    else is never touched.
+
+    What FILE brings wins over what is built in: its nodes, its topologies. Namespaces that it names are made. A folder
+    of `muster snapshot` comes up as the cluster that it was taken of, running pods and all.
+
+    A simulated node or pod fails where it is told so: `kubectl annotate node NAME muster.dev/fail=true`, and heals
+    with `kubectl annotate node NAME muster.dev/fail-`.
 
     \b
     Examples:
       muster up --demo
       muster up --nodes 16 --gpus 4 --topology zone=2,rack=4 my-workload.yaml
+      muster up examples/cluster examples/dynamo-inference.yaml
       kubectl --kubeconfig muster.kubeconfig get podgroups -A -w
     """
     shape = datacenter.levels(topology)
-    given = [document.raw for document in wire.read(files, MOST_MIB)]
-    start = [datacenter.topology(shape), *datacenter.nodes(nodes, gpus, shape), *given]
-    try:
-        with suppress(KeyboardInterrupt):
-            asyncio.run(_up(start, host, port, kubeconfig, demo))
-    finally:
-        kubeconfig.unlink(missing_ok=True)
+    if not host:
+        raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
+    make_way(kubeconfig)
+    given = wire.read(files, max_file_mib)
+    filled = contents.fill([*contents.built_in(nodes, gpus, shape, given), *given])
+    for text in contents.words(filled):
+        wire.note(text)
+    asyncio.run(_up(filled.store, host, port, kubeconfig, demo))
+    if demo:
+        click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
     return 0
 
 
-async def _up(start: Iterable[Raw], host: str, port: int, kubeconfig: Path, demo: bool) -> None:
+async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool) -> None:
     configure(Log(level="warning"))
-    memory = Memory()
-    async with running(memory) as (scheduler, kubelets), serve(memory, host, port, kubeconfig_path=kubeconfig) as face:
-        for raw in start:
-            await submit(memory, raw)
-        wire.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its advice on what to install is not for users
+    stop, memory = _stop(), Memory(store)
+    async with (
+        running(memory, [datacenter.NAMESPACE] if demo else []) as live,
+        serve(memory, host, port, kubeconfig_path=kubeconfig) as face,
+    ):
         if demo:
-            await _demo(memory, scheduler, kubelets)
-        else:
-            wire.note("stop it with Ctrl-C")
-            await _told_to_stop()
+            await _supervised(live.loops, _told(stop), Demo(memory, live.scheduler, live.kubelets).run())
+            return
+        wire.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+        wire.note("stop it with Ctrl-C")
+        await _supervised(live.loops, stop.wait())
 
 
-async def _told_to_stop() -> None:
-    """Until SIGINT or SIGTERM."""
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+def _stop() -> asyncio.Event:
+    """Set when somebody asks it to end, a terminal that is closed included; under `nohup` that is nobody."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in STOPPING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def _told(stop: asyncio.Event) -> None:
+    """A demonstration that was not seen to its end."""
     await stop.wait()
+    raise click.Abort
+
+
+# loops --------------------------------------------------------------------------------------------------------------
+
+
+class Live(Struct, frozen=True):
+    """Everything that acts on a cluster."""
+
+    scheduler: Scheduler
+    kubelets: Kubelets
+    loops: Loops  # and what each is called
 
 
 @asynccontextmanager
-async def running(memory: Memory) -> AsyncIterator[tuple[Scheduler, Kubelets]]:
-    """All loops, until it is left."""
-    scheduler = Scheduler(memory, Scheduling())
-    kubelets = Kubelets(memory, habits=Habits())
-    replicas = Replicas(memory, [datacenter.NAMESPACE])
-    tasks = [asyncio.create_task(loop.run()) for loop in (scheduler, kubelets, replicas)]
+async def running(memory: Memory, kept_alive: list[str]) -> AsyncIterator[Live]:
+    """All loops, until it is left; pods of some namespaces come back when they are gone."""
+    scheduler, kubelets = Scheduler(memory, Scheduling()), Kubelets(memory, habits=Habits())
+    named = {"scheduler": scheduler.run(), "simulated kubelets": kubelets.run()}
+    if kept_alive:
+        named["replicas"] = Replicas(memory, kept_alive).run()
+    loops = {asyncio.create_task(loop): name for name, loop in named.items()}
     try:
-        yield scheduler, kubelets
+        yield Live(scheduler, kubelets, loops)
+    finally:
+        await _end(set(loops))
+
+
+async def _supervised(loops: Loops, *work: Coroutine[Any, Any, Any]) -> None:
+    """Until some of the work is done; a loop that ends before is an error, and ends everything."""
+    tasks = {asyncio.create_task(one) for one in work}
+    try:
+        done, _ = await asyncio.wait([*loops, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            if task in loops:
+                raise _ended(loops[task], task)
+        for task in done:
+            task.result()
     finally:
         await _end(tasks)
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
+def _ended(name: str, task: "asyncio.Task[None]") -> BaseException:
+    failure = None if task.cancelled() else task.exception()
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    if failure is not None and os.environ.get("MUSTER_DEBUG"):
+        return failure
+    said = f"{type(failure).__name__}: {failure}" if failure else "nobody knows why"
+    return MusterError(
+        f"the {name} ended by itself, and the cluster with it: {said}", hint="MUSTER_DEBUG=1 shows where; please report"
+    )
+
+
+async def _end(tasks: "set[asyncio.Task[None]]") -> None:
     """Cancelled until they are done: a loop that is just busy with something else may miss it once."""
-    left = set(tasks)
+    left = {task for task in tasks if not task.done()}
     while left:
         for task in left:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=0.5)
     for task in tasks:
-        if not task.cancelled() and (failure := task.exception()) is not None:
-            raise failure
-
-
-async def submit(memory: Memory, raw: Raw) -> None:
-    """Create an object, as `kubectl create` would."""
-    known = {(kind.resource.api_version, kind.resource.kind): kind.resource for kind in memory.store.kinds}
-    resource = known.get((raw.get("apiVersion", ""), raw.get("kind", "")))
-    meta = raw.get("metadata") or {}
-    name = meta.get("name", "")
-    if resource is None:
-        raise InputError(f"{raw.get('kind')} `{name}`: the embedded cluster does not know this kind")
-    meta = {"namespace": "default", **meta} if resource.namespaced else meta
-    try:
-        await memory.create(resource, {**raw, "metadata": meta})
-    except ApiError as error:
-        raise InputError(f"{resource.kind} `{name}` is refused: {error.message}") from error
-
-
-# the demonstration --------------------------------------------------------------------------------------------------
-
-
-async def _demo(memory: Memory, scheduler: Scheduler, kubelets: Kubelets) -> None:
-    for raw in datacenter.dynamo():
-        await submit(memory, raw)
-    key = f"{datacenter.NAMESPACE}/{datacenter.GANG}"
-    _say("The Dynamo example is submitted: 3 of 4 prefill and 1 of 2 decode replicas start it, each in one rack.")
-    await _until(lambda: _placed(scheduler, key) == 40, "the gang forms")
-    _show(scheduler, key)
-    node = _busiest(scheduler, key)
-    _say(f"Node {node} is lost, and its pods with it.")
-    await kubelets.fail_node(node)
-    await _until(lambda: _placed(scheduler, key) < 40 or node not in _nodes(scheduler, key), "the loss is seen")
-    await _until(lambda: _placed(scheduler, key) == 40 and node not in _nodes(scheduler, key), "the gang heals")
-    _say("Their replacements run again, each in the rack of its siblings or with all of them in another.")
-    _show(scheduler, key)
-
-
-async def _until(holds: Callable[[], bool], what: str) -> None:
-    for _ in range(int(PATIENCE_SECONDS / 0.05)):
-        if holds():
-            return
-        await asyncio.sleep(0.05)
-    raise InputError(f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}")
-
-
-def _nodes(scheduler: Scheduler, key: str) -> list[str]:
-    """Where the pods of a gang are, as the last cycle left it."""
-    if scheduler.last is None or key not in {found.gang.key for found in scheduler.last[1].gangs}:
-        return []
-    gang = scheduler.last[1].gang(key).gang
-    return [pod.node for leaf in walk(gang.root) if isinstance(leaf, Leaf) for pod in leaf.placed]
-
-
-def _placed(scheduler: Scheduler, key: str) -> int:
-    return len(_nodes(scheduler, key))
-
-
-def _busiest(scheduler: Scheduler, key: str) -> str:
-    found = _nodes(scheduler, key)
-    return max(sorted(set(found)), key=found.count)
-
-
-def _show(scheduler: Scheduler, key: str) -> None:
-    assert scheduler.last is not None
-    wire.show(gang_lines(scheduler.last[1].gang(key)))
-    sys.stdout.flush()
-
-
-def _say(text: str) -> None:
-    click.echo(f"\n{text}\n")
+        if not task.cancelled():
+            task.exception()  # whoever waited for it has told

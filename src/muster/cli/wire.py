@@ -50,6 +50,11 @@ def target() -> tuple[str | None, str | None]:
     return meta.get("muster.kubeconfig"), meta.get("muster.context")
 
 
+def here() -> str:
+    """Where objects come from, for sentences about those that are missing."""
+    return "in this cluster" if any(target()) else "in these files"
+
+
 def read(paths: Iterable[str], most_mib: int) -> list[codec.Document]:
     """Every object behind the paths."""
     return [document for source in sources(paths, most_mib) for document in read_source(source)]

@@ -79,14 +79,18 @@ def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing])
 # drawing ------------------------------------------------------------------------------------------------------------
 
 
-def drawn(seen: Seen, domains: Mapping[str, str] | None = None) -> Iterator[Line]:
+def drawn(
+    seen: Seen, domains: Mapping[str, str] | None = None, pods: Mapping[str, Span] | None = None
+) -> Iterator[Line]:
     """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional.
 
-    With `domains`, the domain that a group sits in stands behind the level that it asked for.
+    With `domains`, the domain that a group sits in stands behind the level that it asked for. With `pods`, there is one
+    more column: what there is to say about the pods of each leaf, by its name.
     """
     yield from _heading(seen)
     lines = guides(map(_children, walk(seen.gang.root)))
-    rows = [[Span(text, "dim") for text in ("GROUP", "NEEDS", "PLACED", "TOGETHER IN", "PART")]]
+    words = ("GROUP", "NEEDS", "PLACED", *(("PODS",) if pods is not None else ()), "TOGETHER IN", "PART")
+    rows = [[Span(text, "dim") for text in words]]
     for group in walk(seen.gang.root):
         standing, part = seen.standings[group.name], seen.parts[group.name]
         rows.append(
@@ -94,6 +98,7 @@ def drawn(seen: Seen, domains: Mapping[str, str] | None = None) -> Iterator[Line
                 Span(lines[group.name] + (group.name or seen.gang.name), "name"),
                 Span(needs(group)),
                 Span(_placed(group, standing), "good" if standing.satisfied else "warn"),
+                *((pods.get(group.name, Span("")),) if pods is not None else ()),
                 _where(group, (domains or {}).get(group.name, "")),
                 Span(part, PART_ROLES[part]),
             ]

@@ -1,5 +1,6 @@
 """A data centre to play with: nodes in nested domains, and the Dynamo example as a workload."""
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -9,16 +10,22 @@ from muster.errors import InputError
 TOPOLOGY = "datacenter-topology"
 PREFIX = "topology/"
 GPU = "nvidia.com/gpu"
+LEVEL = re.compile(r"(?P<name>[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)=(?P<number>[0-9]{1,6})")
+EXAMPLE = "levels are name=number, coarse to fine, such as zone=2,rack=8"
 
 
 def levels(text: str) -> dict[str, int]:
     """`zone=2,block=4,rack=8`: how many domains each level has in all, coarse to fine."""
     found: dict[str, int] = {}
     for part in filter(None, text.split(",")):
-        name, _, number = part.partition("=")
-        if not name or not number.isdecimal() or not int(number):
-            raise InputError(f"--topology: `{part}` is no level", hint="levels are name=number, such as zone=2,rack=8")
-        found[name] = int(number)
+        level = LEVEL.fullmatch(part.strip())
+        if level is None or not int(level["number"]):
+            raise InputError(f"--topology: `{part}` is no level", hint=f"{EXAMPLE}; names are like those of labels")
+        if level["name"] in found:
+            raise InputError(f"--topology: level `{level['name']}` is there twice", hint="keep one of them")
+        found[level["name"]] = int(level["number"])
+    if not found:
+        raise InputError("--topology: there is no level", hint=EXAMPLE)
     for (coarse, few), (fine, many) in pairwise(found.items()):
         if many % few:
             raise InputError(

@@ -2,6 +2,8 @@
 
 Rule 1: a kubelet only knows what it sees in the cluster; told twice, or told late, it does the same.
 Rule 2: what is written, and when, is decided in `lives`.
+Rule 3: a node that says it is not Ready has no kubelet, and pods of a node that is gone go, too: in Kubernetes, its
+garbage collector of pods sees to that.
 """
 
 import asyncio
@@ -10,16 +12,34 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Literal
 from zlib import crc32
 
-from muster.cluster.follow import Changed, Gone, follow
+from muster.cluster.follow import Changed, Gone, Synced, follow
 from muster.cluster.kinds import NODES, PODS
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw
 from muster.sim.clock import Clock, RealClock
-from muster.sim.lives import Habits, Step, ended, is_ready, next_step, readiness, started, taints
+from muster.sim.lives import (
+    Habits,
+    Step,
+    ended,
+    failure,
+    is_lost,
+    is_ready,
+    next_step,
+    orphaned,
+    readiness,
+    started,
+    taints,
+    told_to_fail,
+)
 
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 AGAIN = timedelta(seconds=1)  # after a failure that is not an answer
+DOUBT = timedelta(seconds=1)  # that the node of a pod does not exist: it may be heard of later than its pod
+OVER = ("Succeeded", "Failed")
+# by `fail_node`, by the annotation, by its own condition, or not for long: the annotation is gone
+Cause = Literal["told", "annotated", "found", "healing"]
 Key = tuple[str, str]  # namespace and name; without a namespace: a node
 
 
@@ -30,7 +50,9 @@ class Kubelets:
         self._cluster, self._clock, self._habits = cluster, clock or RealClock(), habits
         self._pods: dict[Key, Raw] = {}
         self._seen: dict[Key, tuple[str, datetime]] = {}  # in which state, and since when
-        self._down: set[str] = set()
+        self._nodes: set[str] = set()  # that exist
+        self._all_nodes = False  # every one of them has been heard of
+        self._down: dict[str, Cause] = {}  # nodes without a kubelet
         self._due: list[tuple[datetime, int, Key]] = []
         self._numbers, self._woken = count(), asyncio.Event()
 
@@ -59,19 +81,14 @@ class Kubelets:
 
     async def fail_node(self, name: str) -> None:
         """A node is NotReady and tainted, and its pods are lost with it. It stays so until `heal_node`."""
-        self._down.add(name)
-        await self._post(name, ready=False)
-        for pod in (await self._cluster.list(PODS, fields=f"spec.nodeName={name}")).items:
-            if pod.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
-                await self._report(pod, ended(pod, self._now(), "Failed", "NodeLost", f"node {name} is lost"))
+        self._down[name] = "told"
+        await self._lose(name)
 
     async def heal_node(self, name: str) -> None:
         """A node is Ready again."""
-        self._down.discard(name)
+        self._down.pop(name, None)
         await self._post(name, ready=True)
-        for key, pod in self._pods.items():
-            if pod["spec"].get("nodeName") == name:
-                self._plan(key)
+        self._look_again(name)
 
     # what is seen
 
@@ -100,6 +117,8 @@ class Kubelets:
         pod = self._pods.get(key)
         if pod is None or pod["spec"]["nodeName"] in self._down:
             return None
+        if pod["spec"]["nodeName"] not in self._nodes:
+            return Step(self._seen[key][1] + DOUBT, "collect") if self._all_nodes else None
         return next_step(pod, self._seen[key][1], self._habits)
 
     def _plan(self, key: Key) -> None:
@@ -115,12 +134,56 @@ class Kubelets:
         async with aclosing(follow(self._cluster, NODES)) as news:
             async for one in news:
                 match one:
-                    case Changed(object=node) if not is_ready(node) and node["metadata"]["name"] not in self._down:
-                        self._push(self._clock.now(), ("", node["metadata"]["name"]))
+                    case Changed(object=node):
+                        self._saw_node(node, node["metadata"]["name"])
                     case Gone(object=node):
-                        self._down.discard(node["metadata"]["name"])
-                    case _:
-                        pass
+                        self._nodes.discard(node["metadata"]["name"])
+                        self._down.pop(node["metadata"]["name"], None)
+                        self._look_again(node["metadata"]["name"])
+                    case Synced():
+                        self._heard_of_all()
+
+    def _heard_of_all(self) -> None:
+        """From now on, a node that was not heard of is not there."""
+        if not self._all_nodes:
+            self._all_nodes = True
+            for key in self._pods:
+                self._plan(key)
+
+    def _saw_node(self, node: Raw, name: str) -> None:
+        new = name not in self._nodes
+        self._nodes.add(name)
+        before = self._down.get(name)
+        now = self._turned(node, before)
+        if now is None:
+            self._down.pop(name, None)
+        else:
+            self._down[name] = now
+        if (now != before and now in ("annotated", "healing")) or (now is None and not is_ready(node)):
+            self._push(self._clock.now(), ("", name))
+        if now is None and (new or before is not None):
+            self._look_again(name)
+
+    def _turned(self, node: Raw, before: Cause | None) -> Cause | None:
+        """Why a node is down now; None: it is not, or is new and about to come up."""
+        if told_to_fail(node):
+            return "annotated"
+        match before:
+            case "annotated":
+                return "healing"
+            case "told":
+                return "told"
+            case "healing":
+                return None if is_ready(node) else "healing"
+            case _:
+                return "found" if is_lost(node) else None
+
+    def _look_again(self, node: str) -> None:
+        """Everything is different for the pods of a node."""
+        if self._all_nodes:
+            for key, pod in self._pods.items():
+                if pod["spec"].get("nodeName") == node:
+                    self._plan(key)
 
     # what is done
 
@@ -136,9 +199,9 @@ class Kubelets:
             await self._clock.wait(self._woken, self._due[0][0] if self._due else None)
 
     async def _do(self, key: Key) -> None:
-        """The step that is due, if it still is. Without a namespace it is a node's, and that is to be Ready."""
+        """The step that is due, if it still is. Without a namespace it is a node's: it comes up, or is lost."""
         if not key[0]:
-            await self._post(key[1], ready=key[1] not in self._down)
+            await self._turn(key[1])
             return
         step = self._step(key)
         if step is None or step.due > self._clock.now():
@@ -149,8 +212,38 @@ class Kubelets:
                 await self._report(pod, started(pod, self._now(), _address(pod)))
             case "succeed":
                 await self._report(pod, ended(pod, self._now(), "Succeeded"))
+            case "fail":
+                await self._report(pod, ended(pod, self._now(), "Failed", "Error", failure(pod)))
             case "vanish":
                 await self._vanish(pod)
+            case "collect":
+                await self._collect(pod)
+
+    async def _turn(self, node: str) -> None:
+        match self._down.get(node):
+            case None | "healing":
+                await self._post(node, ready=True)
+            case "annotated":
+                await self._lose(node)
+            case "told" | "found":
+                pass
+
+    async def _lose(self, node: str) -> None:
+        await self._post(node, ready=False)
+        for pod in (await self._cluster.list(PODS, fields=f"spec.nodeName={node}")).items:
+            if pod.get("status", {}).get("phase") not in OVER:
+                await self._report(pod, ended(pod, self._now(), "Failed", "NodeLost", f"node {node} is lost"))
+
+    async def _collect(self, pod: Raw) -> None:
+        """A pod whose node is gone; a node that is there will be heard of, and the pod looked at again."""
+        try:
+            await self._cluster.get(NODES, "", pod["spec"]["nodeName"])
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            if pod.get("status", {}).get("phase") not in OVER:
+                await self._report(pod, orphaned(pod, self._now()))
+            await self._vanish(pod)
 
     async def _report(self, pod: Raw, status: Raw) -> None:
         """Write a pod's status, if it is still this pod."""
@@ -196,7 +289,8 @@ def _key(raw: Raw) -> Key:
 def _state(pod: Raw) -> str:
     """What the next step of a pod depends on."""
     metadata, status = pod["metadata"], pod.get("status", {})
-    return f"{metadata['uid']} {metadata.get('deletionTimestamp')} {status.get('phase')} {status.get('startTime')}"
+    told = (metadata["uid"], metadata.get("deletionTimestamp"), told_to_fail(pod))
+    return " ".join(map(str, (*told, status.get("phase"), status.get("startTime"))))
 
 
 def _address(pod: Raw) -> str:

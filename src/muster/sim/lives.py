@@ -10,8 +10,9 @@ from muster.api.moment import moment
 from muster.cluster.store import Raw
 
 RUN_FOR = "muster.dev/run-for"  # annotation: how long a pod runs until it has succeeded, such as `30s`
+FAIL = "muster.dev/fail"  # annotation: a pod fails, a node is lost for as long as it has it; the value says why
 NOT_READY = "node.kubernetes.io/not-ready"
-Deed = Literal["start", "succeed", "vanish"]
+Deed = Literal["start", "succeed", "fail", "vanish", "collect"]
 
 
 class Habits(Struct, frozen=True):
@@ -35,7 +36,10 @@ def next_step(pod: Raw, seen: datetime, habits: Habits) -> Step | None:
     if gone := moment(pod["metadata"].get("deletionTimestamp") or ""):
         stop = habits.stop_seconds
         return Step(gone if stop is None else min(gone, seen + timedelta(seconds=stop)), "vanish")
-    match pod.get("status", {}).get("phase", "Pending"):
+    phase = pod.get("status", {}).get("phase", "Pending")
+    if told_to_fail(pod) and phase in ("Pending", "Running"):
+        return Step(seen, "fail")
+    match phase:
         case "Pending":
             return Step(seen + timedelta(seconds=habits.start_seconds), "start")
         case "Running":
@@ -45,7 +49,7 @@ def next_step(pod: Raw, seen: datetime, habits: Habits) -> Step | None:
 
 
 def _end(pod: Raw) -> Step | None:
-    text = pod["metadata"].get("annotations", {}).get(RUN_FOR)
+    text = annotations(pod).get(RUN_FOR)
     start = moment(pod["status"].get("startTime") or "")
     if not text or start is None:
         return None
@@ -53,6 +57,22 @@ def _end(pod: Raw) -> Step | None:
         return Step(start + timedelta(microseconds=nanoseconds(text) / 1000), "succeed")
     except (ValueError, OverflowError):
         return None
+
+
+def told_to_fail(raw: Raw) -> bool:
+    """Whether a pod or a node is to fail; `false` is a word for no."""
+    return str(annotations(raw).get(FAIL, "false")).lower() != "false"
+
+
+def failure(raw: Raw) -> str:
+    """Why it fails, in the words of whoever wants it to."""
+    said = str(annotations(raw).get(FAIL) or "")
+    return said if said.lower() not in ("", "true") else "told to fail"
+
+
+def annotations(raw: Raw) -> Raw:
+    """Of an object that may have none."""
+    return raw["metadata"].get("annotations") or {}
 
 
 def conditions(ready: bool, now: str, reason: str = "") -> list[Raw]:
@@ -106,10 +126,33 @@ def _containers(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
     ]
 
 
+def orphaned(pod: Raw, now: str) -> Raw:
+    """The status of a pod whose node exists no more, as Kubernetes' garbage collector of pods leaves it."""
+    message = "PodGC: node no longer exists"
+    target = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByPodGC",
+        "message": message,
+        "lastTransitionTime": now,
+    }
+    over = ended(pod, now, "Failed", "NodeLost", message)
+    return over | {"conditions": [*over["conditions"], target]}
+
+
 def is_ready(node: Raw) -> bool:
     """Whether a node says that it is Ready."""
+    return _readiness(node) == "True"
+
+
+def is_lost(node: Raw) -> bool:
+    """Whether a node says that it is not Ready; a new one says nothing."""
+    return _readiness(node) in ("False", "Unknown")
+
+
+def _readiness(node: Raw) -> str:
     found = node.get("status", {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in found)
+    return next((str(one.get("status")) for one in found if one.get("type") == "Ready"), "")
 
 
 def readiness(ready: bool, now: str) -> Raw:

@@ -7,6 +7,7 @@ from itertools import count
 from muster.cluster.follow import Changed, Gone, follow
 from muster.cluster.kinds import PODS
 from muster.cluster.store import ApiError, Cluster, Raw
+from muster.sim.lives import FAIL
 
 
 class Replicas:
@@ -41,8 +42,14 @@ class Replicas:
         base = meta.get("labels", {}).get("kai.scheduler/subgroup-name") or meta["name"]
         spec = {name: value for name, value in copy.deepcopy(old["spec"]).items() if name != "nodeName"}
         kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
+        if FAIL in kept.get("annotations", {}):  # that was about the one before it
+            kept["annotations"] = {name: value for name, value in kept["annotations"].items() if name != FAIL}
         fresh = {"name": f"{base}-r{next(self._numbers)}", "namespace": meta["namespace"], **kept}
-        await self.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": fresh, "spec": spec})
+        try:
+            await self.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": fresh, "spec": spec})
+        except ApiError as error:
+            if error.status not in (403, 404, 409):  # nobody wants it any more where its namespace is gone or goes
+                raise
 
 
 def _key(pod: Raw) -> tuple[str, str]:
