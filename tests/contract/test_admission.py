@@ -1,8 +1,25 @@
 """Schemas and rules at the door."""
 
-from muster.cluster.kinds import POD_GROUPS, PODS, QUEUES, TOPOLOGIES
-from muster.cluster.store import Cluster
-from tests.contract.given import kind_of, pod_group, refused
+from typing import Any
+
+import pytest
+
+from muster.cluster.kinds import (
+    BUDGETS,
+    CONFIG_MAPS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    SECRETS,
+    TOPOLOGIES,
+)
+from muster.cluster.store import Cluster, Raw
+from tests.contract.given import config_map, kind_of, pod, pod_group, refused
 
 
 async def test_fields_that_a_schema_does_not_know_are_dropped(cluster: Cluster, namespace: str) -> None:
@@ -65,4 +82,132 @@ async def test_labels_are_checked(cluster: Cluster, namespace: str) -> None:
     raw = pod_group(namespace, "g")
     raw["metadata"]["labels"] = {"a": "not a label value"}
     problem = await refused(cluster.create(POD_GROUPS, raw))
+    assert (problem.status, problem.reason) == (422, "Invalid")
+
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "at"),
+    [
+        ({"cpu": "2"}, {"cpu": "1"}, "requests"),
+        ({"memory": "1025Mi"}, {"memory": "1Gi"}, "requests"),
+        ({"cpu": "-1"}, {}, "requests[cpu]"),
+        ({}, {GPU: "0.5"}, f"limits[{GPU}]"),
+        ({GPU: "1"}, {GPU: "2"}, "requests"),
+    ],
+)
+async def test_demands_that_no_node_could_keep_are_refused(
+    cluster: Cluster, namespace: str, requests: Raw, limits: Raw, at: str
+) -> None:
+    """At most the limit; devices whole, and as many as the limit."""
+    container = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": limits}}
+    problem = await refused(cluster.create(PODS, pod(namespace, "a", containers=[container])))
+    assert (problem.status, problem.reason) == (422, "Invalid")
+    assert problem.details["causes"][0]["field"] == f"spec.containers[0].resources.{at}"
+
+
+async def test_devices_may_be_written_in_thousandths(cluster: Cluster, namespace: str) -> None:
+    container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "2000m"}}}
+    assert await cluster.create(PODS, pod(namespace, "a", containers=[container]))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tolerations": [{"key": "a", "operator": "Resembles"}]},
+        {"tolerations": [{"key": "a", "effect": "Sometimes"}]},
+        {"tolerations": [{"operator": "Equal"}]},
+        {"tolerations": [{"key": "a", "operator": "Exists", "value": "x"}]},
+        {"schedulingGates": [{"name": "a"}, {"name": "a"}]},
+        {"schedulingGates": [{"name": "a"}], "nodeName": "n"},
+    ],
+)
+async def test_pods_that_make_no_sense_to_a_scheduler_are_refused(cluster: Cluster, namespace: str, spec: Any) -> None:
+    problem = await refused(cluster.create(PODS, pod(namespace, "a", **spec)))
+    assert (problem.status, problem.reason) == (422, "Invalid")
+
+
+async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace: str, unique: str) -> None:
+    await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 5})
+    agreed = await cluster.create(PODS, pod(namespace, "a", priorityClassName=unique, priority=5))
+    assert agreed["spec"]["priority"] == 5
+    for spec in ({"priority": 6}, {"preemptionPolicy": "Never"}):
+        problem = await refused(cluster.create(PODS, pod(namespace, "b", priorityClassName=unique, **spec)))
+        assert (problem.status, problem.reason) == (403, "Forbidden")
+    assert (await refused(cluster.create(PODS, pod(namespace, "b", priority=1)))).status == 403
+
+
+@pytest.mark.parametrize("effect", ["", "Sometimes"])
+async def test_taints_have_an_effect_that_there_is(cluster: Cluster, unique: str, effect: str) -> None:
+    taints = [{"key": "a", "effect": effect}]
+    problem = await refused(cluster.create(NODES, {"metadata": {"name": unique}, "spec": {"taints": taints}}))
+    assert (problem.status, problem.details["causes"][0]["field"]) == (422, "metadata.taints[0].effect")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"minAvailable": "abc"},
+        {"minAvailable": "150%"},
+        {"maxUnavailable": -1},
+        {"minAvailable": 1, "maxUnavailable": 1},
+        {"minAvailable": 1, "unhealthyPodEvictionPolicy": "Perhaps"},
+    ],
+)
+async def test_budgets_count_pods_or_percent(cluster: Cluster, namespace: str, spec: Any) -> None:
+    raw = {"metadata": {"name": "a", "namespace": namespace}, "spec": {"selector": {}, **spec}}
+    assert (await refused(cluster.create(BUDGETS, raw))).status == 422
+
+
+async def test_priority_classes_keep_their_value(cluster: Cluster, unique: str) -> None:
+    made = await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 1_000_000_000})
+    assert made["preemptionPolicy"] == "PreemptLowerPriority"
+    for change in ({"value": 2}, {"preemptionPolicy": "Never"}):
+        assert (await refused(cluster.patch(PRIORITY_CLASSES, "", unique, change))).status == 422
+    assert (await cluster.patch(PRIORITY_CLASSES, "", unique, {"description": "new"}))["description"] == "new"
+
+
+async def test_high_priorities_are_the_systems(cluster: Cluster, unique: str) -> None:
+    for name, value in ((unique, 1_000_000_001), ("system-mine", 1)):
+        raw = {"metadata": {"name": name}, "value": value}
+        assert (await refused(cluster.create(PRIORITY_CLASSES, raw))).status == 422
+    problem = await refused(cluster.delete(PRIORITY_CLASSES, "", "system-node-critical"))
+    assert (problem.status, problem.reason) == (403, "Forbidden")
+
+
+async def test_what_is_sealed_stays(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(CONFIG_MAPS, {**config_map(namespace, "a", x="1"), "immutable": True})
+    for change in ({"data": {"x": "2"}}, {"binaryData": {"y": "YQ=="}}, {"immutable": False}):
+        assert (await refused(cluster.patch(CONFIG_MAPS, namespace, "a", change))).status == 422
+    assert await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"labels": {"a": "b"}}})
+    secret = {"metadata": {"name": "a", "namespace": namespace}, "data": {"x": "YQ=="}, "immutable": True}
+    await cluster.create(SECRETS, secret)
+    for other in ({"stringData": {"x": "2"}}, {"type": "example.com/other"}):
+        assert (await refused(cluster.patch(SECRETS, namespace, "a", other))).status == 422
+
+
+async def test_a_deployment_keeps_its_selector(cluster: Cluster, namespace: str) -> None:
+    labels = {"app": "a", "tier": "b"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
+    await cluster.create(DEPLOYMENTS, {"metadata": {"name": "a", "namespace": namespace}, "spec": spec})
+    for change in ({"selector": {"matchLabels": {"tier": "b"}}}, {"replicas": -1}):
+        assert (await refused(cluster.patch(DEPLOYMENTS, namespace, "a", {"spec": change}))).status == 422
+
+
+async def test_an_event_is_where_its_object_is(cluster: Cluster, namespace: str) -> None:
+    about = {"kind": "Pod", "name": "a", "namespace": "elsewhere"}
+    raw = {"metadata": {"name": "a", "namespace": namespace}, "involvedObject": about}
+    assert (await refused(cluster.create(EVENTS, raw))).status == 422
+    assert await cluster.create(EVENTS, {**raw, "involvedObject": {**about, "namespace": namespace}})
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"openAPIV3Schema": {}}])
+async def test_a_definition_needs_a_schema(cluster: Cluster, schema: Any) -> None:
+    version = {"name": "v1", "served": True, "storage": True, **({} if schema is None else {"schema": schema})}
+    names = {"plural": "gears", "kind": "Gear"}
+    spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
+    problem = await refused(cluster.create(DEFINITIONS, {"metadata": {"name": "gears.example.com"}, "spec": spec}))
     assert (problem.status, problem.reason) == (422, "Invalid")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.cluster.kinds import CONFIG_MAPS, DEPLOYMENTS, POD_GROUPS, PODS
+from muster.cluster.kinds import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
 from muster.cluster.store import Cluster, Raw
 from tests.contract.given import config_map, pod, pod_group, refused
 
@@ -33,6 +33,65 @@ async def test_strategic_patches_merge_lists_by_key(cluster: Cluster, namespace:
     changed = await cluster.patch(PODS, namespace, "a", more, kind, "status")
     found = {one["type"]: one["status"] for one in changed["status"]["conditions"]}
     assert found == {"one": "True", "two": "False", "three": "True"}
+
+
+async def _deployed(cluster: Cluster, namespace: str, *containers: str) -> None:
+    labels = {"app": "a"}
+    made = [{"name": name, "image": "registry.example/a:1"} for name in containers]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": made}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    await cluster.create(DEPLOYMENTS, {"metadata": {"name": "a", "namespace": namespace}, "spec": spec})
+
+
+async def _contained(cluster: Cluster, namespace: str, containers: list[Raw], **directives: Any) -> list[str]:
+    """The names of the containers after a strategic patch of them."""
+    patch = {"spec": {"template": {"spec": {"containers": containers, **directives}}}}
+    changed = await cluster.patch(DEPLOYMENTS, namespace, "a", patch, "application/strategic-merge-patch+json")
+    return [one["name"] for one in changed["spec"]["template"]["spec"]["containers"]]
+
+
+async def test_new_entries_of_a_keyed_list_come_before_those_that_were_there(cluster: Cluster, namespace: str) -> None:
+    await _deployed(cluster, namespace, "one", "two")
+    new = [{"name": "new", "image": "registry.example/a:2"}]
+    assert await _contained(cluster, namespace, new) == ["new", "one", "two"]
+    mixed = [{"name": name, "image": "registry.example/a:3"} for name in ("first", "one", "after")]
+    assert await _contained(cluster, namespace, mixed) == ["first", "new", "one", "after", "two"]
+
+
+async def test_a_patch_may_say_the_order_of_a_keyed_list(cluster: Cluster, namespace: str) -> None:
+    """Entries that the order does not name stay in front of those that they were in front of."""
+    await _deployed(cluster, namespace, "one", "two", "three")
+    order = [{"name": name} for name in ("three", "new", "one")]
+    new = [{"name": "new", "image": "registry.example/a:2"}]
+    found = await _contained(cluster, namespace, new, **{"$setElementOrder/containers": order})
+    assert found == ["two", "three", "new", "one"]
+
+
+async def test_an_entry_without_its_merge_key_is_refused(cluster: Cluster, namespace: str) -> None:
+    await _deployed(cluster, namespace, "one")
+    problem = await refused(_contained(cluster, namespace, [{"image": "registry.example/a:2"}]))
+    assert "does not contain declared merge key: name" in problem.message
+
+
+async def test_plain_entries_are_taken_away_without_a_trace(cluster: Cluster, namespace: str) -> None:
+    await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
+    kind: Any = "application/strategic-merge-patch+json"
+    held = await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"finalizers": ["a.io/x"]}}, kind)
+    assert held["metadata"]["finalizers"] == ["a.io/x"]
+    more = await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"finalizers": ["a.io/y"]}}, kind)
+    assert more["metadata"]["finalizers"] == ["a.io/y", "a.io/x"]
+    gone = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.io/x", "a.io/y"]}}
+    assert "finalizers" not in (await cluster.patch(CONFIG_MAPS, namespace, "a", gone, kind))["metadata"]
+
+
+async def test_taints_are_replaced_as_a_whole(cluster: Cluster, unique: str) -> None:
+    """`kubectl taint node n key-` sends what is left."""
+    first = [{"key": "a", "effect": "NoSchedule"}]
+    await cluster.create(NODES, {"metadata": {"name": unique}, "spec": {"taints": first}})
+    second = [{"key": "b", "effect": "NoSchedule"}]
+    kind: Any = "application/strategic-merge-patch+json"
+    changed = await cluster.patch(NODES, "", unique, {"spec": {"taints": second}}, kind)
+    assert changed["spec"]["taints"] == second
 
 
 async def test_custom_kinds_know_no_strategic_patch(cluster: Cluster, namespace: str) -> None:
@@ -86,6 +145,32 @@ async def test_apply_does_not_take_from_others_unless_forced(cluster: Cluster, n
     assert forced["data"] == {"x": "2"}
     released = await _apply(cluster, _config(namespace), "one")
     assert released["data"] == {"x": "2"}
+
+
+async def test_conflicts_name_entries_of_lists_by_their_keys(cluster: Cluster, namespace: str) -> None:
+    await _deployed(cluster, namespace, "one")
+    kind: Any = "application/apply-patch+yaml"
+
+    def image(version: int) -> Raw:
+        containers = [{"name": "one", "image": f"registry.example/a:{version}"}]
+        raw: Raw = {"metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": containers}}}}
+        return {"apiVersion": "apps/v1", "kind": "Deployment", **raw}
+
+    await cluster.patch(DEPLOYMENTS, namespace, "a", image(2), kind, field_manager="one", force=True)
+    problem = await refused(cluster.patch(DEPLOYMENTS, namespace, "a", image(3), kind, field_manager="two"))
+    (cause,) = problem.details["causes"]
+    assert cause["field"] == '.spec.template.spec.containers[name="one"].image'
+
+
+async def test_what_is_applied_has_no_managers_and_no_unknown_fields(cluster: Cluster, namespace: str) -> None:
+    raw = _config(namespace, x="1")
+    raw["metadata"]["managedFields"] = []
+    problem = await refused(_apply(cluster, raw, "one"))
+    assert (problem.status, problem.message) == (400, "metadata.managedFields must be nil")
+    group = pod_group(namespace, "g", minMember=1, unheardOf=True)
+    kind: Any = "application/apply-patch+yaml"
+    unknown = await refused(cluster.patch(POD_GROUPS, namespace, "g", group, kind, field_manager="one"))
+    assert ".spec.unheardOf: field not declared in schema" in unknown.message
 
 
 async def test_two_managers_may_agree(cluster: Cluster, namespace: str) -> None:

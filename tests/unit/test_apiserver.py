@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from muster.cluster.kinds import BUILT_IN
 from muster.cluster.memory import Memory, Store
 from muster.errors import InputError
-from muster.server import discovery, kubeconfig, tls, verbs
+from muster.server import discovery, tls, verbs
 from muster.server.apiserver import application, face
 from muster.server.negotiate import LARGEST_BODY
 from muster.server.serving import serve
@@ -96,6 +96,9 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("HEAD", PODS, b"", {}, 405, "MethodNotAllowed"),
     ("BREW", PODS, b"", {}, 405, "MethodNotAllowed"),
     ("POST", "/api/v1/pods", pod("a"), {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/api/v1/pods", b"", {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/apis/scheduling.run.ai/v2alpha2/podgroups", b"", {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/api/v1/namespaces", b"", {}, 405, "MethodNotAllowed"),
     ("POST", f"{PODS}/a", pod("a"), {}, 405, "MethodNotAllowed"),
     ("GET", f"{PODS}/a/eviction", b"", {}, 405, "MethodNotAllowed"),
     ("POST", "/version", b"", {}, 405, "MethodNotAllowed"),
@@ -128,10 +131,25 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("DELETE", f"{PODS}/a", {"kind": "Pod"}, {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a", {"preconditions": 5}, {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a", {"propagationPolicy": "Sideways"}, {}, 422, "Invalid"),
-    ("DELETE", f"{PODS}/a", {"gracePeriodSeconds": -1}, {}, 422, "Invalid"),
+    ("DELETE", f"{PODS}/a", {"gracePeriodSeconds": "soon"}, {}, 400, "BadRequest"),
     ("DELETE", f"{PODS}/a?dryRun=Some", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?limit=many", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?watch=perhaps", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=abc", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=-1", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=99999999", b"", {}, 504, "Timeout"),
+    ("GET", f"{PODS}/a?resourceVersion=abc", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}/a?resourceVersion=99999999", b"", {}, 504, "Timeout"),
+    ("GET", f"{PODS}?continue=x&resourceVersion=1", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact&resourceVersion=0", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Roughly&resourceVersion=1", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact&resourceVersion=1&continue=x", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?sendInitialEvents=true", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&sendInitialEvents=true", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&continue=x", b"", {}, 422, "Invalid"),
     ("GET", f"{PODS}?labelSelector=a%3D%3D%3Db", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?fieldSelector=spec.colour%3Dred", b"", {}, 400, "BadRequest"),
     ("GET", f"{PODS}?includeObject=Half", b"", TABLE, 400, "BadRequest"),
@@ -255,6 +273,26 @@ async def test_unknown_fields_are_refused_when_asked_to(app: ASGIApp) -> None:
     assert "minMembre" in reply.json["message"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "headers"), [("POST", GROUPS, {}), ("PATCH", f"{GROUPS}/g?dryRun=All", MERGE)]
+)
+async def test_unknown_fields_are_told_unless_they_are_ignored(
+    app: ASGIApp, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """`Warn` is the default; kubectl prints each warning."""
+    if method == "PATCH":
+        await ask(app, "POST", GROUPS, podgroup("g"))
+    sent = {**podgroup("g", wings=2), "metadata": {"name": "g", "mood": "good"}}
+    reply = await ask(app, method, path, sent, headers)
+    assert reply.status in (200, 201)
+    assert "wings" not in reply.json["spec"]
+    assert "mood" not in reply.json["metadata"]
+    said = reply.headers["warning"]
+    assert r"unknown field \"spec.wings\"" in said or r"unknown field \"metadata.mood\"" in said
+    ignored = await ask(app, "PATCH", f"{GROUPS}/g?fieldValidation=Ignore", {"spec": {"wings": 2}}, MERGE)
+    assert "warning" not in ignored.headers
+
+
 async def test_a_collection_goes_at_once(app: ASGIApp) -> None:
     """Those that the selector finds."""
     for name in "abc":
@@ -263,6 +301,29 @@ async def test_a_collection_goes_at_once(app: ASGIApp) -> None:
     assert [item["metadata"]["name"] for item in gone.json["items"]] == ["a", "c"]
     left = await ask(app, "GET", PODS)
     assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
+
+
+async def test_a_page_says_how_many_follow(app: ASGIApp) -> None:
+    """Where nothing is selected, as there it would have to be counted; a limit below zero is none."""
+    for name in "abc":
+        await ask(app, "POST", PODS, pod(name))
+    first = (await ask(app, "GET", f"{PODS}?limit=1")).json["metadata"]
+    assert first["remainingItemCount"] == 2
+    assert "remainingItemCount" not in (await ask(app, "GET", f"{PODS}?limit=1&labelSelector=!x")).json["metadata"]
+    whole = (await ask(app, "GET", f"{PODS}?limit=-1")).json
+    assert len(whole["items"]) == 3
+    assert sorted(whole["metadata"]) == ["resourceVersion"]
+
+
+async def test_a_list_may_be_of_an_earlier_version(app: ASGIApp) -> None:
+    """`Exact`: as it was then; without it, at least as new."""
+    await ask(app, "POST", PODS, pod("a"))
+    version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
+    await ask(app, "POST", PODS, pod("b"))
+    exact = (await ask(app, "GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).json
+    assert [one["metadata"]["name"] for one in exact["items"]] == ["a"]
+    assert exact["metadata"]["resourceVersion"] == version
+    assert len((await ask(app, "GET", f"{PODS}?resourceVersion={version}")).json["items"]) == 2
 
 
 async def test_pages_follow_one_another(app: ASGIApp) -> None:
@@ -339,6 +400,15 @@ async def test_podgroups_are_shown_as_their_crd_says(app: ASGIApp) -> None:
     ]
 
 
+async def test_a_scale_has_its_own_table(app: ASGIApp) -> None:
+    """`kubectl get deploy x --subresource=scale`."""
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    await ask(app, "POST", deployments, {"metadata": {"name": "d"}, "spec": {"replicas": 3}})
+    shown = (await ask(app, "GET", f"{deployments}/d/scale", headers=TABLE)).json
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert shown["rows"][0]["cells"][:3] == ["d", 3, 0]
+
+
 async def test_a_table_stands_whatever_its_objects_hold(app: ASGIApp) -> None:
     """Built-in kinds have no schema that would keep nonsense out."""
     await ask(app, "POST", NODES, {"metadata": {"name": "odd", "labels": {"a": "b"}}, "spec": {}})
@@ -389,12 +459,14 @@ async def test_a_watched_table_has_its_heads_once(app: ASGIApp) -> None:
     assert [line["object"]["rows"][0]["cells"][0] for line in lines] == ["a", "b"]
 
 
-async def test_one_object_can_be_watched(app: ASGIApp) -> None:
-    """The older form of a field selector."""
+async def test_one_object_is_watched_by_its_name_in_a_field_selector(app: ASGIApp) -> None:
+    """At its own path there is only the object."""
     for name in "ab":
         await ask(app, "POST", PODS, pod(name))
-    lines = (await ask(app, "GET", f"{PODS}/b?watch=1&timeoutSeconds=1", headers=PARTIAL)).lines
+    asked = f"{PODS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Db"
+    lines = (await ask(app, "GET", asked, headers=PARTIAL)).lines
     assert [line["object"]["metadata"]["name"] for line in lines] == ["b"]
+    assert (await ask(app, "GET", f"{PODS}/b?watch=1")).json["kind"] == "Pod"
 
 
 async def test_bookmarks_come_to_those_who_ask(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,8 +477,18 @@ async def test_bookmarks_come_to_those_who_ask(app: ASGIApp, monkeypatch: pytest
     lines = (await ask(app, "GET", f"{asked}&allowWatchBookmarks=true")).lines
     assert [line["type"] for line in lines[:3]] == ["ADDED", "BOOKMARK", "BOOKMARK"]
     assert lines[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    silent = (await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1")).lines
-    assert [line["type"] for line in silent] == ["ADDED"]
+    for silent in (asked, f"{PODS}?watch=1&timeoutSeconds=1"):
+        assert [line["type"] for line in (await ask(app, "GET", silent)).lines] == ["ADDED"]
+
+
+async def test_a_watch_may_leave_out_what_is_there(app: ASGIApp) -> None:
+    """`sendInitialEvents=false`: from now on, also without a version."""
+    await ask(app, "POST", PODS, pod("a"))
+    asked = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
+    watch = asyncio.create_task(ask(app, "GET", asked))
+    await asyncio.sleep(0.05)
+    await ask(app, "POST", PODS, pod("b"))
+    assert [line["object"]["metadata"]["name"] for line in (await watch).lines] == ["b"]
 
 
 async def test_a_version_from_the_future_of_another_store_is_refused(app: ASGIApp) -> None:
@@ -524,6 +606,27 @@ async def test_openapi_says_that_fields_are_validated_here(app: ASGIApp) -> None
         assert all(schema["x-kubernetes-group-version-kind"] for schema in found["components"]["schemas"].values())
 
 
+@pytest.mark.parametrize(
+    ("place", "component", "path"),
+    [
+        ("api/v1", "io.k8s.api.core.v1.Pod", "spec containers image"),
+        ("api/v1", "io.k8s.api.core.v1.Pod", "spec containers resources limits"),
+        ("api/v1", "io.k8s.api.core.v1.Pod", "metadata labels"),
+        ("apis/apps/v1", "apps.v1.Deployment", "spec template spec containers name"),
+        ("apis/apps/v1", "apps.v1.Deployment", "kind"),
+        ("apis/scheduling.run.ai/v2alpha2", "ai.run.scheduling.v2alpha2.PodGroup", "metadata ownerReferences uid"),
+    ],
+)
+async def test_openapi_explains_the_fields_that_people_ask_for(
+    app: ASGIApp, place: str, component: str, path: str
+) -> None:
+    """`kubectl explain pod.spec.containers.image`."""
+    schema = (await ask(app, "GET", f"/openapi/v3/{place}")).json["components"]["schemas"][component]
+    for name in path.split():
+        schema = schema.get("items", schema)["properties"][name]
+    assert schema["type"]
+
+
 async def test_openapi_v2_is_empty_in_both_writings(app: ASGIApp) -> None:
     """kubectl asks for protobuf."""
     media = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -553,7 +656,7 @@ def test_every_subresource_that_is_served_has_verbs() -> None:
 
 async def test_it_listens_behind_tls_and_a_token(tmp_path: Path) -> None:
     """The kubeconfig is all that a client needs; only its owner may read it."""
-    path = tmp_path / "deep" / "kubeconfig"
+    path = tmp_path / "kubeconfig"
     async with serve(Memory(), kubeconfig_path=path) as serving:
         assert serving.address.startswith("https://127.0.0.1:")
         assert path.stat().st_mode & 0o777 == 0o600
@@ -589,14 +692,3 @@ async def test_a_port_that_is_taken_is_told() -> None:
         with pytest.raises(InputError, match="cannot listen on"):
             async with serve(Memory(), port=port):
                 pass
-
-
-def test_a_kubeconfig_is_replaced_as_a_whole(tmp_path: Path) -> None:
-    """Even where an older one lets others read."""
-    path = tmp_path / "config"
-    path.write_text("old")
-    path.chmod(0o644)
-    kubeconfig.write(path, kubeconfig.kubeconfig("http://127.0.0.1:1", "t"))
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert "certificate-authority-data" not in path.read_text()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["config"]

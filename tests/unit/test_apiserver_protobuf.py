@@ -57,6 +57,45 @@ SPECS: list[tuple[str, str, bytes, dict[str, Any]]] = [
         },
     ),
     (
+        "batch/v1",
+        "CronJob",
+        METADATA
+        + field(
+            2, field(1, "* * * * *") + field(3, "") + field(4, 0) + field(5, field(2, field(1, 1) + field(6, PODS)))
+        ),
+        {
+            "spec": {
+                "schedule": "* * * * *",
+                "suspend": False,
+                "jobTemplate": {
+                    "spec": {
+                        "parallelism": 1,
+                        "template": {"spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "2"}}}]}},
+                    }
+                },
+            }
+        },
+    ),
+    (
+        "v1",
+        "Service",
+        METADATA
+        + field(
+            2,
+            field(1, field(1, "web") + field(2, "TCP") + field(3, 80) + field(4, field(1, 0) + field(2, 8080)))
+            + field(2, field(1, "app") + field(2, "x"))
+            + field(4, "ClusterIP")
+            + field(12, 0),
+        ),
+        {
+            "spec": {
+                "ports": [{"name": "web", "protocol": "TCP", "port": 80, "targetPort": 8080}],
+                "selector": {"app": "x"},
+                "type": "ClusterIP",
+            }
+        },
+    ),
+    (
         "policy/v1",
         "Eviction",
         METADATA + field(2, field(1, 0) + field(2, field(1, "u")) + field(5, "All")),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.cluster import columns
+from muster.cluster import columns, workcolumns
 from muster.cluster.jsonpath import found
 from muster.cluster.kinds import BUILT_IN, POD_GROUPS, defined
 from muster.cluster.memory import Store
@@ -43,7 +43,8 @@ def test_paths_find_what_kubectl_would(path: str, wanted: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("seconds", "wanted"),
     [(0, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (600, "10m"), (3 * 3600, "3h"), (3 * 3600 + 420, "3h7m"),
-     (9 * 3600, "9h"), (2 * 86400, "2d"), (2 * 86400 + 3600, "2d1h"), (9 * 86400, "9d"), (800 * 86400, "2y")],
+     (9 * 3600, "9h"), (2 * 86400, "2d"), (2 * 86400 + 3600, "2d1h"), (9 * 86400, "9d"), (800 * 86400, "2y70d"),
+     (730 * 86400, "2y"), (3000 * 86400, "8y")],
 )  # fmt: skip
 def test_ages_read_as_kubectl_has_them(seconds: int, wanted: str) -> None:
     text = (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
@@ -81,6 +82,52 @@ def test_a_nodes_row_says_whether_it_is_ready() -> None:
     raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     row = _row(columns.NODE, raw)
     assert (row["Status"], row["Roles"]) == ("Ready,SchedulingDisabled", "gpu")
+
+
+def test_a_workloads_row_says_what_it_runs() -> None:
+    """`-o wide`: containers, images, and the selector by key."""
+    selector = {"matchLabels": {"z": "1", "a": "2"}, "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}
+    pods = {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]}}
+    raw: Any = {"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": selector, "template": pods}}
+    row = _row(workcolumns.DEPLOYMENT, raw)
+    assert (row["Ready"], row["Containers"], row["Images"]) == ("0/2", "a,b", "x:1,y:2")
+    assert row["Selector"] == "a=2,!b,z=1"
+    nested: Any = {"metadata": {"name": "c"}, "spec": {"schedule": "@daily", "jobTemplate": {"spec": raw["spec"]}}}
+    row = _row(workcolumns.CRON_JOB, nested)
+    assert (row["Schedule"], row["Suspend"], row["Last Schedule"], row["Images"]) == (
+        "@daily",
+        "False",
+        "<none>",
+        "x:1,y:2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "shown"),
+    [
+        ({}, {}, ("Running", "0/1", "")),
+        ({"startTime": "2025-12-31T23:55:00Z"}, {}, ("Running", "0/1", "5m")),
+        (
+            {
+                "startTime": "2025-12-31T23:00:00Z",
+                "completionTime": "2025-12-31T23:01:00Z",
+                "succeeded": 1,
+                "conditions": [{"type": "Complete", "status": "True"}],
+            },
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            ("Complete", "1/1", "60s"),
+        ),
+        (
+            {"conditions": [{"type": "Suspended", "status": "True"}]},
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            ("Terminating", "0/1", ""),
+        ),
+        ({"conditions": [{"type": "Suspended", "status": "True"}]}, {}, ("Suspended", "0/1", "")),
+    ],
+)
+def test_a_jobs_row_says_how_far_it_is(status: Any, metadata: Any, shown: Any) -> None:
+    row = _row(workcolumns.JOB, {"metadata": {"name": "j", **metadata}, "spec": {}, "status": status})
+    assert (row["Status"], row["Completions"], row["Duration"]) == shown
 
 
 def test_every_column_can_show_an_object_with_nothing_in_it() -> None:

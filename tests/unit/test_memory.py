@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from muster.cluster.admission import refused
 from muster.cluster.kinds import (
     BUDGETS,
     CONFIG_MAPS,
@@ -291,7 +292,7 @@ def test_collections_are_deleted_by_selector(store: Store) -> None:
 
 def test_strictness_refuses_fields_that_are_not_known(store: Store) -> None:
     raw = pod_group("default", "g", minMembr=1)
-    problem = _refused(store.create, POD_GROUPS, raw, strict=True)
+    problem = _refused(store.create, POD_GROUPS, raw, unknown=refused)
     assert problem.status == 400
     assert 'unknown field "spec.minMembr"' in problem.message
 

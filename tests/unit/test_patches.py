@@ -85,7 +85,7 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
     [
         (CONTAINERS, {"containers": [{"name": "b", "image": "b:2"}]}, {"containers": [
             {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}),
-        (CONTAINERS, {"containers": [{"name": "c"}]}, {"containers": [*CONTAINERS["containers"], {"name": "c"}]}),
+        (CONTAINERS, {"containers": [{"name": "c"}]}, {"containers": [{"name": "c"}, *CONTAINERS["containers"]]}),
         (CONTAINERS, {"containers": [{"name": "a", "$patch": "delete"}]}, {"containers": [
             {"name": "b", "image": "b:1"}]}),
         (CONTAINERS, {"containers": [{"$patch": "replace"}, {"name": "c"}]}, {"containers": [{"name": "c"}]}),
@@ -94,7 +94,8 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
         ({"a": {"b": 1, "c": 2}}, {"a": {"b": None}}, {"a": {"c": 2}}),
         ({"a": {"b": 1, "c": 2}}, {"a": {"$retainKeys": ["c", "d"], "d": 3}}, {"a": {"c": 2, "d": 3}}),
         ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "b"}]}, {"tolerations": [{"key": "b"}]}),
-        ({"finalizers": ["a"]}, {"finalizers": ["b"]}, {"finalizers": ["a", "b"]}),
+        ({"finalizers": ["a"]}, {"finalizers": ["b"]}, {"finalizers": ["b", "a"]}),
+        ({"finalizers": ["a"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {}),
         ({"finalizers": ["a", "b"]}, {"$deleteFromPrimitiveList/finalizers": ["a"]}, {"finalizers": ["b"]}),
         ({"env": [{"name": "a"}, {"name": "b"}]}, {"$setElementOrder/env": [{"name": "b"}, {"name": "a"}]},
          {"env": [{"name": "b"}, {"name": "a"}]}),
@@ -103,13 +104,32 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
         ({}, {"conditions": [{"type": "Ready", "status": "True"}]}, {"conditions": [
             {"type": "Ready", "status": "True"}]}),
         ({"taints": [{"key": "a", "effect": "x"}]}, {"taints": [{"key": "b", "effect": "x"}]}, {"taints": [
-            {"key": "a", "effect": "x"}, {"key": "b", "effect": "x"}]}),
+            {"key": "b", "effect": "x"}]}),
     ],
 )  # fmt: skip
 def test_strategic_patches_merge_as_kubernetes_does(value: Any, patch: Any, wanted: Any) -> None:
     before = repr(value)
     assert strategic(value, patch) == wanted
     assert repr(value) == before
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        {"containers": [{"image": "c:1"}]},
+        {"containers": ["c"]},
+        {"$setElementOrder/containers": [{"image": "c:1"}]},
+        {"$setElementOrder/containers": 5},
+        {"$setElementOrder/replicas": ["a"]},
+        {"$deleteFromPrimitiveList/finalizers": 5},
+        {"$deleteFromPrimitiveList/replicas": ["a"]},
+    ],
+)
+def test_strategic_patches_that_make_no_sense_are_refused(patch: Any) -> None:
+    """An entry without its merge key, and directives about what is no list."""
+    with pytest.raises(ApiError) as caught:
+        strategic({**CONTAINERS, "finalizers": ["a"], "replicas": 1}, patch)
+    assert caught.value.status == 400
 
 
 def test_a_patch_must_leave_an_object() -> None:

@@ -1,14 +1,15 @@
 """Who may come in: namespaces that stay, schemas of custom kinds, muster's rules, and a few of Kubernetes'."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from muster.cluster import metadata, pods
+from muster.cluster import metadata, pods, schemas, validation
 from muster.cluster.failures import Cause, bad_request, forbidden, invalid, not_found
 from muster.cluster.kinds import DEFINITIONS, NAMESPACES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES, Kind
-from muster.cluster.schemas import MOST_PROBLEMS, broken, filled, misfits, pruned, unknown
+from muster.cluster.schemas import MOST_PROBLEMS, broken, filled, misfits, pruned
 from muster.cluster.store import Raw
 from muster.rules.check import check, errors
 
+Unknown = Callable[[Sequence[str]], None]  # what is done about fields that nobody knows
 _JUDGED = frozenset((POD_GROUPS, QUEUES, TOPOLOGIES))
 _UNCONDITIONAL = frozenset(("poddisruptionbudgets", "leases", "customresourcedefinitions"))
 
@@ -23,17 +24,29 @@ def settled_namespace(found: Raw | None, namespace: str, kind: Kind, name: str) 
         raise forbidden(kind.resource, name, why, [cause])
 
 
-def shaped(raw: Raw, kind: Kind, *, strict: bool) -> Raw:
-    """An object of a custom kind as its schema wants it: unknown fields dropped or refused, defaults filled in."""
-    if kind.schema is None:
-        return raw
-    if strict:
-        lost = sorted(unknown(raw, kind.schema))
-        if lost:
-            words = ", ".join(f'unknown field "{place}"' for place in lost[:MOST_PROBLEMS])
-            raise bad_request(f"strict decoding error: {words}")
-    known: Raw = filled(pruned(raw, kind.schema), kind.schema)
-    return known
+def dropped(_: Sequence[str]) -> None:
+    """Unknown fields go without a word."""
+
+
+def refused(places: Sequence[str]) -> None:
+    """Unknown fields are the end of it."""
+    words = ", ".join(f'unknown field "{place}"' for place in places)
+    raise bad_request(f"strict decoding error: {words}")
+
+
+def shaped(raw: Raw, kind: Kind, unknown: Unknown) -> Raw:
+    """An object without the fields that nobody knows, after `unknown` was told of them, and with its defaults."""
+    lost = strangers(raw, kind)
+    if lost:
+        unknown(lost[:MOST_PROBLEMS])
+    raw = {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name in metadata.FIELDS}}
+    return raw if kind.schema is None else filled(pruned(raw, kind.schema), kind.schema)
+
+
+def strangers(raw: Raw, kind: Kind) -> list[str]:
+    """Where fields are that nobody knows; of built-in kinds only the metadata is known whole."""
+    lost = [f"metadata.{name}" for name in raw["metadata"] if name not in metadata.FIELDS]
+    return sorted([*lost, *(schemas.unknown(raw, kind.schema) if kind.schema is not None else ())])
 
 
 def admit(raw: Raw, old: Raw | None, kind: Kind, *, judged: bool = True) -> None:
@@ -59,6 +72,8 @@ def _of_kind(raw: Raw, old: Raw | None, kind: Kind, judged: bool) -> Iterator[Ca
         yield from pods.problems(raw) if old is None else pods.changes(old, raw)
     elif kind.resource == DEFINITIONS:
         yield from _definition(raw)
+    elif judged:
+        yield from validation.problems(raw, old, kind.resource)
 
 
 def _rules(raw: Raw, old: Raw | None) -> Iterator[Cause]:
@@ -83,6 +98,8 @@ def _definition(raw: Raw) -> Iterator[Cause]:
             yield Cause(at, "Required value", "FieldValueRequired")
     if raw["metadata"].get("name") != f"{words.get('plural')}.{spec.get('group')}":
         yield Cause("metadata.name", 'Invalid value: must be spec.names.plural+"."+spec.group')
+    if sum(bool(version.get("storage")) for version in spec.get("versions", ())) != 1:
+        yield Cause("spec.versions", "Invalid value: must have exactly one version marked as storage version")
     for i, version in enumerate(spec.get("versions", ())):
         yield from _version(version, f"spec.versions[{i}]")
 
@@ -90,7 +107,13 @@ def _definition(raw: Raw) -> Iterator[Cause]:
 def _version(version: Raw, at: str) -> Iterator[Cause]:
     if not version.get("name"):
         yield Cause(f"{at}.name", "Required value", "FieldValueRequired")
-    yield from broken(version.get("schema", {}).get("openAPIV3Schema", {}), f"{at}.schema.openAPIV3Schema")
+    found, where = version.get("schema", {}).get("openAPIV3Schema"), f"{at}.schema.openAPIV3Schema"
+    if found is None:
+        yield Cause(where, "Required value", "FieldValueRequired")
+    else:
+        yield from broken(found, where)
+        if not found.get("type"):
+            yield Cause(f"{where}.type", "Required value: must not be empty at the root", "FieldValueRequired")
     for i, column in enumerate(version.get("additionalPrinterColumns", ())):
         for field in ("name", "jsonPath"):
             if not column.get(field):

@@ -8,7 +8,14 @@ from msgspec import Struct
 
 from muster.api.moment import moment
 from muster.cluster.jsonpath import found
+from muster.cluster.selectors import written
 from muster.cluster.store import Raw
+
+# fields of events, as `v1` and as `events.k8s.io` name them
+_ABOUT = ("involvedObject", "regarding")
+_LAST = ("lastTimestamp", "deprecatedLastTimestamp")
+_BEGUN = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 Cell = str | int | float | bool | None
 Cells = Callable[[Raw, datetime], Cell]
@@ -49,7 +56,7 @@ def age(since: Any, now: datetime) -> str:
 
 
 def short_duration(seconds: int) -> str:
-    """`119s`, `2m5s`, `3h7m`, `4d`: Kubernetes' HumanDuration."""
+    """`119s`, `2m5s`, `3h7m`, `4d`, `6y321d`: Kubernetes' HumanDuration."""
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     table = (
         (seconds < 120, f"{seconds}s"),
@@ -59,6 +66,7 @@ def short_duration(seconds: int) -> str:
         (hours < 48, f"{hours}h"),
         (days < 8, f"{days}d{_rest(hours % 24, 'h')}"),
         (days < 730, f"{days}d"),
+        (days < 8 * 365, f"{days // 365}y{_rest(days % 365, 'd')}"),
     )
     return next((text for fits, text in table if fits), f"{days // 365}y")
 
@@ -135,31 +143,75 @@ def _count(field: str) -> Cells:
     return lambda raw, _: len(raw.get(field) or ())
 
 
-def _replicas(raw: Raw, _: datetime) -> Cell:
-    return f"{raw.get('status', {}).get('readyReplicas', 0)}/{raw.get('spec', {}).get('replicas', 1)}"
-
-
-def _completions(raw: Raw, _: datetime) -> Cell:
-    return f"{raw.get('status', {}).get('succeeded', 0)}/{raw.get('spec', {}).get('completions', 1)}"
+def _first(raw: Raw, *names: str) -> Any:
+    """The first of some fields that says something."""
+    return next((raw[name] for name in names if raw.get(name)), None)
 
 
 def _last_seen(raw: Raw, now: datetime) -> Cell:
     series = (raw.get("series") or {}).get("lastObservedTime")
-    times = (series, raw.get("lastTimestamp"), raw.get("deprecatedLastTimestamp"), raw.get("eventTime"))
-    return age(next((one for one in times if one), None), now)
+    return age(series, now) if series else age(_first(raw, *_LAST, *_BEGUN), now)
 
 
-def _about(field: str) -> Cells:
-    def cell(raw: Raw, _: datetime) -> Cell:
-        what = raw.get(field) or {}
-        return f"{str(what.get('kind', '')).lower()}/{what.get('name', '')}"
+def _first_seen(raw: Raw, now: datetime) -> Cell:
+    return age(_first(raw, *_BEGUN), now)
 
-    return cell
+
+def _about(raw: Raw, _: datetime) -> Cell:
+    what = _first(raw, *_ABOUT) or {}
+    return f"{str(what.get('kind', '')).lower()}/{what.get('name', '')}"
+
+
+def _part(raw: Raw, _: datetime) -> Cell:
+    return str((_first(raw, *_ABOUT) or {}).get("fieldPath", ""))
+
+
+def _source(raw: Raw, _: datetime) -> Cell:
+    source = _first(raw, "source", "deprecatedSource") or {}
+    who = source.get("component") or _first(raw, "reportingComponent", "reportingController") or ""
+    where = source.get("host") or raw.get("reportingInstance") or ""
+    return f"{who}, {where}" if where else who
+
+
+def _times(raw: Raw, _: datetime) -> Cell:
+    return (raw.get("series") or {}).get("count") or _first(raw, "count", "deprecatedCount") or 1
+
+
+def _message(raw: Raw, _: datetime) -> Cell:
+    return str(_first(raw, "message", "note") or "").strip()
 
 
 def _ports(raw: Raw, _: datetime) -> Cell:
-    ports = raw.get("spec", {}).get("ports", ())
-    return ",".join(f"{one.get('port')}/{one.get('protocol', 'TCP')}" for one in ports) or "<none>"
+    return ",".join(_port(one) for one in raw.get("spec", {}).get("ports", ())) or "<none>"
+
+
+def _port(one: Raw) -> str:
+    node = f":{one['nodePort']}" if one.get("nodePort") else ""
+    return f"{one.get('port')}{node}/{one.get('protocol', 'TCP')}"
+
+
+def _external(raw: Raw, _: datetime) -> Cell:
+    spec, ingress = raw.get("spec", {}), raw.get("status", {}).get("loadBalancer", {}).get("ingress", ())
+    kind = spec.get("type", "ClusterIP")
+    if kind == "ExternalName":
+        return str(spec.get("externalName", ""))
+    balanced = kind == "LoadBalancer"
+    places = [one.get("ip") or one.get("hostname") for one in ingress] if balanced else []
+    places += spec.get("externalIPs", ())
+    return ",".join(places) or ("<pending>" if balanced else "<none>")
+
+
+def _selected(raw: Raw, _: datetime) -> Cell:
+    return written({"matchLabels": raw.get("spec", {}).get("selector")}) or "<none>"
+
+
+def _modes(part: str) -> Cells:
+    return lambda raw, _: ",".join(_MODES.get(one, str(one)) for one in raw.get(part, {}).get("accessModes") or ())
+
+
+def _claim(raw: Raw, _: datetime) -> Cell:
+    claim = raw.get("spec", {}).get("claimRef")
+    return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
 NAME = Column("Name", lambda raw, _: raw["metadata"].get("name"), format="name")
@@ -189,65 +241,55 @@ NODE = (
     path("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion", priority=1, empty="<unknown>"),
 )
 NAMESPACE = (NAME, path("Status", ".status.phase"), AGE)
-_EVENT_TAIL = (path("Type", ".type"), path("Reason", ".reason"))
 EVENT = (
     Column("Last Seen", _last_seen),
-    *_EVENT_TAIL,
-    Column("Object", _about("involvedObject")),
-    path("Source", ".source.component", priority=1, empty=""),
-    path("Message", ".message"),
-    path("Count", ".count", "integer", priority=1, empty=1),
-    Column("Name", NAME.cell, format="name", priority=1),
-)
-NEW_EVENT = (
-    Column("Last Seen", _last_seen),
-    *_EVENT_TAIL,
-    Column("Object", _about("regarding")),
-    path("Message", ".note"),
+    path("Type", ".type"),
+    path("Reason", ".reason"),
+    Column("Object", _about),
+    Column("Subobject", _part, priority=1),
+    Column("Source", _source, priority=1),
+    Column("Message", _message),
+    Column("First Seen", _first_seen, priority=1),
+    Column("Count", _times, priority=1),
     Column("Name", NAME.cell, format="name", priority=1),
 )
 SERVICE = (
     NAME,
     path("Type", ".spec.type", empty="ClusterIP"),
     path("Cluster-IP", ".spec.clusterIP"),
-    path("External-IP", ".status.loadBalancer.ingress[*].ip"),
+    Column("External-IP", _external),
     Column("Port(s)", _ports),
     AGE,
+    Column("Selector", _selected, priority=1),
 )
-CONFIG_MAP = (NAME, Column("Data", _count("data"), "integer"), AGE)
-SECRET = (NAME, path("Type", ".type", empty="Opaque"), Column("Data", _count("data"), "integer"), AGE)
+CONFIG_MAP = (NAME, Column("Data", _count("data")), AGE)
+SECRET = (NAME, path("Type", ".type", empty="Opaque"), Column("Data", _count("data")), AGE)
+_ATTRIBUTES = path("VolumeAttributesClass", ".spec.volumeAttributesClassName", empty="<unset>")
+_VOLUME_MODE = path("VolumeMode", ".spec.volumeMode", priority=1, empty="Filesystem")
 VOLUME = (
     NAME,
-    path("Capacity", ".spec.capacity.storage"),
+    path("Capacity", ".spec.capacity.storage", empty="0"),
+    Column("Access Modes", _modes("spec")),
+    path("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy", empty="Retain"),
     path("Status", ".status.phase", empty="Available"),
-    path("Claim", ".spec.claimRef.name", empty=""),
+    Column("Claim", _claim),
     path("StorageClass", ".spec.storageClassName", empty=""),
+    _ATTRIBUTES,
+    path("Reason", ".status.reason", empty=""),
     AGE,
+    _VOLUME_MODE,
 )
 CLAIM = (
     NAME,
     path("Status", ".status.phase", empty="Pending"),
     path("Volume", ".spec.volumeName", empty=""),
     path("Capacity", ".status.capacity.storage", empty=""),
+    Column("Access Modes", _modes("status")),
     path("StorageClass", ".spec.storageClassName", empty=""),
+    _ATTRIBUTES,
     AGE,
+    _VOLUME_MODE,
 )
-DEPLOYMENT = (
-    NAME,
-    Column("Ready", _replicas),
-    path("Up-to-date", ".status.updatedReplicas", "integer", empty=0),
-    path("Available", ".status.availableReplicas", "integer", empty=0),
-    AGE,
-)
-REPLICA_SET = (
-    NAME,
-    path("Desired", ".spec.replicas", "integer", empty=1),
-    path("Current", ".status.replicas", "integer", empty=0),
-    path("Ready", ".status.readyReplicas", "integer", empty=0),
-    AGE,
-)
-STATEFUL_SET = (NAME, Column("Ready", _replicas), AGE)
-JOB = (NAME, Column("Completions", _completions), AGE)
 BUDGET = (
     NAME,
     path("Min Available", ".spec.minAvailable", empty="N/A"),
@@ -260,6 +302,8 @@ PRIORITY = (
     path("Value", ".value", "integer", empty=0),
     path("Global-Default", ".globalDefault", "boolean", empty=False),
     AGE,
+    path("PreemptionPolicy", ".preemptionPolicy", empty=""),
 )
 LEASE = (NAME, path("Holder", ".spec.holderIdentity", empty=""), AGE)
-DEFINITION = (NAME, path("Created At", ".metadata.creationTimestamp"))
+DEFINITION = (NAME, Column("Created At", lambda raw, _: raw["metadata"].get("creationTimestamp"), "date"))
+WEBHOOKS = (NAME, Column("Webhooks", _count("webhooks"), "integer"), AGE)

@@ -11,7 +11,10 @@ from muster.cluster.kinds import (
     DEFINITIONS,
     DEPLOYMENTS,
     NAMESPACES,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
     SECRETS,
+    STATEFUL_SETS,
     VOLUMES,
     Kind,
 )
@@ -93,6 +96,7 @@ _FILLS: Mapping[Resource, Fill] = {
     SECRETS: _secret,
     BUDGETS: _budget,
     DEPLOYMENTS: _replicated,
-    Resource("apps", "v1", "replicasets", "ReplicaSet"): _replicated,
-    Resource("apps", "v1", "statefulsets", "StatefulSet"): _replicated,
+    PRIORITY_CLASSES: lambda raw, _: {"preemptionPolicy": "PreemptLowerPriority", **raw},
+    REPLICA_SETS: _replicated,
+    STATEFUL_SETS: _replicated,
 }

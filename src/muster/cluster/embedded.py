@@ -12,6 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from muster.cluster import budgets, events, pods, scale, selectors
+from muster.cluster.admission import Unknown, dropped
 from muster.cluster.books import Books, home
 from muster.cluster.census import Census
 from muster.cluster.decoding import read, received
@@ -25,9 +26,10 @@ from muster.cluster.failures import (
     not_found,
     not_served,
     other_uid,
+    too_large,
 )
 from muster.cluster.garbage import Garbage
-from muster.cluster.kinds import BUDGETS, DEFINITIONS, NAMESPACES, PODS, Kind
+from muster.cluster.kinds import BUDGETS, DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, Kind
 from muster.cluster.listkeys import Shape
 from muster.cluster.metadata import raised
 from muster.cluster.ownership import Manager, applied
@@ -35,6 +37,7 @@ from muster.cluster.patches import patched
 from muster.cluster.registry import Registry
 from muster.cluster.shelf import Stored
 from muster.cluster.store import Listing, PatchType, Raw, Resource
+from muster.cluster.validation import SYSTEM_CLASSES
 from muster.cluster.watching import Watch
 from muster.cluster.writing import Writing
 from muster.rules.crds import crds
@@ -43,7 +46,6 @@ __all__ = ["Store", "Watch"]
 
 HISTORY = 10_000
 PROTECTED = ("default", "kube-system", "kube-public", "kube-node-lease")
-_CRITICAL = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _APPLY = "application/apply-patch+yaml"
 
 
@@ -79,9 +81,9 @@ class Store:
     def _seed(self, definitions: Iterable[Raw]) -> None:
         for name in PROTECTED:
             self.create(NAMESPACES, {"metadata": {"name": name}})
-        for name, value in _CRITICAL.items():
+        for name, value in SYSTEM_CLASSES.items():
             raw = {"metadata": {"name": name}, "value": value, "description": "Kubernetes' own."}
-            self.create(self.kind("scheduling.k8s.io", "v1", "priorityclasses").resource, raw)
+            self.create(PRIORITY_CLASSES, raw)
         for definition in definitions:
             self.create(DEFINITIONS, definition)
 
@@ -135,19 +137,36 @@ class Store:
         fields: str = "",
         limit: int = 0,
         after: str = "",
+        version: str = "",
+        exact: bool = False,
     ) -> Listing:
-        """Objects by namespace and name, at one moment also across pages; 410 `Expired`: `after` is too old."""
+        """Objects by namespace and name, at one moment also across pages; 410 `Expired`: `after` is too old.
+
+        `version`: not before it, or with `exact` as it was then.
+        """
         kind, table = self._kind(resource), self._books.table(home(resource))
-        version, start = _token(after) if after else (self._books.version, None)
-        if version < table.history.lost or version > self._books.version:
+        if after and version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        reached = self._reached(version)
+        at, start = _token(after) if after else (reached if exact else self._books.version, None)
+        if at < table.history.lost or at > self._books.version:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
         test = self._test(kind, labels, fields)
-        present = table.at(version, namespace if resource.namespaced else "")
+        present = table.at(at, namespace if resource.namespaced else "")
         matching = [one for one in present if (start is None or one.key > start) and test(one.raw)]
         page = matching[:limit] if limit > 0 else matching
-        more = _as_token(version, page[-1].key) if len(page) < len(matching) else ""
+        left = len(matching) - len(page)
+        more = _as_token(at, page[-1].key) if left else ""
         out = self._registry.outward(kind)
-        return Listing(tuple(out(one.copy()) for one in page), str(version), more)
+        items = tuple(out(one.copy()) for one in page)
+        return Listing(items, str(at), more, 0 if labels or fields else left)
+
+    def _reached(self, version: str) -> int:
+        """A version that has been; 504 where it has not, as nobody here waits for it."""
+        wanted = _version(version or "0")
+        if wanted > self._books.version:
+            raise too_large(wanted, self._books.version)
+        return wanted
 
     def _test(self, kind: Kind, labels: str, fields: str) -> Callable[[Raw], bool]:
         of_labels, of_fields = selectors.labels(labels), selectors.fields(kind.resource, fields)
@@ -156,9 +175,10 @@ class Store:
             return lambda raw: not labels or of_labels(raw["metadata"].get("labels") or {})
         return lambda raw: of_labels(raw["metadata"].get("labels") or {}) and of_fields(out(raw))
 
-    def get(self, resource: Resource, namespace: str, name: str, subresource: str = "") -> Raw:
-        """One object, or its `scale`; with `status` the whole object."""
+    def get(self, resource: Resource, namespace: str, name: str, subresource: str = "", *, version: str = "") -> Raw:
+        """One object, or its `scale`; with `status` the whole object. `version`: not before it."""
         kind = self._kind(resource, subresource)
+        self._reached(version)
         raw = self._registry.outward(kind)(self._found(kind, namespace, name).copy())
         return scale.scale_of(raw) if subresource == "scale" else raw
 
@@ -170,15 +190,17 @@ class Store:
         *,
         labels: str = "",
         fields: str = "",
-        initial: bool = False,
+        initial: bool | None = None,
     ) -> Watch:
         """Changes after a version; 410 `Expired` where it is too old. Empty or `0`: what is there first, as ADDED.
 
-        `initial` (sendInitialEvents): what is there, then a BOOKMARK annotated `k8s.io/initial-events-end: "true"`.
+        `initial` (sendInitialEvents): what is there, then a BOOKMARK annotated `k8s.io/initial-events-end: "true"`;
+        False: from now on, where no version is given.
         """
         kind, table = self._kind(resource), self._books.table(home(resource))
-        whole = initial or since in ("", "0")
-        start = self._books.version if whole else _version(since)
+        anywhere, given = since in ("", "0"), _version(since or "0")
+        whole = anywhere if initial is None else initial
+        start = self._books.version if whole or anywhere else given
         if start < table.history.lost or start > self._books.version:
             raise expired(f"too old resource version: {start} ({table.history.lost})")
         test, inside = self._test(kind, labels, fields), namespace if resource.namespaced else ""
@@ -192,7 +214,7 @@ class Store:
             latest=lambda: self._books.version,
         )
         if whole:
-            watch.begin([one for one in table.objects(inside) if test(one.raw)], end=initial)
+            watch.begin([one for one in table.objects(inside) if test(one.raw)], end=bool(initial))
         return watch
 
     # writing
@@ -205,16 +227,16 @@ class Store:
         namespace: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        strict: bool = False,
+        unknown: Unknown = dropped,
     ) -> Raw:
         """A new object. `namespace`: of the request, where the object itself names none; 400 where they differ.
 
-        `strict`: fields that the schema of a custom kind does not know are refused (400), not dropped.
+        `unknown`: is told of fields that nobody knows, before they are dropped.
         """
         _ = field_manager  # ownership begins with the first server-side apply
         kind = self._kind(resource)
         given = self._registry.inward(kind)(read(raw, kind))
-        new = self._writing.created(kind, given, namespace, strict=strict)
+        new = self._writing.created(kind, given, namespace, unknown)
         return self._stored(kind, new, dry_run)
 
     def _stored(self, kind: Kind, new: Raw, dry_run: bool) -> Raw:
@@ -237,7 +259,7 @@ class Store:
         namespace: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        strict: bool = False,
+        unknown: Unknown = dropped,
     ) -> Raw:
         """The whole object, its `status` or its `scale`; 409 where its resource version or uid is another."""
         kind = self._kind(resource, subresource)
@@ -248,19 +270,19 @@ class Store:
         old = self._found(kind, space, given["metadata"].get("name") or "")
         self._writing.same(kind, old, given["metadata"], needed=True)
         who = Manager(field_manager or "unknown", "Update", subresource, frozenset(), self.moment())
-        return self._update(kind, old, given, subresource, who, dry_run, strict)
+        return self._update(kind, old, given, subresource, who, dry_run, unknown)
 
     def _scaled(self, kind: Kind, given: Any, namespace: str, dry_run: bool, field_manager: str) -> Raw:
         metadata = scale.metadata_of(given)
         old = self._found(kind, namespace or metadata.get("namespace") or "", metadata.get("name") or "")
         self._writing.same(kind, old, metadata, needed=False)
         who = Manager(field_manager or "unknown", "Update", "scale", frozenset(), self.moment())
-        return scale.scale_of(self._update(kind, old, scale.scaled(old.copy(), given), "", who, dry_run, False))
+        return scale.scale_of(self._update(kind, old, scale.scaled(old.copy(), given), "", who, dry_run, dropped))
 
     def _update(
-        self, kind: Kind, old: Stored, given: Raw, subresource: str, who: Manager, dry_run: bool, strict: bool
+        self, kind: Kind, old: Stored, given: Raw, subresource: str, who: Manager, dry_run: bool, unknown: Unknown
     ) -> Raw:
-        new = self._writing.updated(kind, old, given, subresource, who, strict=strict)
+        new = self._writing.updated(kind, old, given, subresource, who, unknown)
         out = self._registry.outward(kind)
         if dry_run:
             return out(received(new))
@@ -283,7 +305,7 @@ class Store:
         field_manager: str = "",
         force: bool = False,
         dry_run: bool = False,
-        strict: bool = False,
+        unknown: Unknown = dropped,
     ) -> Raw:
         """Part of an object, its status or its scale. `patch` is the decoded document.
 
@@ -292,7 +314,7 @@ class Store:
         of = self._kind(resource, subresource)
         given = received(patch)
         if kind == _APPLY:
-            return self._apply(of, namespace, name, given, subresource, field_manager, force, dry_run, strict)
+            return self._apply(of, namespace, name, given, subresource, field_manager, force, dry_run, unknown)
         old = self._found(of, namespace, name)
         out = self._registry.outward(of)
         seen = out(old.copy())
@@ -304,7 +326,7 @@ class Store:
         self._writing.same(of, old, new["metadata"], needed=False)
         self._writing.named(of, old, new)
         who = Manager(field_manager or "unknown", "Update", subresource, frozenset(), self.moment())
-        return self._update(of, old, new, subresource, who, dry_run, strict)
+        return self._update(of, old, new, subresource, who, dry_run, unknown)
 
     def _apply(
         self,
@@ -316,7 +338,7 @@ class Store:
         field_manager: str,
         force: bool,
         dry_run: bool,
-        strict: bool,
+        unknown: Unknown,
     ) -> Raw:
         """Server-side apply."""
         if not field_manager:
@@ -330,10 +352,10 @@ class Store:
             raise not_found(kind.resource, name)
         if old is None:
             fresh = applied(given, given, shape, who, kind.resource, force=force)
-            return self._stored(kind, self._writing.created(kind, fresh, namespace, strict=strict), dry_run)
+            return self._stored(kind, self._writing.created(kind, fresh, namespace, unknown), dry_run)
         self._writing.same(kind, old, given["metadata"], needed=False)
         merged = applied(old.raw, given, shape, who, kind.resource, force=force)
-        return self._update(kind, old, merged, subresource, who, dry_run, strict)
+        return self._update(kind, old, merged, subresource, who, dry_run, unknown)
 
     def delete(
         self,
@@ -358,6 +380,8 @@ class Store:
             raise bad_request(f"invalid propagationPolicy: {propagation}")
         if kind.resource == NAMESPACES and name in PROTECTED:
             raise forbidden(resource, name, "this namespace may not be deleted")
+        if kind.resource == PRIORITY_CLASSES and name in SYSTEM_CLASSES:
+            raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
         out = self._registry.outward(kind)
         left = old if dry_run else self._garbage.delete(home(resource), old.key, grace_seconds, propagation)
         return _success(kind, old) if left is None else out(left.copy())

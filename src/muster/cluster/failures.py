@@ -97,6 +97,13 @@ def expired(why: str) -> ApiError:
     return ApiError(410, "Expired", why)
 
 
+def too_large(version: int, latest: int) -> ApiError:
+    """504: a version that has not been yet."""
+    cause = Cause("", "Too large resource version", "ResourceVersionTooLarge")
+    message = f"Timeout: Too large resource version: {version}, current: {latest}"
+    return ApiError(504, "Timeout", message, {"retryAfterSeconds": 1, **_causes([cause])})
+
+
 def too_many_requests(message: str, causes: Iterable[Cause], seconds: int = 0) -> ApiError:
     """429: not now."""
     later = {"retryAfterSeconds": seconds} if seconds else {}

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.cluster import columns
+from muster.cluster import workcolumns as work
 from muster.cluster.columns import Column
 from muster.cluster.store import Raw, Resource
 
@@ -85,16 +86,14 @@ BUILT_IN: tuple[Kind, ...] = (
         namespaced=False,
     ),
     _kind("v1", "persistentvolumeclaims", "PersistentVolumeClaim", short="pvc", sub="status", columns=columns.CLAIM),
+    _kind("apps/v1", "deployments", "Deployment", short="deploy", sub="status scale", columns=work.DEPLOYMENT, **_WORK),
+    _kind("apps/v1", "replicasets", "ReplicaSet", short="rs", sub="status scale", columns=work.REPLICA_SET, **_WORK),
     _kind(
-        "apps/v1", "deployments", "Deployment", short="deploy", sub="status scale", columns=columns.DEPLOYMENT, **_WORK
+        "apps/v1", "statefulsets", "StatefulSet", short="sts", sub="status scale", columns=work.STATEFUL_SET, **_WORK
     ),
-    _kind("apps/v1", "replicasets", "ReplicaSet", short="rs", sub="status scale", columns=columns.REPLICA_SET, **_WORK),
-    _kind(
-        "apps/v1", "statefulsets", "StatefulSet", short="sts", sub="status scale", columns=columns.STATEFUL_SET, **_WORK
-    ),
-    _kind("apps/v1", "daemonsets", "DaemonSet", short="ds", sub="status", **_WORK),
-    _kind("batch/v1", "jobs", "Job", sub="status", columns=columns.JOB, **_WORK),
-    _kind("batch/v1", "cronjobs", "CronJob", short="cj", sub="status", **_WORK),
+    _kind("apps/v1", "daemonsets", "DaemonSet", short="ds", sub="status", columns=work.DAEMON_SET, **_WORK),
+    _kind("batch/v1", "jobs", "Job", sub="status", columns=work.JOB, **_WORK),
+    _kind("batch/v1", "cronjobs", "CronJob", short="cj", sub="status", columns=work.CRON_JOB, **_WORK),
     _kind(
         "policy/v1",
         "poddisruptionbudgets",
@@ -114,7 +113,7 @@ BUILT_IN: tuple[Kind, ...] = (
         counted=True,
     ),
     _kind("coordination.k8s.io/v1", "leases", "Lease", columns=columns.LEASE),
-    _kind("events.k8s.io/v1", "events", "Event", short="ev", columns=columns.NEW_EVENT),
+    _kind("events.k8s.io/v1", "events", "Event", short="ev", columns=columns.EVENT),
     _kind(
         "apiextensions.k8s.io/v1",
         "customresourcedefinitions",
@@ -130,6 +129,7 @@ BUILT_IN: tuple[Kind, ...] = (
         "admissionregistration.k8s.io/v1",
         "validatingwebhookconfigurations",
         "ValidatingWebhookConfiguration",
+        columns=columns.WEBHOOKS,
         namespaced=False,
         categories="api-extensions",
         counted=True,
@@ -138,6 +138,7 @@ BUILT_IN: tuple[Kind, ...] = (
         "admissionregistration.k8s.io/v1",
         "mutatingwebhookconfigurations",
         "MutatingWebhookConfiguration",
+        columns=columns.WEBHOOKS,
         namespaced=False,
         categories="api-extensions",
         counted=True,
@@ -180,6 +181,9 @@ VOLUMES = _BUILT_IN["", "persistentvolumes"]
 CONFIG_MAPS = _BUILT_IN["", "configmaps"]
 SECRETS = _BUILT_IN["", "secrets"]
 DEPLOYMENTS = _BUILT_IN["apps", "deployments"]
+REPLICA_SETS = _BUILT_IN["apps", "replicasets"]
+STATEFUL_SETS = _BUILT_IN["apps", "statefulsets"]
+DAEMON_SETS = _BUILT_IN["apps", "daemonsets"]
 BUDGETS = _BUILT_IN["policy", "poddisruptionbudgets"]
 PRIORITY_CLASSES = _BUILT_IN["scheduling.k8s.io", "priorityclasses"]
 LEASES = _BUILT_IN["coordination.k8s.io", "leases"]

@@ -19,7 +19,6 @@ STRATEGIC: dict[str, tuple[tuple[str, ...], ...]] = {
     "ports": (("containerPort",), ("port",)),
     "conditions": (("type",),),
     "addresses": (("type",),),
-    "taints": (("key",),),
     "imagePullSecrets": (("name",),),
     "secrets": (("name",),),
     "ownerReferences": (("uid",),),
@@ -29,9 +28,9 @@ STRATEGIC: dict[str, tuple[tuple[str, ...], ...]] = {
     "hostAliases": (("ip",),),
 }
 SETS = frozenset(("finalizers",))
-# where server-side apply tells entries apart by more, or not at all
+# where server-side apply tells entries apart by more
 APPLIED: dict[str, tuple[tuple[str, ...], ...]] = {
-    **{field: keys for field, keys in STRATEGIC.items() if field != "taints"},
+    **STRATEGIC,
     "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
 }
 Keys = tuple[str, ...] | None  # None: the list is one value; empty: a set of plain values

@@ -27,6 +27,9 @@ _OURS = (
     "generation",
     "selfLink",
 )
+FIELDS = frozenset(
+    (*_OURS, "resourceVersion", "labels", "annotations", "ownerReferences", "finalizers", "managedFields")
+)
 
 
 def suffix(seed: str) -> str:

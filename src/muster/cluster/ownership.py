@@ -137,4 +137,11 @@ def written(old: Raw, new: Raw, shape: Shape, manager: Manager) -> Raw:
 
 
 def _dotted(path: Path) -> str:
-    return "".join(f".{step[2:]}" if step.startswith("f:") else f"[{step[2:]}]" for step in path)
+    """As conflicts name a field: `.spec.containers[name="a"].image`, `.metadata.finalizers[="x"]`."""
+    return "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_chosen(step)}]" for step in path)
+
+
+def _chosen(step: str) -> str:
+    if step.startswith("v:"):
+        return f"={step[2:]}"
+    return ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(json.loads(step[2:]).items()))

@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.cluster.failures import Cause
 from muster.cluster.store import Raw
+from muster.cluster.validation import EFFECTS, demands, one_of
 
 DEFAULT_GRACE_SECONDS = 30
 _CONTAINERS = ("containers", "initContainers")
@@ -94,6 +95,18 @@ def priority(spec: Raw, classes: Iterable[Raw]) -> Raw:
     }
 
 
+def contradiction(asked: Raw, given: Raw) -> str:
+    """Why a pod may not ask for the priority that it names; empty: it names none, or the one that its class gives."""
+    computed = "priority admission controller computed {} from the given PriorityClass name"
+    for field, words in (
+        ("priority", "integer value of priority"),
+        ("preemptionPolicy", "string value of PreemptionPolicy"),
+    ):
+        if asked.get(field) not in (None, given[field]):
+            return f"the {words} ({asked[field]}) must not be provided in pod spec; {computed.format(given[field])}"
+    return ""
+
+
 def problems(raw: Raw) -> Iterator[Cause]:
     """What is wrong with a new pod."""
     containers = raw.get("spec", {}).get("containers")
@@ -109,6 +122,32 @@ def problems(raw: Raw) -> Iterator[Cause]:
             if one.get("name") in seen:
                 yield Cause(f"spec.{field}[{i}].name", f'Duplicate value: "{one["name"]}"', "FieldValueDuplicate")
             seen.add(one.get("name", ""))
+            yield from demands(one, f"spec.{field}[{i}]")
+    yield from _tolerations(raw["spec"].get("tolerations") or ())
+    yield from _gates(raw["spec"])
+
+
+def _tolerations(found: Iterable[Raw]) -> Iterator[Cause]:
+    for i, one in enumerate(found):
+        at, operator = f"spec.tolerations[{i}]", one.get("operator") or "Equal"
+        yield from one_of(operator, ("Equal", "Exists"), f"{at}.operator")
+        if operator == "Equal" and not one.get("key"):
+            yield Cause(f"{at}.operator", f'Invalid value: "{operator}": operator must be Exists when `key` is empty')
+        if operator == "Exists" and one.get("value"):
+            why = "value must be empty when `operator` is 'Exists'"
+            yield Cause(f"{at}.operator", f'Invalid value: "{str(one["value"])[:63]}": {why}')
+        if one.get("effect"):
+            yield from one_of(one["effect"], EFFECTS, f"{at}.effect")
+
+
+def _gates(spec: Raw) -> Iterator[Cause]:
+    names = [one.get("name") for one in spec.get("schedulingGates") or ()]
+    if names and spec.get("nodeName"):
+        why = "Forbidden: cannot be set until all schedulingGates have been cleared"
+        yield Cause("spec.nodeName", why, "FieldValueForbidden")
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            yield Cause(f"spec.schedulingGates[{i}]", f'Duplicate value: "{name}"', "FieldValueDuplicate")
 
 
 def changes(old: Raw, new: Raw) -> Iterator[Cause]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.cluster.failures import bad_request
 from muster.cluster.schemas import misfits
+from muster.cluster.selectors import written
 from muster.cluster.shapes import METADATA, fields
 from muster.cluster.store import Raw
 
@@ -19,7 +20,7 @@ def scale_of(raw: Raw) -> Raw:
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in kept if name in metadata},
         "spec": {"replicas": spec.get("replicas", 1)},
-        "status": {"replicas": status.get("replicas", 0), "selector": _selector(spec.get("selector"))},
+        "status": {"replicas": status.get("replicas", 0), "selector": written(spec.get("selector"))},
     }
 
 
@@ -39,9 +40,3 @@ def metadata_of(scale: Any) -> Raw:
         raise bad_request(f"expected a Scale: {wrong.field}: {wrong.message}")
     found: Raw = scale["metadata"]
     return found
-
-
-def _selector(selector: Any) -> str:
-    if not isinstance(selector, dict):
-        return ""
-    return ",".join(f"{name}={value}" for name, value in sorted((selector.get("matchLabels") or {}).items()))

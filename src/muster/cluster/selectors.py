@@ -130,6 +130,21 @@ def selects(selector: Any, found: Labels) -> bool:
     )
 
 
+def written(selector: Any) -> str:
+    """A LabelSelector as text, by key: `a=b,c in (x,y),!d`."""
+    if not isinstance(selector, dict):
+        return ""
+    parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    parts += [(one.get("key", ""), _worded(one)) for one in selector.get("matchExpressions") or ()]
+    return ",".join(text for _, text in sorted(parts))
+
+
+def _worded(one: Raw) -> str:
+    key, values = str(one.get("key", "")), ",".join(sorted(one.get("values") or ()))
+    words = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "DoesNotExist": f"!{key}"}
+    return words.get(one.get("operator", ""), key)
+
+
 def _expression(one: Raw, found: Labels) -> bool:
     key, values = one.get("key", ""), one.get("values") or ()
     match one.get("operator"):

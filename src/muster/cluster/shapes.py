@@ -32,6 +32,10 @@ METADATA = fields(
     namespace=TEXT,
     uid=TEXT,
     resourceVersion=TEXT,
+    generation=NUMBER,
+    creationTimestamp=TEXT,
+    deletionTimestamp=TEXT,
+    deletionGracePeriodSeconds=NUMBER,
     labels=TEXTS,
     annotations=TEXTS,
     finalizers=many(TEXT),
@@ -42,25 +46,32 @@ _CONTAINERS = many(
     fields(
         name=TEXT,
         image=TEXT,
-        ports=many(fields(containerPort=NUMBER)),
-        env=many(fields(name=TEXT)),
+        imagePullPolicy=TEXT,
+        command=many(TEXT),
+        args=many(TEXT),
+        workingDir=TEXT,
+        ports=many(fields(name=TEXT, containerPort=NUMBER, hostPort=NUMBER, protocol=TEXT)),
+        env=many(fields(name=TEXT, value=TEXT)),
         resources=fields(requests=MAP, limits=MAP),
     )
 )
+_POD_SPEC = fields(
+    nodeName=TEXT,
+    schedulerName=TEXT,
+    restartPolicy=TEXT,
+    priorityClassName=TEXT,
+    priority=NUMBER,
+    terminationGracePeriodSeconds=NUMBER,
+    containers=_CONTAINERS,
+    initContainers=_CONTAINERS,
+    tolerations=many(MAP),
+    nodeSelector=TEXTS,
+    schedulingGates=many(fields(name=TEXT)),
+    readinessGates=many(fields(conditionType=TEXT)),
+)
+_TEMPLATE = fields(metadata=METADATA, spec=_POD_SPEC)
 _POD = fields(
-    spec=fields(
-        nodeName=TEXT,
-        schedulerName=TEXT,
-        priorityClassName=TEXT,
-        priority=NUMBER,
-        terminationGracePeriodSeconds=NUMBER,
-        containers=_CONTAINERS,
-        initContainers=_CONTAINERS,
-        tolerations=many(MAP),
-        nodeSelector=TEXTS,
-        schedulingGates=many(fields(name=TEXT)),
-        readinessGates=many(fields(conditionType=TEXT)),
-    ),
+    spec=_POD_SPEC,
     status=fields(
         phase=TEXT,
         reason=TEXT,
@@ -83,8 +94,11 @@ _EVENT = fields(
     reportingController=TEXT,
 )
 _REPLICATED = fields(
-    spec=fields(replicas=NUMBER, selector=_SELECTOR, template=fields(metadata=METADATA)),
+    spec=fields(replicas=NUMBER, selector=_SELECTOR, template=_TEMPLATE),
     status=fields(replicas=NUMBER, readyReplicas=NUMBER),
+)
+_JOB_SPEC = fields(
+    parallelism=NUMBER, completions=NUMBER, backoffLimit=NUMBER, suspend=TRUTH, selector=_SELECTOR, template=_TEMPLATE
 )
 _KINDS: dict[tuple[str, str], Schema] = {
     ("", "pods"): _POD,
@@ -100,7 +114,9 @@ _KINDS: dict[tuple[str, str], Schema] = {
     ("apps", "deployments"): _REPLICATED,
     ("apps", "replicasets"): _REPLICATED,
     ("apps", "statefulsets"): _REPLICATED,
-    ("batch", "jobs"): fields(spec=fields(completions=NUMBER), status=fields(succeeded=NUMBER)),
+    ("apps", "daemonsets"): fields(spec=fields(selector=_SELECTOR, template=_TEMPLATE)),
+    ("batch", "jobs"): fields(spec=_JOB_SPEC, status=fields(succeeded=NUMBER)),
+    ("batch", "cronjobs"): fields(spec=fields(schedule=TEXT, suspend=TRUTH, jobTemplate=fields(spec=_JOB_SPEC))),
     ("policy", "poddisruptionbudgets"): fields(
         spec=fields(selector=_SELECTOR, minAvailable=EITHER, maxUnavailable=EITHER, unhealthyPodEvictionPolicy=TEXT),
         status=fields(disruptionsAllowed=NUMBER, currentHealthy=NUMBER, desiredHealthy=NUMBER, expectedPods=NUMBER),

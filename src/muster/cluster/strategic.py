@@ -1,5 +1,7 @@
 """Strategic merge patch: a merge patch that knows how the lists of built-in kinds merge, with its `$` directives."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from muster.cluster.failures import bad_request
@@ -35,15 +37,23 @@ def _merged(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             found[name] = _list(name, before if isinstance(before, list) else [], inner)
         else:
             found[name] = _plain(strategic(found.get(name), inner))
+    for field, inner in _directed(patch, _ORDER, found):
+        found[field] = _arranged(_key(field, inner, found[field]), found[field], inner, value.get(field) or [])
+    for field, inner in _directed(patch, _DELETE, found):
+        found[field] = [one for one in found[field] if one not in inner]
+    changed = {name.removeprefix(_DELETE) for name in patch}
+    return {name: inner for name, inner in found.items() if inner != [] or name not in changed}
+
+
+def _directed(patch: dict[str, Any], directive: str, found: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The lists that a directive is about, with what it says of each; ApiError 400 where either is no list."""
     for name, inner in patch.items():
-        if name.startswith(_DELETE):
-            field = name.removeprefix(_DELETE)
-            found[field] = [one for one in found.get(field, ()) if one not in inner]
-    for name, inner in patch.items():
-        if name.startswith(_ORDER):
-            field = name.removeprefix(_ORDER)
-            found[field] = _ordered(field, found.get(field, []), inner)
-    return {name: inner for name, inner in found.items() if inner != [] or name not in patch or patch[name] == []}
+        field = name.removeprefix(directive)
+        if field == name or field not in found:
+            continue
+        if not isinstance(inner, list) or not isinstance(found[field], list):
+            raise bad_request(f"{name}: this directive is a list, about a list")
+        yield field, inner
 
 
 def _retained(value: dict[str, Any], keys: Any) -> dict[str, Any]:
@@ -57,33 +67,35 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _list(field: str, value: Any, patch: list[Any]) -> list[Any]:
+def _list(field: str, value: list[Any], patch: list[Any]) -> list[Any]:
     if field in SETS:
-        before = list(value or ())
-        return before + [one for one in patch if one not in before]
+        return _arranged(None, value + [one for one in patch if one not in value], patch, value)
     if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in patch):
         return [one for one in patch if not (isinstance(one, dict) and "$patch" in one)]
-    key = _key(field, value, patch)
+    key = _key(field, patch, value)
     if key is None:
         return [_plain(one) for one in patch]
-    return _by_key(key, list(value or ()), patch)
+    return _arranged(key, _by_key(key, value, patch), patch, value)
 
 
-def _key(field: str, value: Any, patch: list[Any]) -> str | None:
-    """The one field that tells the entries apart; None: the list is replaced as a whole."""
-    entries = [*(value or ()), *patch]
-    for (key,) in STRATEGIC.get(field, ()):
-        if all(isinstance(one, dict) and key in one for one in entries):
-            return key
-    if STRATEGIC.get(field) and any(not isinstance(one, dict) for one in entries):
+def _key(field: str, patch: Any, value: list[Any]) -> str | None:
+    """The one field that tells the entries apart; None: they are plain, or the list is replaced as a whole."""
+    keys = [key for (key,) in STRATEGIC.get(field, ())]
+    if not keys:
+        return None
+    if not isinstance(patch, list) or any(not isinstance(one, dict) for one in [*value, *patch]):
         raise bad_request(f"{field}: every entry of this list must be an object")
-    return None
+    key = next((key for key in keys if any(key in one for one in [*value, *patch])), keys[0])
+    for one in patch:
+        if key not in one:
+            raise bad_request(f"map: {str(one)[:200]} does not contain declared merge key: {key}")
+    return key
 
 
 def _by_key(key: str, value: list[Any], patch: list[Any]) -> list[Any]:
-    found = {_mark(one[key]): one for one in value}
+    found = {_mark(one, key): one for one in value}
     for one in patch:
-        mark = _mark(one[key])
+        mark = _mark(one, key)
         if one.get("$patch") == "delete":
             found.pop(mark, None)
         else:
@@ -91,19 +103,28 @@ def _by_key(key: str, value: list[Any], patch: list[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _mark(value: Any) -> str:
+def _mark(one: Any, key: str | None) -> str:
+    """What tells an entry apart, as text."""
+    value = one.get(key) if key and isinstance(one, dict) else one
     return f"{type(value).__name__}:{value}"
 
 
-def _ordered(field: str, value: list[Any], order: Any) -> list[Any]:
-    """Entries in the given order; those that it does not name come after it, as they were."""
-    wanted = [_name(field, one) for one in order]
-    places = {name: i for i, name in reversed(list(enumerate(wanted)))}
-    return sorted(value, key=lambda one: places.get(_name(field, one), len(places)))
+def _arranged(key: str | None, merged: list[Any], order: list[Any], before: list[Any]) -> list[Any]:
+    """Entries that the patch names in its order, the others as they were: each in front of the first that it was in
+    front of before. So new entries come first where nothing else is said.
+    """
+    wanted, live = _places(key, order), _places(key, before)
+    marked = [(_mark(one, key), one) for one in merged]
+    named = deque(sorted((pair for pair in marked if pair[0] in wanted), key=lambda pair: wanted[pair[0]]))
+    found: list[Any] = []
+    for mark, one in marked:
+        if mark in wanted:
+            continue
+        while named and not (mark in live and live[mark] < live.get(named[0][0], -1)):
+            found.append(named.popleft()[1])
+        found.append(one)
+    return found + [one for _, one in named]
 
 
-def _name(field: str, one: Any) -> str:
-    """What tells an entry apart, as text."""
-    if not isinstance(one, dict):
-        return _mark(one)
-    return next((_mark(one[key]) for (key,) in STRATEGIC.get(field, ()) if key in one), "")
+def _places(key: str | None, entries: list[Any]) -> dict[str, int]:
+    return {_mark(one, key): i for i, one in enumerate(entries)}

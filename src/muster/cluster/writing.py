@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.cluster import metadata, pods
-from muster.cluster.admission import admit, needs_version, settled_namespace, shaped
+from muster.cluster.admission import Unknown, admit, needs_version, settled_namespace, shaped, strangers
 from muster.cluster.books import Books, home
 from muster.cluster.defaults import filled_in
 from muster.cluster.failures import Cause, bad_request, forbidden, invalid, other_uid, out_of_date
 from muster.cluster.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
 from muster.cluster.listkeys import Shape
 from muster.cluster.ownership import Manager, managers, written
+from muster.cluster.schemas import MOST_PROBLEMS
 from muster.cluster.shelf import Stored
 from muster.cluster.store import Raw
 
@@ -33,7 +34,7 @@ class Writing:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         return own or namespace or DEFAULT
 
-    def created(self, kind: Kind, raw: Raw, namespace: str, *, strict: bool) -> Raw:
+    def created(self, kind: Kind, raw: Raw, namespace: str, unknown: Unknown) -> Raw:
         """A new object as it will be stored."""
         if raw["metadata"].get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -45,7 +46,7 @@ class Writing:
             settled_namespace(found.raw if found else None, space, kind, name)
         if "status" in kind.subresources and kind.resource not in (NODES, NAMESPACES):
             new.pop("status", None)
-        new = self._defaulted(kind, shaped(new, kind, strict=strict), name)
+        new = self._defaulted(kind, shaped(new, kind, unknown), name)
         admit(new, None, kind)
         return new
 
@@ -61,10 +62,13 @@ class Writing:
         if kind.resource != PODS:
             return filled_in(kind, raw, self._moment(0))
         try:
-            return pods.defaulted(raw, self._classes())
+            found = pods.defaulted(raw, self._classes())
         except LookupError as missing:
             why = f"no PriorityClass with name {missing.args[0]} was found"
             raise forbidden(PODS, name, why) from None
+        if why := pods.contradiction(raw.get("spec") or {}, found["spec"]):
+            raise forbidden(PODS, name, why)
+        return found
 
     def _classes(self) -> list[Raw]:
         return [one.raw for one in self._books.table(home(PRIORITY_CLASSES)).objects()]
@@ -92,16 +96,20 @@ class Writing:
         own = {"name": name, **inside, **config["metadata"]}
         if own["name"] != name or (own.get("namespace") or "") != (namespace if kind.resource.namespaced else ""):
             raise bad_request("the name of the object does not match the name on the URL")
-        if own.get("managedFields"):
+        if "managedFields" in own:
             raise bad_request("metadata.managedFields must be nil")
+        if lost := strangers(config, kind):
+            what = f"({namespace}/{name}; {kind.resource.api_version}, Kind={kind.resource.kind})"
+            why = ", ".join(f".{place}: field not declared in schema" for place in lost[:MOST_PROBLEMS])
+            raise bad_request(f"failed to create typed patch object {what}: {why}")
         apart = "status" in kind.subresources and not subresource
         return {field: value for field, value in config.items() if field != "status" or not apart} | {"metadata": own}
 
-    def updated(self, kind: Kind, old: Stored, given: Raw, subresource: str, who: Manager, *, strict: bool) -> Raw:
+    def updated(self, kind: Kind, old: Stored, given: Raw, subresource: str, who: Manager, unknown: Unknown) -> Raw:
         """An object as an update makes it; equal to the old one where nothing changes."""
         new = self._parts(kind, old.raw, given, subresource)
         new = {**new, "metadata": metadata.kept(old.raw["metadata"], new["metadata"])}
-        new = shaped(new, kind, strict=strict)
+        new = shaped(new, kind, unknown)
         if not subresource:
             new = self._refilled(kind, old.raw, new)
         admit(new, old.raw, kind, judged=not subresource)

@@ -1,6 +1,6 @@
 """What goes back: JSON or YAML, and Kubernetes' `Status` for everything that is not an object."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ def success(details: Mapping[str, Any] | None = None, code: int = 200) -> dict[s
     }
 
 
-def answer(value: Any, code: int = 200, media: str = JSON, warnings: tuple[str, ...] = ()) -> Response:
+def answer(value: Any, code: int = 200, media: str = JSON, warnings: Sequence[str] = ()) -> Response:
     """One object; each warning is a header that kubectl prints."""
     body = to_yaml([value]).encode() if media == YAML else msgspec.json.encode(value) + b"\n"
     response = Response(body, code, media_type=media, headers={"Cache-Control": "no-cache, private"})

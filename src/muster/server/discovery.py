@@ -6,12 +6,13 @@ from itertools import groupby
 
 from msgspec import Struct
 
-from muster.cluster.kinds import Kind
+from muster.cluster.kinds import NAMESPACES, Kind
 from muster.cluster.store import Raw, Resource
 from muster.server.answers import refusal
 from muster.server.negotiate import accepted
 
 OBJECT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+NAMESPACE_VERBS = tuple(verb for verb in OBJECT_VERBS if verb != "deletecollection")
 _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
@@ -62,7 +63,8 @@ def _rank(version: str) -> tuple[int, int, int, str]:
 
 def _of_kind(kind: Kind) -> Iterable[Entry]:
     one = kind.resource
-    yield Entry(one, one.plural, _response(one), OBJECT_VERBS, kind.singular, kind.short_names, kind.categories)
+    verbs = NAMESPACE_VERBS if one == NAMESPACES else OBJECT_VERBS
+    yield Entry(one, one.plural, _response(one), verbs, kind.singular, kind.short_names, kind.categories)
     for name in kind.subresources:
         response, verbs = SUBRESOURCES[name]
         yield Entry(one, f"{one.plural}/{name}", response or _response(one), verbs)

@@ -157,11 +157,12 @@ def flag(query: QueryParams, name: str) -> bool:
 
 
 def whole(query: QueryParams, name: str) -> int | None:
-    """A number that is not negative; None: nothing was said."""
+    """A number; None: nothing was said."""
     said = query.get(name, "")
     if not said:
         return None
-    if not (said.isascii() and said.isdigit() and len(said) < 18):
+    digits = said.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 18):
         raise refusal(400, f"query parameter `{name}` must be a number, not `{said[:60]}`")
     return int(said)
 

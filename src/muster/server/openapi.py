@@ -1,7 +1,7 @@
 """OpenAPI v3 of what is served, as far as kubectl reads it: `explain`, and that the server validates fields itself.
 
-Custom kinds have the schemas of their CRDs. Of built-in kinds the fields that muster reads are told; others may stand
-there as well. Version 2 is answered with an empty document: there is nothing in it that version 3 does not say.
+Custom kinds have the schemas of their CRDs. Of built-in kinds the fields are told that muster and its store read; more
+may stand there as well. Version 2 is answered with an empty document: there is nothing in it that version 3 lacks.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import msgspec
 
 from muster.api.objects import KINDS
 from muster.cluster.kinds import Kind
+from muster.cluster.shapes import METADATA, TEXT, fields, shape
 from muster.cluster.store import Raw
 from muster.rules.crds import schema
 from muster.server.answers import refusal
@@ -80,7 +81,24 @@ def _component(kind: Kind) -> str:
 def _schema(kind: Kind) -> Raw:
     known = KINDS.get((kind.resource.api_version, kind.resource.kind))
     found: Raw = kind.schema or (schema(known) if known else {"type": "object"})
+    for more in () if kind.custom else shape(kind.resource):
+        found = _joined(found, more)
+    found = _joined(found, fields(apiVersion=TEXT, kind=TEXT, metadata=METADATA))
     return {**found, "x-kubernetes-group-version-kind": [_gvk(kind)]}
+
+
+def _joined(one: Raw, other: Raw) -> Raw:
+    """What either of two schemas of the same value knows; the first has the words."""
+    found = {**other, **one}
+    if "properties" in other:
+        own = one.get("properties", {})
+        found["properties"] = {
+            **own,
+            **{name: _joined(own.get(name, {}), more) for name, more in other["properties"].items()},
+        }
+    if "items" in other:
+        found["items"] = _joined(one.get("items", {}), other["items"])
+    return found
 
 
 # paths --------------------------------------------------------------------------------------------------------------

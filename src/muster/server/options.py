@@ -1,10 +1,12 @@
 """What a request says beside its object: who writes, whether for real, and how something is to go."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from starlette.requests import Request
 
+from muster.cluster.admission import refused
 from muster.cluster.store import Raw
 from muster.server.answers import refusal
 from muster.server.negotiate import body, content_type, dry_run, flag, value, whole
@@ -19,8 +21,16 @@ class Writing(Struct, frozen=True):
 
     manager: str
     dry_run: bool
-    strict: bool  # unknown fields are refused
+    validation: str  # what is done about unknown fields; empty: Warn
     force: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    def unknown(self, places: Sequence[str]) -> None:
+        """Fields that nobody knows are refused, told, or passed over."""
+        if self.validation == "Strict":
+            refused(places)
+        if self.validation != "Ignore":
+            self.warnings.extend(f'unknown field "{place}"' for place in places)
 
 
 class Deleting(Struct, frozen=True):
@@ -47,7 +57,7 @@ def writing(request: Request, *, applies: bool = False) -> Writing:
         raise refusal(422, "fieldManager: Required value: is required for apply patch")
     if force and not applies:
         raise refusal(422, "force: may only be set for apply patch")
-    return Writing(manager or _agent(request), dry_run(query), validation == "Strict", force)
+    return Writing(manager or _agent(request), dry_run(query), validation, force)
 
 
 def _agent(request: Request) -> str:
@@ -96,9 +106,9 @@ async def _sent(request: Request) -> Raw:
 
 
 def _grace(seconds: Any) -> int | None:
-    if seconds is None or (isinstance(seconds, int) and 0 <= seconds < 2**62):
+    if seconds is None or (isinstance(seconds, int) and abs(seconds) < 2**62):
         return seconds
-    raise refusal(422, "gracePeriodSeconds: must be a whole number, not negative")
+    raise refusal(400, "gracePeriodSeconds: must be a whole number")
 
 
 def _object(sent: Raw, name: str) -> Raw:

@@ -51,7 +51,17 @@ RollingUpdate: 1 maxUnavailable IntOrString, 2 maxSurge IntOrString
 Job: 1 metadata ObjectMeta, 2 spec JobSpec, 3 status -
 JobSpec: 1 parallelism i?, 2 completions i?, 3 activeDeadlineSeconds i?, 4 selector LabelSelector, \
 5 manualSelector b?, 6 template PodTemplate, 7 backoffLimit i?, 8 ttlSecondsAfterFinished i?, 9 completionMode s, \
-10 suspend b?
+10 suspend b?, 12 backoffLimitPerIndex i?, 13 maxFailedIndexes i?, 14 podReplacementPolicy s, 15 managedBy s
+CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec, 3 status -
+CronJobSpec: 1 schedule s, 2 startingDeadlineSeconds i?, 3 concurrencyPolicy s, 4 suspend b?, \
+5 jobTemplate JobTemplate, 6 successfulJobsHistoryLimit i?, 7 failedJobsHistoryLimit i?, 8 timeZone s
+JobTemplate: 1 metadata ObjectMeta, 2 spec JobSpec
+Service: 1 metadata ObjectMeta, 2 spec ServiceSpec, 3 status -
+ServiceSpec: 1 ports ServicePort[], 2 selector s{}, 3 clusterIP s, 4 type s, 5 externalIPs s[], 7 sessionAffinity s, \
+8 loadBalancerIP s, 10 externalName s, 11 externalTrafficPolicy s, 12 healthCheckNodePort i, \
+13 publishNotReadyAddresses b, 17 ipFamilyPolicy s, \
+18 clusterIPs s[], 19 ipFamilies s[], 22 internalTrafficPolicy s
+ServicePort: 1 name s, 2 protocol s, 3 port i, 4 targetPort IntOrString, 5 nodePort i, 6 appProtocol s
 PodTemplate: 1 metadata ObjectMeta, 2 spec PodSpec
 PodSpec: 2 containers Container[], 3 restartPolicy s, 4 terminationGracePeriodSeconds i?, 5 activeDeadlineSeconds i?, \
 6 dnsPolicy s, 7 nodeSelector s{}, 8 serviceAccountName s, 9 serviceAccount s, 10 nodeName s, 11 hostNetwork b, \
@@ -68,7 +78,7 @@ Nothing:
 # kinds that may be sent; reviews are answered whatever they hold
 _REVIEWS = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"))
 _KINDS = frozenset(("DeleteOptions", "Eviction", "Namespace", "ConfigMap", "Secret", "ServiceAccount")) | frozenset(
-    ("PriorityClass", "PodDisruptionBudget", "Deployment", "Job")
+    ("PriorityClass", "PodDisruptionBudget", "Deployment", "Job", "CronJob", "Service")
 )
 
 

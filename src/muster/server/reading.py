@@ -1,6 +1,6 @@
 """Objects on their way out: one, many, or as they change; whole, as a table, or their metadata alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -8,9 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from muster.cluster.embedded import Store
-from muster.cluster.store import Raw
+from muster.cluster.store import Listing, Raw
 from muster.server.answers import answer
-from muster.server.negotiate import Wanted, flag, wanted, whole
+from muster.server.listing import asked
+from muster.server.negotiate import Wanted, wanted
 from muster.server.tables import include, partial, partial_list, table
 from muster.server.target import Target
 from muster.server.watching import Watches, watch
@@ -29,34 +30,34 @@ class Face(Struct, frozen=True):
 
 
 async def read(face: Face, found: Target, request: Request) -> Response:
-    """One object, or its events."""
-    if flag(request.query_params, "watch"):
-        return _watch(face, found, request)
-    form = wanted(request.headers.get("accept", ""))
-    return shown_as(
-        face, found, request, face.store.get(found.resource, found.namespace, found.name, found.subresource), form
-    )
+    """One object."""
+    form, version = wanted(request.headers.get("accept", "")), request.query_params.get("resourceVersion", "")
+    raw = face.store.get(found.resource, found.namespace, found.name, found.subresource, version=version)
+    return shown_as(face, found, request, raw, form)
 
 
 async def listed(face: Face, found: Target, request: Request) -> Response:
     """Many objects, or their events."""
     query = request.query_params
-    if flag(query, "watch"):
-        return _watch(face, found, request)
+    options = asked(query)
+    if options.watch:
+        return watch(face.store, face.watches, found, request, options, face.clock)
     form = wanted(request.headers.get("accept", ""))
     listing = face.store.list(
         found.resource,
         found.namespace,
-        labels=query.get("labelSelector", ""),
-        fields=query.get("fieldSelector", ""),
-        limit=whole(query, "limit") or 0,
-        after=query.get("continue", ""),
+        labels=options.labels,
+        fields=options.fields,
+        limit=options.limit,
+        after=options.after,
+        version=options.version,
+        exact=options.exact,
     )
-    metadata = {"resourceVersion": listing.resource_version, **({"continue": listing.more} if listing.more else {})}
+    metadata = _of_list(listing)
     match form.view:
         case "Table":
             carry = include(query.get("includeObject", ""))
-            columns, version = found.kind.columns, form.version
+            columns, version = found.columns, form.version
             shown = table(columns, listing.items, face.clock(), carry=carry, version=version, metadata=metadata)
         case "PartialObjectMetadata":
             shown = partial_list(listing.items, metadata, form.version)
@@ -65,8 +66,13 @@ async def listed(face: Face, found: Target, request: Request) -> Response:
     return answer(shown, media=form.media)
 
 
-def _watch(face: Face, found: Target, request: Request) -> Response:
-    return watch(face.store, face.watches, found, request, face.clock)
+def _of_list(listing: Listing) -> Raw:
+    """The metadata of a page."""
+    return {
+        "resourceVersion": listing.resource_version,
+        **({"continue": listing.more} if listing.more else {}),
+        **({"remainingItemCount": listing.remaining} if listing.remaining else {}),
+    }
 
 
 def whole_list(found: Target, items: tuple[Raw, ...], metadata: Raw) -> Raw:
@@ -80,7 +86,7 @@ def whole_list(found: Target, items: tuple[Raw, ...], metadata: Raw) -> Raw:
 
 
 def shown_as(
-    face: Face, found: Target, request: Request, raw: Raw, form: Wanted, code: int = 200, warnings: tuple[str, ...] = ()
+    face: Face, found: Target, request: Request, raw: Raw, form: Wanted, code: int = 200, warnings: Sequence[str] = ()
 ) -> Response:
     """An object as the client likes it."""
     if raw.get("kind") == "Status" or form.view == "Object":
@@ -89,5 +95,5 @@ def shown_as(
         return answer(partial(raw, form.version), code, form.media, warnings)
     carry = include(request.query_params.get("includeObject", ""))
     metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
-    shown = table(found.kind.columns, [raw], face.clock(), carry=carry, version=form.version, metadata=metadata)
+    shown = table(found.columns, [raw], face.clock(), carry=carry, version=form.version, metadata=metadata)
     return answer(shown, code, form.media, warnings)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from muster.cluster.columns import Column
 from muster.cluster.embedded import Store
 from muster.cluster.kinds import NAMESPACES, Kind
 from muster.cluster.store import ApiError, Resource
+from muster.cluster.workcolumns import SCALE
 from muster.server.answers import refusal
 
 NOWHERE = "the server could not find the requested resource"
@@ -25,6 +27,11 @@ class Target(Struct, frozen=True):
     def resource(self) -> Resource:
         """The kind as the store names it."""
         return self.kind.resource
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """How it is shown in a table."""
+        return SCALE if self.subresource == "scale" else self.kind.columns
 
 
 def target(store: Store, group: str, version: str, rest: Sequence[str]) -> Target:

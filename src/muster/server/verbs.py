@@ -6,6 +6,7 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from muster.cluster.kinds import NAMESPACES
 from muster.cluster.store import ApiError, PatchType, Raw, Resource
 from muster.server.answers import answer, refusal, success
 from muster.server.negotiate import PATCHES, body, content_type, sent_object, value, wanted
@@ -19,14 +20,9 @@ Verb = Callable[[Face, Target, Request], Awaitable[Response]]
 async def act(face: Face, found: Target, request: Request) -> Response:
     """Whatever the method means for the target; 405 where it means nothing."""
     verb = _verbs(found).get(request.method)
-    if verb is None or (request.method == "POST" and _homeless(found)):
+    if verb is None:
         raise refusal(405, "the server does not allow this method on the requested resource")
     return await verb(face, found, request)
-
-
-def _homeless(found: Target) -> bool:
-    """New objects of a namespaced kind need a namespace."""
-    return found.resource.namespaced and not found.namespace
 
 
 # writing ------------------------------------------------------------------------------------------------------------
@@ -46,9 +42,9 @@ async def create(face: Face, found: Target, request: Request) -> Response:
         namespace=found.namespace,
         dry_run=options.dry_run,
         field_manager=options.manager,
-        strict=options.strict,
+        unknown=options.unknown,
     )
-    return shown_as(face, found, request, stored, form, 201)
+    return shown_as(face, found, request, stored, form, 201, options.warnings)
 
 
 async def replace(face: Face, found: Target, request: Request) -> Response:
@@ -62,9 +58,9 @@ async def replace(face: Face, found: Target, request: Request) -> Response:
         namespace=found.namespace,
         dry_run=options.dry_run,
         field_manager=options.manager,
-        strict=options.strict,
+        unknown=options.unknown,
     )
-    return shown_as(face, found, request, stored, form)
+    return shown_as(face, found, request, stored, form, warnings=options.warnings)
 
 
 async def patch(face: Face, found: Target, request: Request) -> Response:
@@ -84,9 +80,9 @@ async def patch(face: Face, found: Target, request: Request) -> Response:
         field_manager=options.manager,
         force=options.force,
         dry_run=options.dry_run,
-        strict=options.strict,
+        unknown=options.unknown,
     )
-    return shown_as(face, found, request, stored, form, 201 if created else 200)
+    return shown_as(face, found, request, stored, form, 201 if created else 200, options.warnings)
 
 
 def _exists(face: Face, found: Target) -> bool:
@@ -195,6 +191,7 @@ def _of_kind(raw: Raw, kind: str) -> Raw:
 # the table ----------------------------------------------------------------------------------------------------------
 
 COLLECTION: Mapping[str, Verb] = {"GET": listed, "POST": create, "DELETE": delete_collection}
+EVERYWHERE: Mapping[str, Verb] = {"GET": listed}  # across namespaces nothing is made, and nothing goes at once
 OBJECT: Mapping[str, Verb] = {"GET": read, "PUT": replace, "PATCH": patch, "DELETE": delete}
 PART: Mapping[str, Verb] = {"GET": read, "PUT": replace, "PATCH": patch}
 ACTIONS: Mapping[str, Mapping[str, Verb]] = {
@@ -206,7 +203,13 @@ ACTIONS: Mapping[str, Mapping[str, Verb]] = {
 
 def _verbs(found: Target) -> Mapping[str, Verb]:
     if not found.name:
-        return COLLECTION
+        return _of_many(found)
     if not found.subresource:
         return OBJECT
     return ACTIONS.get(found.subresource, PART)
+
+
+def _of_many(found: Target) -> Mapping[str, Verb]:
+    if found.resource.namespaced and not found.namespace:
+        return EVERYWHERE
+    return {"GET": listed, "POST": create} if found.resource == NAMESPACES else COLLECTION

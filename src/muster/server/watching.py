@@ -16,7 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 from muster.cluster.embedded import Store, Watch
 from muster.cluster.store import ApiError, Change, Raw
 from muster.server.answers import JSON, refusal, status
-from muster.server.negotiate import Wanted, flag, wanted, whole
+from muster.server.listing import Asked
+from muster.server.negotiate import Wanted, wanted
 from muster.server.tables import Include, include, partial, table
 from muster.server.target import Target
 
@@ -52,31 +53,29 @@ class Watches:
         return len(self._open)
 
 
-def watch(store: Store, watches: Watches, found: Target, request: Request, clock: Callable[[], datetime]) -> Response:
-    """The events of a collection, or of one object; a version that is too old is told as the first event."""
-    query = request.query_params
+def watch(
+    store: Store, watches: Watches, found: Target, request: Request, options: Asked, clock: Callable[[], datetime]
+) -> Response:
+    """The events of a collection; a version that is too old is told as the first event."""
     form = wanted(request.headers.get("accept", ""))
     if form.media != JSON:
         raise refusal(406, f"a watch is only told as {JSON}")
-    show = _show(found, form, include(query.get("includeObject", "")), clock)
-    seconds = whole(query, "timeoutSeconds") or LONGEST_SECONDS
-    bookmarks, fields = flag(query, "allowWatchBookmarks"), query.get("fieldSelector", "")
-    if found.name:
-        fields = ",".join(filter(None, (fields, f"metadata.name={found.name}")))
+    show = _show(found, form, include(request.query_params.get("includeObject", "")), clock)
     try:
         opened = store.watch(
             found.resource,
-            query.get("resourceVersion", ""),
+            options.version,
             found.namespace,
-            labels=query.get("labelSelector", ""),
-            fields=fields,
-            initial=flag(query, "sendInitialEvents"),
+            labels=options.labels,
+            fields=options.fields,
+            initial=options.initial,
         )
     except ApiError as error:
         if error.status != 410:
             raise
         return Response(_line({"type": "ERROR", "object": status(error)}), media_type=JSON)
-    return Stream(opened, watches, show, min(seconds, LONGEST_SECONDS), bookmarks=bookmarks)
+    seconds = min(options.seconds or LONGEST_SECONDS, LONGEST_SECONDS)
+    return Stream(opened, watches, show, seconds, bookmarks=options.bookmarks)
 
 
 class Stream(Response):
@@ -117,9 +116,7 @@ class Stream(Response):
         try:
             while not self._watch.closed:
                 self._woken.clear()
-                lines = self._lines(self._watch.take())
-                if lines:
-                    await send(_piece(lines))
+                await self._tell(self._watch.take(), send)
                 if self._watch.pending:
                     await asyncio.sleep(0)  # others want their turn
                 else:
@@ -133,11 +130,14 @@ class Stream(Response):
             async with asyncio.timeout(BOOKMARK_SECONDS):
                 await self._woken.wait()
         except TimeoutError:
-            if self._bookmarks:
-                await send(_piece(self._lines([self._watch.bookmark()])))
+            await self._tell([self._watch.bookmark()], send)
 
-    def _lines(self, changes: Iterable[Change]) -> bytes:
-        return b"".join(_line({"type": change.type, "object": self._show(change)}) for change in changes)
+    async def _tell(self, changes: Iterable[Change], send: Send) -> None:
+        """Bookmarks are for those who asked for them, also the one after the initial events."""
+        told = [change for change in changes if self._bookmarks or change.type != "BOOKMARK"]
+        if told:
+            lines = (_line({"type": change.type, "object": self._show(change)}) for change in told)
+            await send(_piece(b"".join(lines)))
 
 
 def _show(found: Target, form: Wanted, carry: Include, clock: Callable[[], datetime]) -> Show:
@@ -148,9 +148,7 @@ def _show(found: Target, form: Wanted, carry: Include, clock: Callable[[], datet
         nonlocal heads
         shown = [] if change.type == "BOOKMARK" else [change.object]
         metadata = {"resourceVersion": change.resource_version}
-        made = table(
-            found.kind.columns, shown, clock(), carry=carry, version=form.version, metadata=metadata, heads=heads
-        )
+        made = table(found.columns, shown, clock(), carry=carry, version=form.version, metadata=metadata, heads=heads)
         heads = False
         return made
 
