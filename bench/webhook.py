@@ -28,7 +28,8 @@ from muster.api.topology import Topology
 from muster.config import Certificates, Webhook
 from muster.rules.around import Around
 from muster.rules.membership import gang_of
-from muster.server import webhook
+from muster.server import asked as reviews
+from muster.server import verdicts, webhook
 from muster.server.bundles import Bundle, issue, service_names
 from muster.server.certificates import Door
 from muster.server.surroundings import Surroundings
@@ -114,7 +115,7 @@ def review(raw: Raw, old: Raw | None = None) -> bytes:
         "object": raw,
         "oldObject": old,
     }
-    return msgspec.json.encode({"apiVersion": webhook.API_VERSION, "kind": "AdmissionReview", "request": request})
+    return msgspec.json.encode({"apiVersion": reviews.API_VERSION, "kind": "AdmissionReview", "request": request})
 
 
 QUEUE = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "q"}}
@@ -189,9 +190,9 @@ def measure(connection: http.client.HTTPSConnection, name: str, path: str, body:
 def judging(path: str, body: bytes, runs: int = 50) -> float:
     """The median of a few."""
     kept = Surroundings(around)
-    judges: dict[str, webhook.Judge] = {
-        "/validate": lambda asked: webhook.validate(asked, kept()),
-        "/mutate": webhook.mutate,
+    judges: dict[str, reviews.Judge] = {
+        "/validate": lambda asked: verdicts.validate(asked, kept()),
+        "/mutate": verdicts.mutate,
     }
     judge = judges.get(path)
     if judge is None:

@@ -19,7 +19,7 @@ import yaml
 from muster import __version__, config
 from muster.api import codec
 from muster.rules.crds import crds
-from muster.server import webhook
+from muster.server import asked
 from muster.server.bundles import service_names
 from tests.chart import rendered
 from tests.given import Raw
@@ -474,8 +474,8 @@ def test_muster_does_not_ask_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "kinds"),
     [
-        ("ValidatingWebhookConfiguration", "/validate", webhook.JUDGED),
-        ("MutatingWebhookConfiguration", "/mutate", webhook.JUDGED[:1]),
+        ("ValidatingWebhookConfiguration", "/validate", asked.JUDGED),
+        ("MutatingWebhookConfiguration", "/mutate", asked.JUDGED[:1]),
     ],
 )
 def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:

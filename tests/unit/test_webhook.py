@@ -18,7 +18,8 @@ import muster
 from muster.api.codec import to_json
 from muster.config import Webhook
 from muster.rules.around import Around
-from muster.server import webhook
+from muster.server import asked as reviews
+from muster.server import verdicts, webhook
 from muster.server.metrics import Metrics
 from muster.server.surroundings import PODS_SECONDS, Surroundings
 from tests.asgi import Answered, call
@@ -365,7 +366,7 @@ def test_what_nobody_looks_at_is_not_decoded() -> None:
     """`managedFields` are often the larger part of an object; a few conversions look at them."""
     raw = applied({"minMember": 1}, minMember=1)
     raw["metadata"] |= {"selfLink": "/x", "finalizers": ["a"], "labels": {"a": "b"}}
-    asked = webhook.read(sent(raw | {"extra": 1}, raw))
+    asked = reviews.read(sent(raw | {"extra": 1}, raw))
     assert asked.object["spec"] == {"minMember": 1}
     assert set(asked.object) == {"metadata", "spec"}
     assert set(asked.object["metadata"]) == {"name", "namespace", "uid", "labels"}
@@ -374,8 +375,8 @@ def test_what_nobody_looks_at_is_not_decoded() -> None:
 
 def test_a_patch_of_anything_but_objects_replaces_it() -> None:
     """Specs that are no objects are for `validate` to refuse."""
-    assert webhook.difference(None, None) == []
-    assert webhook.difference(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
+    assert verdicts.difference(None, None) == []
+    assert verdicts.difference(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
 
 
 # asked badly --------------------------------------------------------------------------------------------------------
@@ -475,10 +476,10 @@ async def test_only_so_many_large_reviews_are_in_memory() -> None:
         await goes_on.wait()
         yield body[-1:]
 
-    waiting = [asyncio.create_task(desk._judged(webhook.validate, large())) for _ in range(5)]
+    waiting = [asyncio.create_task(desk._judged(verdicts.validate, large())) for _ in range(5)]
     await asyncio.sleep(0.05)
     assert read[0] == 2
-    assert (await desk._judged(webhook.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
+    assert (await desk._judged(verdicts.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
     goes_on.set()
     assert [result for _, result in await asyncio.gather(*waiting)] == ["allowed"] * 5
     assert not desk._gate.locked()
@@ -494,7 +495,7 @@ async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None
 
     for _ in range(3):
         with pytest.raises(ClientDisconnect):
-            await desk._judged(webhook.validate, half())
+            await desk._judged(verdicts.validate, half())
     assert not desk._gate.locked()
 
 
@@ -502,7 +503,7 @@ async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     """A large review is judged in a thread: small ones are answered meanwhile, and it is given up in time."""
     real = webhook.respond
 
-    def slow(judge: webhook.Judge, body: bytes) -> tuple[bytes, str]:
+    def slow(judge: reviews.Judge, body: bytes) -> tuple[bytes, str]:
         if len(body) > webhook.SMALL_BYTES:
             time.sleep(0.5)
         return real(judge, body)
@@ -526,7 +527,7 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
     monkeypatch.setattr(webhook, "respond", slow)
     settings = Webhook(concurrency=1)
     desk = webhook.Desk(settings, None)
-    judge: webhook.Judge = webhook.validate
+    judge: reviews.Judge = verdicts.validate
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await desk._judged(judge, pieces(b" " * (webhook.SMALL_BYTES + 1)))
@@ -541,7 +542,7 @@ async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pyte
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("secret thing")
 
-    monkeypatch.setattr(webhook, "check", broken)
+    monkeypatch.setattr(verdicts, "check", broken)
     with capture_logs() as lines:
         for raw in (podgroup(minMember=1), QUEUE):
             answered = await call(APP, "/validate", sent(raw))
@@ -636,7 +637,7 @@ def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
     known = muster.objects([*cluster(), *(pod(f"large-{i}", "", cpu="1000") for i in range(2))])
     members = {"team/gang": [one for one in known.pods if one.metadata.name.startswith("large")]}
     around = Surroundings(lambda: Around(replace(known, pods=Untouched()), lambda gang: members.get(gang, ())))
-    answer = webhook.validate(webhook.read(sent(podgroup(minMember=2))), around())
+    answer = verdicts.validate(reviews.read(sent(podgroup(minMember=2))), around())
     assert any("fit no node of the cluster" in warning for warning in answer.warnings)
 
 
@@ -667,10 +668,10 @@ def test_a_large_cluster_is_not_walked_for_every_request() -> None:
     known = muster.objects([cluster()[2], *nodes, *members])
     gang = podgroup(*leaves)
     around = Surroundings(lambda: Around(known))
-    webhook.validate(webhook.read(sent(gang, gang)), around())
+    verdicts.validate(reviews.read(sent(gang, gang)), around())
     began = time.process_time()
     for _ in range(3):
-        assert webhook.validate(webhook.read(sent(gang, gang)), around()).allowed
+        assert verdicts.validate(reviews.read(sent(gang, gang)), around()).allowed
     assert time.process_time() - began < 0.3
 
 
