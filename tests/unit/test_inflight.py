@@ -73,7 +73,7 @@ def test_where_the_binding_fails_the_pod_leaves_all_the_same() -> None:
     inflight = Inflight()
     inflight.bound(KEY, "u1", "a")
     inflight.evicted(KEY, "u1")
-    inflight.failed(KEY)
+    inflight.failed(KEY, "u1")
     assert laid(inflight, pod()) == (pod(leaving=True),)
 
 
@@ -114,18 +114,18 @@ def test_an_eviction_goes_the_same_way() -> None:
     assert laid(inflight, pod(node="a"), listed=4) == (pod(node="a"),)
 
 
-def test_all_can_be_forgotten() -> None:
+def test_what_did_not_happen_to_one_pod_says_nothing_about_the_next_of_that_name() -> None:
     inflight = Inflight()
-    inflight.bound(KEY, "u1", "a")
-    inflight.clear()
-    assert laid(inflight, pod()) == (pod(),)
+    inflight.bound(KEY, "u2", "a")
+    inflight.failed(KEY, "u1")
+    assert laid(inflight, pod("u2")) == (pod("u2", node="a"),)
 
 
 def test_what_did_not_happen_is_forgotten_at_once() -> None:
     inflight = Inflight()
     inflight.bound(KEY, "u1", "a")
-    inflight.failed(KEY)
-    inflight.failed("team/never-sent")
+    inflight.failed(KEY, "u1")
+    inflight.failed("team/never-sent", "u1")
     assert laid(inflight, pod()) == (pod(),)
 
 

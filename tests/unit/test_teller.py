@@ -96,11 +96,19 @@ class Bench:
         self.number, self.failed = 0, list[bool]()
         self.teller = Teller(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
 
-    def news(self, doubtful: frozenset[str] = frozenset()) -> None:
+    def news(self, **unsettled: str) -> None:
         raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
-        self.teller.tell(News(self.number, snapshot, plan(snapshot), self.world.time.now(), doubtful))
+        self.teller.tell(
+            News(
+                self.number,
+                snapshot,
+                plan(snapshot),
+                self.world.time.now(),
+                {f"default/{gang}": why for gang, why in unsettled.items()},
+            )
+        )
 
     async def told(self) -> None:
         async with asyncio.timeout(5):
@@ -261,9 +269,11 @@ async def test_nothing_is_said_about_a_gang_while_one_of_its_bindings_is_in_doub
         await bench.told()
         before = world.group("g0")["status"], world.pod("g0-0")["status"]
         world.create(NODES, node("z", gpus=64))
-        bench.news(frozenset({"default/g0"}))
-        await bench.told()
-        assert (world.group("g0")["status"], world.pod("g0-0")["status"]) == before
+        for why in ("", "nobody knows"):
+            bench.news(g0=why)
+            await bench.told()
+            assert (world.group("g0")["status"], world.pod("g0-0")["status"]) == before
+        assert "BindingFailed" in {event["reason"] for event in world.memory.store.list(EVENTS).items}
         bench.news()
         await bench.told()
     assert world.group("g0")["status"] != before[0]

@@ -150,6 +150,11 @@ class Mirror:
         found = self._held[Node].get(("", name))
         return found if isinstance(found, Node) else None
 
+    def pod_group(self, name: str) -> PodGroup | None:
+        """By namespace/name, as it was last heard of."""
+        found = self._held[PodGroup].get(_split(name))
+        return found if isinstance(found, PodGroup) else None
+
     def pods_of(self, gang: str) -> tuple[Pod, ...]:
         """The pods that name a PodGroup, as they were last heard of. Any thread may ask."""
         found = (self._held[Pod].get(one) for one in tuple(self._gangs.get(gang, ())))

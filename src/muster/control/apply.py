@@ -1,19 +1,21 @@
 """A plan carried out: bindings gang by gang, concurrent and bounded, evictions, nominations (G5).
 
 Rule 1: whatever fails is left to the next turn: the plan is made anew from what is there then, so nothing has to be
-replayed or undone here. Rule 2: a turn does not wait for what is not answered; what it leaves behind counts as done
-until it is, so the next plan builds on it. Rule 3: nobody is evicted for a gang before everybody who has to go for it
-is known to be able to (I6).
+replayed or undone here. Rule 2: a turn does not wait for what is not answered; a binding that was sent counts as done
+until it is settled, so the next plan builds on it. Rule 3: nobody is evicted for a gang before everybody who has to go
+for it is known to be able to (I6).
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from muster.api.core import Pod
 from muster.control.crew import Crew, Order
-from muster.control.writes import Alone, Bind, Done, Evict, Place, Tally, Writer
+from muster.control.writes import Alone, Bind, Done, Evict, Place, Tally, Trouble, Writer
 from muster.model.snapshot import names_of
-from muster.planning.decision import Binding, Eviction, Plan
+from muster.planning.decision import Binding, Eviction, GangPlan, Plan, Refusal
 
 PATIENCE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
 
@@ -21,9 +23,9 @@ PATIENCE_SECONDS = 1.0  # without a single answer, before a turn ends without th
 class Applier:
     """Carries out plans, one turn after the other."""
 
-    def __init__(self, writer: Writer, at_once: int = 64, late: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, writer: Writer, at_once: int = 64, late: Callable[[bool], None] = lambda _: None) -> None:
         self.writer = writer
-        self.crew = Crew(at_once, late)  # `late`: something was settled after its turn
+        self.crew = Crew(at_once, late)  # `late`: something was settled after its turn: well or not
 
     @asynccontextmanager
     async def at_work(self, pods: Mapping[str, Pod]) -> AsyncIterator["Work"]:
@@ -35,12 +37,13 @@ class Applier:
         work = Work(self, pods)
         try:
             yield work
-            await self.crew.settle(PATIENCE_SECONDS)
+            unsent = await self.crew.settle(PATIENCE_SECONDS)
+            work.close(unsent - self.crew.unsettled)
         except BaseException:
             await self.crew.stop()
             raise
         finally:
-            work.close()
+            work.open = False
 
     async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
         """The same for a plan that is there."""
@@ -56,28 +59,32 @@ class Work:
         self._applier, self._pods = applier, pods
         self._tally = Tally()
         self._given: set[Binding] = set()
-        self._open = True
+        self.open = True
         self.done = Done()  # what came of it, once it is over
+        self.plan = Plan()  # as it turned out, once it is over
 
     def bind(self, bindings: Sequence[Binding]) -> None:
         """These are decided."""
-        if self._open:
+        if self.open:
             self._given.update(bindings)
             writer, tally = self._applier.writer, self._tally
-            self._applier.crew.add([Bind(writer, one, self._uid(one), tally) for one in bindings])
+            term = writer.fence.term
+            self._applier.crew.add([Bind(writer, one, self._uid(one), tally, term) for one in bindings])
 
     def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
         """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about."""
-        crew = self._applier.crew
+        crew, self.plan = self._applier.crew, plan
         crew.add(self._free(self._evict(plan.evictions)), urgent=True)  # it takes time until there is room
         self.bind([one for one in plan.bindings if one not in self._given])
         crew.add(self._free(map(self._note, places(plan, pods))))
-        crew.finish()
 
-    def close(self) -> None:
-        """It is over; whoever still plans, plans for nothing."""
-        self._open = False
-        self.done = self._tally.close()
+    def close(self, unsent: Iterable[str]) -> None:
+        """It is over; some gangs were not sent, or not whole."""
+        cores = {one.gang for one in self.plan.bindings if one.role == "core"}
+        for whose in sorted(unsent):
+            self._tally.unsent(whose, core=whose in cores)
+        self.done = self._tally.done()
+        self.plan = as_it_went(self.plan, self._tally)
 
     def _free(self, orders: Iterable[Order]) -> list[Order]:
         """Those of whom nothing is on its way since another turn."""
@@ -85,6 +92,7 @@ class Work:
 
     def _evict(self, evictions: Iterable[Eviction]) -> Iterator[Order]:
         """For one gang all or none (I6); those of a stale gang leave one by one."""
+        writer = self._applier.writer
         together: dict[str, list[Eviction]] = {}
         for one in evictions:
             together.setdefault(one.key if one.reason == "Stale" else f"for {one.whom}", []).append(one)
@@ -92,7 +100,7 @@ class Work:
             whose, several = f"evict {whom}", len(found) > 1
             yield from (self._probe(one, whose) for one in found if several)
             for one in found:
-                yield Evict(self._applier.writer, one, self._uid(one), self._tally, whose, not several)
+                yield Evict(writer, one, self._uid(one), self._tally, writer.fence.term, whose, not several)
 
     def _probe(self, one: Eviction, whose: str) -> Alone:
         return Alone(whose, lambda: self._applier.writer.probe(one, self._uid(one), self._tally))
@@ -106,6 +114,22 @@ class Work:
     def _uid_of(self, pod: str) -> str:
         found = self._pods.get(pod)
         return found.metadata.uid if found else ""
+
+
+def as_it_went(plan: Plan, tally: Tally) -> Plan:
+    """A plan without the bindings that did not work: whose they were waits, and is told why (E1)."""
+    if not tally.troubles:
+        return plan
+    lost = {one for one in plan.bindings if one.gang in tally.troubles and one.key not in tally.bound}
+    gangs = tuple(_troubled(found, tally.troubles.get(found.gang.key)) for found in plan.gangs)
+    return replace(plan, bindings=tuple(one for one in plan.bindings if one not in lost), gangs=gangs)
+
+
+def _troubled(found: GangPlan, trouble: Trouble | None) -> GangPlan:
+    if trouble is None:
+        return found
+    refusals = (Refusal("BindingFailed", details={"detail": trouble.what}), *found.refusals)
+    return replace(found, verdict="Waiting" if trouble.core else found.verdict, refusals=refusals)
 
 
 def concerned(plan: Plan, pods: Mapping[str, Pod]) -> dict[str, Pod]:
@@ -135,7 +159,10 @@ def places(plan: Plan, pods: Mapping[str, Pod]) -> Iterator[Place]:
         return
     silent = {one.gang for one in plan.evictions}
     bound = {one.key for one in plan.bindings}
+    known: set[str] = set()
     for found in plan.gangs:
+        own = noted.intersection(f"{found.gang.namespace}/{name}" for name in names_of(found.gang))
+        known |= own
         if found.verdict != "Unknown" and found.gang.key not in silent:
-            own = {f"{found.gang.namespace}/{name}" for name in names_of(found.gang)}
-            yield from (Place(name, "", found.gang.key) for name in sorted((own & noted) - wanted.keys() - bound))
+            yield from (Place(name, "", found.gang.key) for name in sorted(own - wanted.keys() - bound))
+    yield from (Place(name, "", "") for name in sorted(noted - known - wanted.keys()))  # their PodGroup is gone

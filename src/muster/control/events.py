@@ -96,6 +96,11 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
         yield about_stray(stray, pods[stray.pod], now)
 
 
+def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
+    """Something else about a gang."""
+    return _event(resource_of(PodGroup), group.metadata, reason, message, now)
+
+
 def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
     """Why a pod belongs to nobody."""
     return _event(resource_of(Pod), pod.metadata, stray.why, f"the pod {stray.says}", now)

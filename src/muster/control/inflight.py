@@ -34,7 +34,7 @@ class Inflight:
         return len(self._sent)
 
     def bound(self, pod: str, uid: str, node: str) -> None:
-        """A binding is on its way, or will be."""
+        """A binding is on its way."""
         self._sent[pod] = Sent(uid, node)
 
     def promised(self, pod: str, uid: str) -> None:
@@ -53,15 +53,14 @@ class Inflight:
         sent = self._sent.get(pod)
         return sent is not None and sent.uid == uid and sent.leaves
 
-    def failed(self, pod: str) -> None:
-        """The binding did not happen, and will not."""
-        sent = self._sent.pop(pod, None)
-        if sent and sent.leaves:
+    def failed(self, pod: str, uid: str) -> None:
+        """The binding did not happen, and will not; another pod of that name is another matter."""
+        sent = self._sent.get(pod)
+        if sent is None or sent.uid != uid:
+            return
+        del self._sent[pod]
+        if sent.leaves:
             self._sent[pod] = replace(sent, node="")
-
-    def clear(self) -> None:
-        """All that may have happened is seen, or will not happen."""
-        self._sent.clear()
 
     def laid(self, seen: Callable[[str], Pod | None], now: datetime, listed: int) -> dict[str, Pod]:
         """Pods as they are once everything that was sent has happened; `listed`: the last list that was complete."""

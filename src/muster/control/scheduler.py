@@ -32,6 +32,7 @@ from muster.planning.policy import Policy
 log = structlog.get_logger()
 PODS = resource_of(Pod)
 FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
+TELL_SECONDS = 10.0  # doubt that lasts longer is told
 AT_A_TIME = 2_000  # pods that are counted before others have their turn
 
 
@@ -75,7 +76,8 @@ class Scheduler:
         self.writer = Writer(
             cluster, self.inflight, self.fence, clock, seconds, self.observer, self.teller.make_way, self._still
         )
-        self.applier = Applier(self.writer, at_once, self.wake)
+        self._settled_late = _Patience(self._woken.set)
+        self.applier = Applier(self.writer, at_once, self._late)
         self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
         self.last: tuple[Snapshot, Plan, Done] | None = None
         self.cycles = 0  # that were carried out
@@ -172,7 +174,6 @@ class Scheduler:
             self._hearing[PODS].cancel()
         if self.health[PODS].listed <= self._asked[1]:
             return False
-        self.inflight.clear()
         self._term = self.fence.term
         return True
 
@@ -180,7 +181,14 @@ class Scheduler:
         """Whether a binding that was not answered may be sent again, as far as was heard."""
         pod, node = self.mirror.pod(one.key), self.mirror.node(one.node)
         waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
-        return waits and node is not None and not node.spec.unschedulable
+        wanted = self.mirror.pod_group(one.gang) is not None and not self.inflight.leaves(one.key, uid)
+        return waits and wanted and node is not None and not node.spec.unschedulable
+
+    def _late(self, good: bool) -> None:
+        """Something was settled after its turn: its gang has waited for that."""
+        self._settled_late.after(not good)
+        if good:
+            self.wake()
 
     def _stand_by(self) -> None:
         """Somebody else acts."""
@@ -226,13 +234,21 @@ class Scheduler:
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.teller.tell(News(self.cycles, snapshot, plan, now, self.applier.crew.doubtful))
+            self.teller.tell(News(self.cycles, snapshot, work.plan, now, self._unsettled()))
         if plan.bindings or plan.evictions or work.done.failures:
             _log(work.done, took)
         self._carried_out.after(bool(work.done.failures))
         if (seconds := self.writer.refusals.next_seconds()) is not None:
             self._ask_again.after(seconds)
         return work.done
+
+    def _unsettled(self) -> dict[str, str]:
+        """Gangs of which something was sent and is not settled; after a while, with what is in doubt."""
+        now, doubts = self.clock(), self.writer.doubts
+        return {
+            gang: doubt.what if (doubt := doubts.get(gang)) and now - doubt.since >= TELL_SECONDS else ""
+            for gang in self.applier.crew.unsettled
+        }
 
     def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""

@@ -22,7 +22,7 @@ from muster.api.queue import Queue
 from muster.api.shape import encode
 from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw, Resource
-from muster.control.events import EVENTS, Recorder, about_gang, about_stray, series_of
+from muster.control.events import EVENTS, Recorder, about_gang, about_group, about_stray, series_of
 from muster.control.observer import Nobody, Observer
 from muster.control.writes import CONFLICT, Fence, in_time
 from muster.model.gang import Gang, State, state
@@ -54,7 +54,7 @@ class News(Struct, frozen=True, eq=False):
     snapshot: Snapshot
     plan: Plan
     now: datetime
-    doubtful: frozenset[str] = frozenset()  # gangs of which nobody knows what became of a binding: nothing is said
+    unsettled: Mapping[str, str] = {}  # gangs with bindings that are not settled, and why where that lasts long
 
 
 class Letter(Struct, frozen=True, eq=False):
@@ -252,7 +252,8 @@ class Drafts:
             self._silent, self._where = {}, news.snapshot.topologies
         at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
         self._silent = {key: self._silent[key] for key in at_rest}
-        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | news.doubtful).items():
+        yield from _of_unsettled(news)
+        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | news.unsettled.keys()).items():
             about = _about_one(outcome, before[key].source, news)
             yield from about or ()
             if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found):
@@ -261,6 +262,13 @@ class Drafts:
     def _is_silent(self, found: GangPlan) -> bool:
         """There was nothing to say about it, and nothing has happened since."""
         return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
+
+
+def _of_unsettled(news: News) -> Iterator[Letter]:
+    """Whatever a status said about these gangs could be wrong: only an event tells that it is not known (E1)."""
+    sources = {gang.key: gang.source for gang in news.snapshot.gangs if news.unsettled.get(gang.key)}
+    for key, group in sources.items():
+        yield _of_event(about_group(group, "BindingFailed", news.unsettled[key], news.now))
 
 
 def _at_rest(found: GangPlan) -> bool:
@@ -342,12 +350,12 @@ def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[Le
     bound = {(one.namespace, one.pod) for one in news.plan.bindings}
     for (address, kind), (says, _) in said.items():
         if kind == "condition" and address not in fresh and address[1:] not in bound:
-            yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.doubtful)
+            yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.unsettled)
 
 
-def _unsaid(address: Address, says: object, pod: Pod | None, doubtful: Container[str | None]) -> Iterator[Letter]:
+def _unsaid(address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]) -> Iterator[Letter]:
     """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
-    if pod is None or state(pod) is not State.PENDING or not isinstance(says, tuple) or gang_of(pod) in doubtful:
+    if pod is None or state(pod) is not State.PENDING or not isinstance(says, tuple) or gang_of(pod) in unsettled:
         return
     uid, _ = says
     if uid == pod.metadata.uid:

@@ -2,6 +2,7 @@
 
 Rule 1: every write names the pod's uid and asks the fence right before it. Rule 2: where nobody knows whether something
 was done, the pod itself is asked until that is known. A binding is sent again, to the same node; nothing else is.
+Rule 3: what was decided in one term of leadership is not sent in another one.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ PODS = resource_of(Pod)
 CONFLICT, GONE, UNANSWERED = 409, 404, 504
 SHOWN = 5  # failures of a turn that are told in words
 LOST_SECONDS = 65.0  # an API server gives up a request after a minute: what was not done by then will not be
+AGAIN_SECONDS = 30.0  # for so long, a binding that has not happened is sent again
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0  # before a pod in doubt is asked: twice as long each time
 
 
@@ -62,24 +64,52 @@ class Place(Struct, frozen=True):
     gang: str  # namespace/name
 
 
+class Trouble(Struct, frozen=True):
+    """Why a gang did not get what a plan has given it."""
+
+    what: str
+    core: bool  # what it needs to run at all
+
+
+class Doubt(Struct, frozen=True):
+    """Nobody knows whether a binding of a gang was done."""
+
+    since: float
+    what: str
+
+
 class Tally:
     """What came of a plan, so far."""
 
     def __init__(self) -> None:
-        self.bound = self.evicted = self.nominated = 0
+        self.bound: set[str] = set()  # pods
+        self.evicted = self.nominated = 0
+        self.troubles: dict[str, Trouble] = {}  # by gang
         self._failures: list[str] = []
-        self._closed = False
 
     def failed(self, gang: str, what: str) -> None:
-        """One did not work, and why; the first few are logged, and all that come late, as they are few."""
+        """One did not work, and why; the first few are logged."""
         self._failures.append(what)
-        if self._closed or len(self._failures) <= SHOWN:
+        if len(self._failures) <= SHOWN:
             log.warning("not done", gang=gang, what=what)
 
-    def close(self) -> Done:
+    def unbound(self, one: Binding, why: str) -> None:
+        """A binding did not work."""
+        before = self.troubles.get(one.gang)
+        if before is None or not before.core:
+            told = f"pod `{one.pod}` was not bound to `{one.node}`: {why}"
+            self.troubles[one.gang] = Trouble(told, one.role == "core")
+        self.failed(one.gang, f"{one.key}: not bound to {one.node}: {why}")
+
+    def unsent(self, whose: str, core: bool) -> None:
+        """Nothing, or not all, of it was sent."""
+        why = "not sent yet: the API server does not answer"
+        self.troubles.setdefault(whose, Trouble(why, core))
+        self._failures.append(f"{whose}: {why}")
+
+    def done(self) -> Done:
         """What came of it, but for what comes late."""
-        self._closed = True
-        return Done(self.bound, self.evicted, self.nominated, tuple(sorted(self._failures)))
+        return Done(len(self.bound), self.evicted, self.nominated, tuple(sorted(self._failures)))
 
 
 @asynccontextmanager
@@ -116,40 +146,61 @@ class Writer:
         self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
         self.seconds = seconds
         self.refusals = Refusals(clock)
+        self.doubts: dict[str, Doubt] = {}  # by gang
         self.observer: Observer = observer or Nobody()
 
     async def bind(self, order: "Bind") -> Answer:
-        """One binding; after doubt, the pod is asked first whether it happened."""
-        one, pod = order.binding, order.binding.key
+        """One binding."""
+        one = order.binding
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
-        if not self.fence.leading:
-            return self._not_bound(order, "another leader may be acting")
-        if self.inflight.leaves(pod, order.uid):
-            return self._not_bound(order, "it was told to leave while it stood in line")
-        if order.tries:
-            answer = await self._seat(order)
-            if answer is not Answer.DOUBT or not self.still(one, order.uid):
-                return answer
+        if not self.fence.leading or self.fence.term != order.term:
+            order.tally.unbound(one, "another leader may be acting")
+            return Answer.NO
+        order.first_at = self.clock()
         return await self._bind(order)
 
+    async def seat(self, order: "Bind") -> Answer:
+        """What became of a binding in doubt; it is sent again for a while, where it is still wanted.
+
+        To the same node, so its room is taken either way. What was said no to may still have happened the first time:
+        only the pod itself can tell.
+        """
+        order.asked += 1
+        one, now = order.binding, self.clock()
+        answer = await self._seat(order)
+        if answer is not Answer.DOUBT:
+            self.doubts.pop(one.gang, None)
+            return answer
+        may = self.fence.leading and self.fence.term == order.term and now - order.first_at < AGAIN_SECONDS
+        return await self._bind(order) if may and self.still(one, order.uid) else Answer.DOUBT
+
     async def _bind(self, order: "Bind") -> Answer:
-        one, began = order.binding, self.clock()
-        again, order.tries, order.sent_at = order.tries > 0, order.tries + 1, began
+        one, began, before = order.binding, self.clock(), order.sent_at
         self.inflight.bound(one.key, order.uid, one.node)
+        order.sent_at = began
         try:
             async with in_time(self.fence, self.seconds):
                 await self.cluster.bind(one.namespace, one.pod, order.uid, one.node)
         except ApiError as error:
             self._conflict(error)
             self.observer.bind_failed(error.reason, self.clock() - began)
-            if not again:
-                order.tally.failed(one.gang, f"{one.key}: not bound to {one.node}: {error.message}")
-            if not _certain(error) or (again and error.status == CONFLICT):  # it may be ours, from the last time
+            if order.asked:
+                order.sent_at = before if _certain(error) else began
                 return Answer.DOUBT
-            self.inflight.failed(one.key)
-            return Answer.NO
+            return self._not_bound(order, error)
+        self.doubts.pop(one.gang, None)
         return self._bound(order)
+
+    def _not_bound(self, order: "Bind", error: ApiError) -> Answer:
+        one = order.binding
+        order.tally.unbound(one, error.message)
+        if _certain(error):
+            self.inflight.failed(one.key, order.uid)
+            return Answer.NO
+        told = f"nobody knows yet whether pod `{one.pod}` was bound to `{one.node}`: {error.message}"
+        self.doubts.setdefault(one.gang, Doubt(self.clock(), told))
+        return Answer.DOUBT
 
     async def _seat(self, order: "Bind") -> Answer:
         """Whether a binding in doubt has happened, as far as the pod itself can tell."""
@@ -163,14 +214,16 @@ class Writer:
             return self._bound(order)
         if found and not seat and self.clock() - order.sent_at < LOST_SECONDS:
             return Answer.DOUBT
-        self.inflight.failed(one.key)
+        self.inflight.failed(one.key, order.uid)
         return Answer.NO
 
     async def _asked(self, namespace: str, name: str, uid: str) -> Raw | None:
-        """The pod as it is stored; None: it is gone."""
+        """The pod as it is stored; None: it is gone. Whoever leads no more may ask, too."""
         try:
-            async with in_time(self.fence, self.seconds):
+            async with asyncio.timeout(self.seconds):
                 found = await self.cluster.get(PODS, namespace, name)
+        except TimeoutError:
+            raise ApiError(UNANSWERED, "Timeout", "no answer in time") from None
         except ApiError as error:
             if error.status == GONE:
                 return None
@@ -181,26 +234,16 @@ class Writer:
         one = order.binding
         self.inflight.promised(one.key, order.uid)
         self.observer.bound(one.role, self.clock() - order.sent_at)
-        order.tally.bound += 1
+        order.tally.bound.add(one.key)
         return Answer.YES
 
-    def _not_bound(self, order: "Bind", why: str) -> Answer:
-        if not order.tries:  # else it may have happened all the same
-            self.inflight.failed(order.binding.key)
-        order.tally.failed(order.binding.gang, f"{order.binding.key}: not bound: {why}")
-        return Answer.NO
-
     async def evict(self, order: "Evict") -> Answer:
-        """Ask a pod to leave, its budgets heeded; after doubt, it is asked first whether it does."""
+        """Ask a pod to leave, its budgets heeded."""
         one = order.eviction
-        if not self.fence.leading:
+        if not self.fence.leading or self.fence.term != order.term:
             order.tally.failed(one.gang, f"{one.key}: not evicted: another leader may be acting")
             return Answer.NO
-        if order.tries:
-            answer = await self._leaving(order)
-            if answer is not Answer.DOUBT:
-                return answer
-        order.tries, order.sent_at = order.tries + 1, self.clock()
+        order.sent_at = self.clock()
         try:
             async with in_time(self.fence, self.seconds):
                 await self.cluster.evict(one.namespace, one.pod, order.uid)
@@ -208,14 +251,18 @@ class Writer:
             return await self._not_evicted(order, error)
         return self._evicted(order)
 
+    async def leaving(self, order: "Evict") -> Answer:
+        """What became of an eviction in doubt. It is not sent again: the next plan may not want it."""
+        order.asked += 1
+        return await self._leaving(order)
+
     async def _not_evicted(self, order: "Evict", error: ApiError) -> Answer:
         one = order.eviction
         self._conflict(error)
         if error.status == GONE:
             return Answer.NO  # it is gone already
         self.observer.eviction_failed(error.reason)
-        if order.tries == 1:
-            order.tally.failed(one.gang, f"{one.key}: not evicted: {error.message}")
+        order.tally.failed(one.gang, f"{one.key}: not evicted: {error.message}")
         if not _certain(error):
             answer = await self._leaving(order)
             if answer is not Answer.DOUBT or error.status == UNANSWERED:
@@ -291,14 +338,16 @@ def _certain(error: ApiError) -> bool:
 
 
 class Bind(Struct, eq=False):
-    """One binding to send. While it waits for others beyond its turn, it counts as sent: the room is taken."""
+    """One binding to send."""
 
     writer: Writer
     binding: Binding
     uid: str
     tally: Tally
-    tries: int = 0
-    sent_at: float = 0.0  # the last time
+    term: int  # of the leadership in which it was decided
+    asked: int = 0  # how often, whether it has happened
+    first_at: float = 0.0
+    sent_at: float = 0.0  # the last time that it may have arrived
 
     @property
     def whose(self) -> str:
@@ -313,19 +362,15 @@ class Bind(Struct, eq=False):
     @property
     def rest_seconds(self) -> float:
         """See Order."""
-        return _rest(self.tries)
+        return _rest(self.asked)
 
     async def send(self) -> Answer:
         """See Order."""
         return await self.writer.bind(self)
 
-    def keep(self) -> None:
+    async def find_out(self) -> Answer:
         """See Order."""
-        self.writer.inflight.bound(self.binding.key, self.uid, self.binding.node)
-
-    def drop(self) -> None:
-        """See Order."""
-        self.writer.inflight.failed(self.binding.key)
+        return await self.writer.seat(self)
 
 
 class Evict(Struct, eq=False):
@@ -335,41 +380,38 @@ class Evict(Struct, eq=False):
     eviction: Eviction
     uid: str
     tally: Tally
+    term: int  # of the leadership in which it was decided
     whose: str
     first: bool
-    tries: int = 0
-    sent_at: float = 0.0  # the last time
+    asked: int = 0
+    sent_at: float = 0.0
 
     @property
     def rest_seconds(self) -> float:
         """See Order."""
-        return _rest(self.tries)
+        return _rest(self.asked)
 
     async def send(self) -> Answer:
         """See Order."""
         return await self.writer.evict(self)
 
-    def keep(self) -> None:
-        """See Order: what is not sent does not count."""
-
-    def drop(self) -> None:
+    async def find_out(self) -> Answer:
         """See Order."""
+        return await self.writer.leaving(self)
 
 
 class Alone(Struct, frozen=True, eq=False):
-    """A write that may be lost: the next plan does the same again."""
+    """A write of which nobody has to know what became: the next plan does the same again."""
 
     whose: str
     send: Callable[[], Coroutine[Any, Any, Answer]]
     first: bool = True
     rest_seconds: float = 0.0
 
-    def keep(self) -> None:
-        """See Order: what is not sent does not count."""
-
-    def drop(self) -> None:
-        """See Order."""
+    async def find_out(self) -> Answer:
+        """See Order: there is no doubt about it."""
+        return Answer.NO
 
 
-def _rest(tries: int) -> float:
-    return min(FIRST_SECONDS * 2.0 ** min(tries - 1, 10), LONGEST_SECONDS)
+def _rest(asked: int) -> float:
+    return min(FIRST_SECONDS * 2.0 ** min(asked, 10), LONGEST_SECONDS)

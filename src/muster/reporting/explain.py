@@ -55,6 +55,8 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             level = str(facts["level"]).rsplit("/", 1)[-1]
             there = f"its pod `{facts['pod']}` is on node `{facts['node']}`, which does not exist"
             return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
+        case "BindingFailed":
+            return f"decided, but not done: {facts.get('detail')}"
         case "BackedOff":
             return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
         case _:
