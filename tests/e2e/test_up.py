@@ -67,6 +67,7 @@ def up(folder: Path, *words: str, name: str = "kubeconfig", code: int = 0) -> It
         stderr=subprocess.STDOUT,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # also where the tests were begun by `nohup`
     ) as process:
         try:
             until(lambda: path.exists() or process.poll() is not None)
