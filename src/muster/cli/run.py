@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import time
 from collections.abc import Coroutine, Iterable
 from contextlib import ExitStack, suppress
@@ -57,7 +56,6 @@ def command(path: Path | None, kubeconfig: str | None, context: str | None, dry_
 def tune() -> None:
     """This process, for plans that are made while others are answered, and for many connections."""
     gc.set_threshold(50_000, 20, 50)  # fewer pauses: nearly everything that we hold stays, and has no cycles to find
-    sys.setswitchinterval(0.001)  # a plan is made in a thread: the webhook and the lease have their turn soon
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # every binding under way has a connection
