@@ -10,12 +10,12 @@ from muster.cluster.follow import (
     PATIENCE,
     STEADY_SECONDS,
     Changed,
+    Following,
     Gone,
     Health,
     News,
     Pace,
     Synced,
-    follow,
 )
 from muster.cluster.kinds import NAMESPACES
 from muster.cluster.memory import Memory
@@ -82,7 +82,7 @@ class Scripted:
 
     async def news(self, count: int, health: Health | None = None) -> Told:
         found: Told = []
-        told = follow(cast("Cluster", self), PODS, health=health, pace=Pace(self.pause, lambda: 1.0))
+        told = Following(cast("Cluster", self), PODS, health=health, pace=Pace(self.pause, lambda: 1.0)).news()
         async for each in told:
             found.append(each)
             if len(found) == count:
@@ -191,7 +191,7 @@ async def test_health_says_what_is_wrong_and_when_it_was_last_heard() -> None:
         seen.append(health.unauthorised)
         cluster.clock += seconds
 
-    told = follow(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0))
+    told = Following(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0)).news()
     await anext(told)
     assert seen == [True]
     assert (health.ready, health.unauthorised, health.lag_seconds()) == (True, False, 0.0)
@@ -210,7 +210,7 @@ async def observed(cluster: Scripted, health: Health) -> list[str]:
         cluster.clock += seconds
         await asyncio.sleep(0)
 
-    told = follow(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0))
+    told = Following(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0)).news()
     task = asyncio.create_task(_drained(told))
     while cluster.watches:
         await asyncio.sleep(0)
@@ -267,7 +267,7 @@ def test_a_watch_that_ends_without_a_word_as_soon_as_it_has_begun_is_in_trouble(
 async def test_the_embedded_cluster_can_be_followed() -> None:
     cluster = Memory()
     made = await cluster.create(NAMESPACES, {"metadata": {"name": "team"}})
-    told = follow(cluster, NAMESPACES, fields="metadata.name=team")
+    told = Following(cluster, NAMESPACES, fields="metadata.name=team").news()
     assert names([await anext(told), await anext(told)])[0] == f"+team{made['metadata']['resourceVersion']}"
     changed = await cluster.patch(NAMESPACES, "", "team", {"metadata": {"labels": {"a": "b"}}})
     assert names([await anext(told)]) == [f"+team{changed['metadata']['resourceVersion']}"]
@@ -290,7 +290,7 @@ async def test_a_stream_that_was_opened_again_has_said_nothing_yet() -> None:
     """It counts as alive, but nobody has told that what was known is still true."""
     health = Health(lambda: cluster.clock)
     cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), opened=True)]])
-    told = follow(cast("Cluster", cluster), PODS, health=health)
+    told = Following(cast("Cluster", cluster), PODS, health=health).news()
     assert isinstance(await anext(told), Synced)
     cluster.clock = 50.0
     waiting = asyncio.ensure_future(anext(told))

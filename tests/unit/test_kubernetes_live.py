@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from muster.cluster.follow import Changed, Gone, Health, Synced, follow
+from muster.cluster.follow import Changed, Following, Gone, Health, Synced
 from muster.cluster.kubernetes import Kubernetes, connect
 from muster.cluster.kubernetes_http import Limits
 from muster.cluster.store import ApiError, Resource
@@ -193,7 +193,7 @@ async def test_a_watch_from_too_long_ago_is_expired(kubernetes: Kubernetes) -> N
 async def test_following_a_real_watch(kubernetes: Kubernetes, namespace: str) -> None:
     health = Health()
     await kubernetes.create(MAPS, config(namespace, "a"))
-    news = follow(kubernetes, MAPS, namespace, health=health)
+    news = Following(kubernetes, MAPS, namespace, health=health).news()
     first = await anext(news)
     assert isinstance(first, Changed)
     assert isinstance(await anext(news), Synced)

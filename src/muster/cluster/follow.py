@@ -270,20 +270,6 @@ class Following:
             await self._pace.rest(follower.failures)
 
 
-def follow(
-    cluster: Cluster,
-    resource: Resource,
-    namespace: str = "",
-    *,
-    labels: str = "",
-    fields: str = "",
-    health: Health | None = None,
-    pace: Pace = Pace(),  # noqa: B008 - frozen
-) -> AsyncGenerator[News, None]:
-    """News without end, for whoever does not leave."""
-    return Following(cluster, resource, namespace, labels=labels, fields=fields, health=health, pace=pace).news()
-
-
 def identity(raw: Raw) -> tuple[str, str]:
     """Namespace and name."""
     meta = raw["metadata"]

@@ -14,15 +14,14 @@ Role = Literal["core", "extra"]
 EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
 
 
-class Binding(Struct, frozen=True, order=True):
-    """A pod and the node it goes to."""
+class Seat(Struct, frozen=True, order=True):
+    """A pod of a gang, and a node."""
 
     namespace: str
     pod: str
     node: str
     pod_group: str
     sub_group: str
-    role: Role
 
     @property
     def key(self) -> str:
@@ -35,27 +34,18 @@ class Binding(Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.pod_group}"
 
 
-class Eviction(Struct, frozen=True, order=True):
+class Binding(Seat, frozen=True, order=True):
+    """A pod and the node it goes to."""
+
+    role: Role
+
+
+class Eviction(Seat, frozen=True, order=True):
     """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
 
-    namespace: str
-    pod: str
-    node: str
-    pod_group: str
-    sub_group: str
     reason: EvictionReason
     whom: str  # namespace/name of the gang it makes room for; its own where it is stale
     move_to: str = ""
-
-    @property
-    def key(self) -> str:
-        """The pod, by `namespace/name`."""
-        return f"{self.namespace}/{self.pod}"
-
-    @property
-    def gang(self) -> str:
-        """Its PodGroup, by `namespace/name`."""
-        return f"{self.namespace}/{self.pod_group}"
 
 
 class Refusal(Struct, frozen=True):

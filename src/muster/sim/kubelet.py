@@ -15,7 +15,7 @@ from itertools import count
 from typing import Literal
 from zlib import crc32
 
-from muster.cluster.follow import Changed, Gone, Synced, follow
+from muster.cluster.follow import Changed, Following, Gone, Synced
 from muster.cluster.kinds import NODES, PODS
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw
 from muster.sim.clock import Clock, RealClock
@@ -93,7 +93,7 @@ class Kubelets:
     # what is seen
 
     async def _follow_pods(self) -> None:
-        async with aclosing(follow(self._cluster, PODS)) as news:
+        async with aclosing(Following(self._cluster, PODS).news()) as news:
             async for one in news:
                 match one:
                     case Changed(object=pod):
@@ -131,7 +131,7 @@ class Kubelets:
         self._woken.set()
 
     async def _follow_nodes(self) -> None:
-        async with aclosing(follow(self._cluster, NODES)) as news:
+        async with aclosing(Following(self._cluster, NODES).news()) as news:
             async for one in news:
                 match one:
                     case Changed(object=node):

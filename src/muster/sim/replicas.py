@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from itertools import count
 
-from muster.cluster.follow import Changed, Gone, follow
+from muster.cluster.follow import Changed, Following, Gone
 from muster.cluster.kinds import PODS
 from muster.cluster.store import ApiError, Cluster, Raw
 from muster.sim.lives import FAIL
@@ -20,7 +20,7 @@ class Replicas:
 
     async def run(self) -> None:
         """Without end."""
-        async for news in follow(self.cluster, PODS):
+        async for news in Following(self.cluster, PODS).news():
             match news:
                 case Changed(object=pod) if pod["metadata"].get("namespace") in self.namespaces:
                     self._known[_key(pod)] = pod
