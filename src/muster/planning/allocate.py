@@ -25,6 +25,7 @@ from muster.planning.line import Line
 from muster.planning.reserve import Reservations
 
 Ints = NDArray[np.int64]
+SHOWN = 3  # pods that a refusal names
 Granted = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
 
 
@@ -162,6 +163,8 @@ class Allocation:
         said = self._known[twin]
         if turn.gang.key in self.disturbance.waiting:
             said = replace(said, details=said.details | {"soon": True})
+        if kept := self.disturbance.kept(turn.gang, goal):
+            said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
         return replace(turn, verdict="Infeasible", refusals=(said,))
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:

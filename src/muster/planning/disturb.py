@@ -27,6 +27,7 @@ from muster.planning.moves import Moves, together
 from muster.planning.victims import Choice, Selection, Set
 
 Ints = NDArray[np.int64]
+Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 PROMISES = ("preempt_min_runtime", "reclaim_min_runtime")
 
 
@@ -38,7 +39,7 @@ class Disturbance:
         self.moves = Moves(board)
         self._crowd: Crowd | None = None
         self._budgets: Budgets | None = None
-        self._hopeless: set[tuple[int, str, int, str]] = set()
+        self._hopeless: dict[Twin, tuple[str, ...]] = {}  # for whom nobody can leave, and who is kept from it
         self._busy: Mask | None = None
         self._seen = 0
         self.waiting: set[str] = set()  # gangs that fit once those who are leaving have left
@@ -103,25 +104,30 @@ class Disturbance:
 
         None: nobody's leaving would help, it is not allowed, or there will be room without: pods are leaving already.
         """
-        twin = (goal.kind, turn.gang.queue, turn.gang.priority, turn.gang.preemptibility)
-        if twin in self._hopeless:
+        if (twin := _twin(turn.gang, goal)) in self._hopeless:
             return None
         if (seats := self._soon(turn.gang, goal)) is not None:
             self.waiting.add(turn.gang.key)
             self.board.put((seat.node, seat.shape, seat.pods) for seat in seats)
             return None
-        for rules in (
-            Consolidate(self, turn.gang, goal),
-            Reclaim(self, turn.gang, goal),
-            Preempt(self, turn.gang, goal),
-        ):
-            if not rules.worthwhile() or not self.crowd.all:
-                continue
+        ways = (Consolidate(self, turn.gang, goal), Reclaim(self, turn.gang, goal), Preempt(self, turn.gang, goal))
+        worthwhile = [rules for rules in ways if rules.worthwhile() and self.crowd.all]
+        for rules in worthwhile:
             found = Selection(self.board, self.crowd, goal, rules.candidates(), rules).best()
             if found is not None:
                 return self._carry_out(turn, rules, found)
-        self._hopeless.add(twin)
+        self._hopeless[twin] = self._immovable(worthwhile)
         return None
+
+    def kept(self, gang: Gang, goal: Goal) -> tuple[str, ...]:
+        """Pods that might have made room for a gang that nobody could make room for, but cannot be evicted (P6)."""
+        return self._hopeless.get(_twin(gang, goal), ())
+
+    def _immovable(self, ways: "Sequence[_Rules]") -> tuple[str, ...]:
+        if self.budgets.idle:
+            return ()
+        stuck = [np.flatnonzero(rules.willing() & ~self.let_go()) for rules in ways if rules.reason != "Consolidate"]
+        return tuple(sorted({pod for units in stuck for pod in self.crowd.names(units.tolist())}))
 
     def _soon(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats on what is free once those who are leaving already have left; kept from those who come later."""
@@ -148,6 +154,10 @@ class Disturbance:
             for victim in sorted(by_gang):
                 self.moves.write(victim, rules.homes[victim])
         return made
+
+
+def _twin(gang: Gang, goal: Goal) -> Twin:
+    return (goal.kind, gang.queue, gang.priority, gang.preemptibility)
 
 
 def _protected(gang: Gang) -> bool:
@@ -177,9 +187,13 @@ class _Rules:
 
     def candidates(self) -> Mask:
         """Units that may leave for the gang, each by itself."""
+        return self.willing() & self.disturbance.let_go()
+
+    def willing(self) -> Mask:
+        """The same, whether or not they can be evicted."""
         crowd = self.crowd
         mask = crowd.staying & self.eligible() & ~crowd.of(self.gang.key) & ~self.disturbance.busy()
-        return mask & self.disturbance.let_go() & self.disturbance.old_enough(self)
+        return mask & self.disturbance.old_enough(self)
 
     def eligible(self) -> Mask:
         """Units that this way may disturb, whatever else holds."""

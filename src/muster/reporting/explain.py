@@ -133,6 +133,8 @@ def helps(refusal: Refusal) -> Iterator[str]:
     """Changes that would let the gang in now, smallest first."""
     if refusal.details.get("soon"):
         yield "wait: it fits once the pods that are being deleted are gone"
+    if kept := refusal.details.get("kept"):
+        yield f"{_kept(kept)} cannot be evicted for it, as budgets or the API server keep them"
     if refusal.reason == "NodeUnknown":
         yield f"it goes on once node `{refusal.details['node']}` is back or pod `{refusal.details['pod']}` is gone"
     for change in refusal.details.get("changes", ()):
@@ -142,6 +144,13 @@ def helps(refusal: Refusal) -> Iterator[str]:
             yield f"{instead}{group} instead of `{change['from']}` fits now"
         else:
             yield f"`{change['field']}: {change['to']}`{group} instead of {change['from']} fits now"
+
+
+def _kept(kept: dict[str, Any]) -> str:
+    """How many pods, and a few of their names."""
+    rest = kept["pods"] - len(kept["some"])
+    names = ", ".join(f"`{pod}`" for pod in kept["some"]) + (f" and {rest} more" if rest else "")
+    return f"{many(kept['pods'], 'pod')} ({names})"
 
 
 def reasons(found: GangPlan) -> list[dict[str, Any]]:
