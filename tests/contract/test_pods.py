@@ -124,3 +124,25 @@ async def test_budgets_do_not_hold_pods_that_never_started(cluster: Cluster, nam
     await _budget(cluster, namespace, least=1, healthy=1)
     await cluster.evict(namespace, "a", made["metadata"]["uid"])
     assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+
+
+async def test_an_eviction_that_is_only_tried_has_no_effect(cluster: Cluster, namespace: str) -> None:
+    """I6: nobody leaves, and the budget still allows as many as before."""
+    pods = [await running(cluster, namespace, name, {"app": "a"}) for name in ("a", "b")]
+    await _budget(cluster, namespace, least=1, healthy=2)
+    for made in pods:
+        await cluster.evict(namespace, made["metadata"]["name"], made["metadata"]["uid"], dry_run=True)
+        found = await cluster.get(PODS, namespace, made["metadata"]["name"])
+        assert "deletionTimestamp" not in found["metadata"]
+    await cluster.evict(namespace, "a", pods[0]["metadata"]["uid"])
+    assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionTimestamp"]
+
+
+async def test_an_eviction_that_is_only_tried_is_refused_as_the_real_one_would_be(
+    cluster: Cluster, namespace: str
+) -> None:
+    made = await running(cluster, namespace, "a", {"app": "a"})
+    assert (await refused(cluster.evict(namespace, "a", OTHER, dry_run=True))).status == 409
+    await _budget(cluster, namespace, least=1, healthy=1)
+    problem = await refused(cluster.evict(namespace, "a", made["metadata"]["uid"], dry_run=True))
+    assert (problem.status, problem.reason) == (429, "TooManyRequests")

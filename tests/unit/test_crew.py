@@ -257,3 +257,92 @@ async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
             await crew.settle(1.0)
     await crew.stop()
     assert len(sent) <= 4
+
+
+async def test_turns_that_hang_add_half_of_the_places_each_and_no_more() -> None:
+    """An API server that does not answer is not sent more and more at once."""
+    cluster, crew = Cluster(Random(0), hangs=1.0), Crew(4)
+    for turn in range(4):
+        crew.open()
+        for i in range(6):
+            crew.add(cluster.gang(f"g{turn}-{i}", 1, 0))
+        await crew.settle(0.005)
+    assert cluster.most == 4 + 2 + 2 + 2
+    await crew.stop()
+
+
+async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
+    """Evictions: it takes time until there is room."""
+    sent: list[str] = []
+
+    class Told(Job):
+        async def send(self) -> Answer:
+            sent.append(self.whose)
+            await asyncio.sleep(0)
+            return Answer.YES
+
+    crew = Crew(1)
+    crew.open()
+    crew.add([Told(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c")])
+    crew.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
+    assert await crew.settle(1.0) == frozenset()
+    assert sent == ["a", "urgent", "b", "c"]
+
+
+async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() -> None:
+    """Nobody has had the time to stop anything, and yet nothing follows."""
+    go, sent = asyncio.Event(), list[str]()
+
+    class Bug(Job):
+        async def send(self) -> Answer:
+            sent.append(self.whose)
+            await go.wait()
+            if self.whose == "a":
+                raise RuntimeError("a bug")
+            return Answer.YES
+
+    crew = Crew(2)
+    crew.open()
+    crew.add([Bug(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c", "d")])
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(RuntimeError, match="a bug"):
+        await crew.settle(1.0)
+    assert sent == ["a", "b"]
+
+
+async def test_when_all_are_stopped_every_one_has_ended() -> None:
+    """Whoever gives the lease back after that must not meet a write of his own on its way."""
+    ended: list[str] = []
+
+    class Busy(Job):
+        async def send(self) -> Answer:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.01)
+                ended.append(self.name)
+            return Answer.YES
+
+    crew = Crew(4)
+    crew.open()
+    crew.add([Busy(Cluster(Random(0)), f"g{i}", True, f"g{i}") for i in range(3)])
+    await asyncio.sleep(0)
+    await crew.stop()
+    assert sorted(ended) == ["g0", "g1", "g2"]
+
+
+async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
+    """G5: a plan is told gang by gang as it is made, and its extras may come when the core was refused already."""
+    cluster = Cluster(Random(0), refuses=1.0)
+    crew = Crew(4)
+    crew.open()
+    crew.add(cluster.gang("g", 1, 0))
+    async with asyncio.timeout(1):
+        while "g" not in cluster.failed:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    extras = cluster.gang("g", 0, 2)
+    crew.add(extras)
+    assert await crew.settle(1.0) == frozenset()
+    assert [job.sent for job in extras] == [0, 0]

@@ -83,10 +83,11 @@ class Scripted:
     async def news(self, count: int, health: Health | None = None) -> Told:
         found: Told = []
         told = Following(cast("Cluster", self), PODS, health=health, pace=Pace(self.pause, lambda: 1.0)).news()
-        async for each in told:
-            found.append(each)
-            if len(found) == count:
-                break
+        async with asyncio.timeout(10):  # who is told too little would wait for ever
+            async for each in told:
+                found.append(each)
+                if len(found) == count:
+                    break
         await told.aclose()
         return found
 

@@ -336,3 +336,52 @@ async def test_who_could_not_lead_does_not_compete() -> None:
     assert leads(leader), "it renews"
     running.cancel()
     await asyncio.wait([running])
+
+
+async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
+    """I9: while settings are changed, replicas with other ones run side by side."""
+    memory, clock = Memory(), Hands()
+    patient = Leader(memory, "patient", Terms(namespace="default", duration_seconds=60.0), clock, clock.wall)
+    hasty = candidate(memory, "hasty", clock)
+    await patient.turn()
+    await hasty.turn()
+    clock.seconds += 50
+    await hasty.turn()
+    assert (leads(patient), leads(hasty)) == (True, False)
+    clock.seconds += 10
+    await hasty.turn()
+    assert (leads(patient), leads(hasty)) == (False, True)
+
+
+async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> None:
+    """I9: nobody else knows of it: the lease runs out as if it had not been asked for."""
+    memory, clock, lost = Memory(), Hands(), False
+
+    def script(call: Call) -> Fault | None:
+        return "lost" if lost and call.verb == "replace" else None
+
+    first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    lost = True
+    for _ in range(3):
+        clock.seconds += TERMS.duration_seconds / 3
+        with suppress(ApiError):
+            await first.turn()
+        await second.turn()
+        assert not (leads(first) and leads(second))
+    assert (leads(first), leads(second)) == (False, True)
+
+
+async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -> None:
+    """What was seen of the one before has nothing to do with it."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    clock.seconds += TERMS.duration_seconds
+    await second.turn()
+    await memory.delete(LEASES, "default", "muster")
+    clock.seconds += TERMS.renew_seconds
+    await second.turn()
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "second"

@@ -26,7 +26,7 @@ from muster.model import kept
 from muster.model.neighbours import looked_at
 from muster.model.snapshot import Snapshot, outside, take
 from muster.planning.cycle import plan
-from tests.live import RACK, group, node, pod, queue
+from tests.live import RACK, group, leaf, node, pod, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -416,3 +416,86 @@ def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
     mirror.hear(Pod, Gone(pod("p", "g")))
     mirror.snapshot(NOW)
     assert repr(list(_parts(first))) == before
+
+
+def same(mirror: Mirror) -> bool:
+    """As if everything had been told at once."""
+    return _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
+
+
+def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
+    """I2: rows and columns are made anew, and what runs on the first nodes still takes its room."""
+    mirror = Mirror()
+    mirror.hear(PodGroup, Changed(group("g", minMember=1)))
+    for i in range(70):
+        mirror.hear(Node, Changed(node(f"n{i}")))
+        raw: Any = pod(f"p{i}", "g", node_name=f"n{i}")
+        raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
+        mirror.hear(Pod, Changed(raw))
+        if i % 23 == 0:
+            mirror.snapshot(NOW)
+    mirror.hear(Pod, Changed(pod("waits", "g")))
+    assert same(mirror)
+
+
+def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I2: kinds of pods that came and went are forgotten; who stayed all the time is counted again."""
+    monkeypatch.setattr(kept, "SPARE", 0)
+    mirror = Mirror()
+    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(struct, Changed(raw))
+    for i in range(12):
+        mirror.hear(Pod, Changed(pod("q", "g", gpus=i)))
+        assert same(mirror)
+    mirror.hear(Pod, Gone(pod("q", "g")))
+    assert same(mirror)
+    assert len(mirror._kept._kinds.asked) < 12
+
+
+def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
+    """It was on its node as a stranger, and did not change at all."""
+    mirror = Mirror()
+    mirror.hear(Node, Changed(node("a")))
+    mirror.hear(Pod, Changed(pod("p", "g", leaf="left", node_name="a")))
+    for name in ("right", "left", "right"):
+        mirror.hear(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
+        assert same(mirror)
+
+
+def test_what_goes_away_after_an_echo_is_news() -> None:
+    """A pod that is lost right after it was bound: somebody has to plan for that."""
+    mirror = Mirror()
+    mirror.hear(Node, Changed(node("a")))
+    mirror.hear(Pod, Changed(pod("p", "g")))
+    seen = mirror.pod("default/p")
+    assert seen is not None
+    for struct, raw in ((Pod, pod("p", "g")), (Node, node("a"))):
+        mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+        mirror.hear(Pod, Changed(pod("p", "g")))
+        assert mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
+        assert mirror.echo
+        assert mirror.hear(struct, Gone(raw))
+        assert not mirror.echo
+
+
+def small(raw: Raw) -> Pod:
+    return Slim().pod(decode(raw, Pod)[0])
+
+
+def test_parts_that_look_alike_stay_what_they_are() -> None:
+    """Labels and a status that are written the same are kept apart."""
+    raw = pod("p", "g")
+    raw["metadata"]["labels"] = raw["spec"]["nodeSelector"] = {"phase": "Running"}
+    raw["status"] = {"phase": "Running"}
+    found = small(raw)
+    assert found.metadata.labels == found.spec.node_selector == {"phase": "Running"}
+    assert found.status.phase == "Running"
+
+
+def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:
+    """Such a pod is not placed, and told why: nobody would see that if it were left out."""
+    raw = pod("p", "g")
+    ephemeral = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    raw["spec"]["volumes"] = [ephemeral, claim, {"name": "tmp", "emptyDir": {}}]
+    assert [volume.name for volume in small(raw).spec.volumes] == ["scratch", "data"]

@@ -1,13 +1,17 @@
 """`muster run` as a whole, on the embedded cluster: who may compete for the lease, and when it is given back."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from muster.cli import run
+from muster.cluster import follow
 from muster.cluster.kinds import LEASES, NAMESPACES, PODS
 from muster.cluster.store import ApiError, Raw, Resource
 from muster.config import Config
+from muster.control.leader import Leader, Terms
 from tests.live import GROUPS, Call, Fault, Faulty, World, group, node, pod
 
 
@@ -69,3 +73,56 @@ async def test_who_does_not_know_the_cluster_does_not_compete(monkeypatch: pytes
         await there.memory.get(LEASES, "muster-system", "muster")
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: it may still arrive, so the lease runs out by itself instead of being given back."""
+    there, sent = world(), asyncio.Event()
+
+    def script(call: Call) -> Fault | None:
+        if call.verb != "bind":
+            return None
+        sent.set()
+        return "lost"
+
+    async def fails() -> None:
+        await sent.wait()
+        raise OSError("no port")
+
+    monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
+    there.create(GROUPS, group("g", minMember=1))
+    there.create(PODS, pod("g-0", "g"))
+    settings = replace(Config(), scheduling=replace(Config().scheduling, bind_timeout_seconds=1))
+    async with asyncio.timeout(20):
+        with pytest.raises(OSError, match="no port"):
+            await run._run(settings, Faulty(there.memory, script))
+    lease = await there.memory.get(LEASES, "muster-system", "muster")
+    assert lease["spec"]["holderIdentity"] != ""
+
+
+class Candidate(Leader):
+    """Says who would compete, and does not."""
+
+    able: Callable[[], bool]
+
+    async def run(self, _: Callable[[], None] = lambda: None, able: Callable[[], bool] = lambda: True) -> None:
+        self.able = able
+
+
+async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it knew everything; by now it knows less than another one."""
+    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
+    there, dead = world(), False
+
+    def script(call: Call) -> Fault | None:
+        if not dead or call.what.split()[0] != "pods":
+            return None
+        return "reset" if call.verb == "event" else "broken" if call.verb in ("watch", "list") else None
+
+    cluster = Faulty(there.memory, script)
+    candidate = Candidate(cluster, "me", Terms(), lambda: there.seconds, there.time.now)
+    async with there.running(cluster, fence=candidate) as live:
+        await run._elected(candidate, live.scheduler)
+        await live.until(lambda: candidate.able())
+        dead = True
+        await live.until(lambda: not candidate.able())

@@ -15,8 +15,10 @@ from structlog.testing import capture_logs
 
 import muster
 from muster.api.core import Node, Pod
+from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
 from muster.api.shape import decode, encode
+from muster.api.topology import Topology
 from muster.cluster.follow import Changed
 from muster.cluster.kinds import NODES, PODS
 from muster.cluster.mirror import Mirror
@@ -33,6 +35,7 @@ from tests.live import (
     EVENTS,
     GROUPS,
     QUEUES,
+    RACK,
     Call,
     Crash,
     Fault,
@@ -637,3 +640,87 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
                 _store(mirror, one)
     assert seen[0] == 1
     assert seen[-1] == 0
+
+
+async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
+    """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
+    world = World([node("a", gpus=0)])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert world.condition(world.pod("g-0"), "PodScheduled")["status"] == "False"
+        bench.news(g="")
+        await bench.told()
+    assert bench.cluster.log.count("patch pods g-0 status") == 1
+
+
+async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
+    """Its timers would run from a time at which it was not there."""
+    world = World([node("a")])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g", node_name="a"))
+
+    def returns(call: Call) -> None:
+        if (call.verb, call.what, call.again) == ("patch", "podgroups g", 0):
+            world.memory.store.delete(GROUPS, "default", "g")
+            world.create(GROUPS, group("g", minMember=1))
+
+    bench = Bench(world, Faulty(world.memory, returns))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    assert "patch podgroups g" in bench.cluster.log
+    assert "annotations" not in world.group("g")["metadata"]
+
+
+async def test_a_letter_that_is_not_answered_is_given_up() -> None:
+    """Whoever is bound waits for the letter about it: it must not wait for ever."""
+    world = World([node("a", gpus=0)])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g"))
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    bench.teller.seconds = 0.02
+    async with bench.running(), asyncio.timeout(5):
+        bench.news()
+        await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
+        await bench.teller.make_way("default", "g-0")
+        await until(lambda: True in bench.failed)
+
+
+def _said(mirror: Mirror, drafts: Drafts) -> list[str]:
+    """The kinds of letters about PodGroups, which are stored."""
+    snapshot = mirror.snapshot(EPOCH)
+    found = drafts.letters(News(1, snapshot, plan(snapshot), EPOCH))
+    letters = [one for some in found.values() for one in some if one.resource == GROUPS]
+    for one in letters:
+        _store(mirror, one)
+    return [one.kind for one in letters]
+
+
+HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
+    "one more runs": (Pod, pod("q", "g", node_name="a")),
+    "its rack has another name": (Node, node("a", rack="r2")),
+}
+
+
+@pytest.mark.parametrize(("struct", "raw"), HAPPENS.values(), ids=HAPPENS)
+def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(struct: type[Wire], raw: Raw) -> None:
+    mirror, drafts = Mirror(), Drafts()
+    racks: Raw = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}]}}
+    where = {"topology": "racks", "requiredTopologyLevel": RACK}
+    there: list[tuple[type[Wire], Raw]] = [
+        (Topology, racks),
+        (Node, node("a")),
+        (PodGroup, group("g", minMember=1, topologyConstraint=where)),
+        (Pod, pod("p", "g", node_name="a")),
+    ]
+    for kind, one in there:
+        mirror.hear(kind, Changed(one))
+    while _said(mirror, drafts):
+        pass
+    mirror.hear(struct, Changed(raw))
+    assert _said(mirror, drafts) == ["status"]
