@@ -13,7 +13,7 @@ from muster.api.core import Pod, PodStatus
 from muster.api.objects import key
 from muster.api.shape import decode
 from muster.cluster.kinds import PODS
-from muster.cluster.store import Cluster, Raw
+from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.control import apply, writes
 from muster.control.apply import Applier, concerned
 from muster.control.inflight import Inflight
@@ -212,9 +212,7 @@ async def test_after_doubt_only_the_pod_itself_can_say_no(fault: Fault, monkeypa
     monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: None if call.verb != "bind" else fault if call.again else "lost")
     await bench.do(Plan(bindings=(to_a("p0"),)))
-    await asyncio.sleep(0.1)
-    tries = bench.cluster.log.count(f"bind p0: {fault}")
-    assert tries > 1
+    await until(lambda: bench.cluster.log.count(f"bind p0: {fault}") > 1)
     assert len(bench.inflight) == 1
     await bench.world.time.advance(AGAIN_SECONDS + 1)
     await asyncio.sleep(0.05)
@@ -486,7 +484,7 @@ async def test_where_the_core_fails_the_rest_of_the_gang_is_left_to_the_next_pla
 async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> None:
     """bindTimeoutSeconds: it is given up, stays in flight, and is not believed to have failed."""
     bench = Bench()
-    bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=0.02)
+    bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=0.3)
     done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", "extra"), to_a("p2", gang="h"))))
     assert (done.bound, done.failures) == (1, ("default/p0: not bound to a: no answer in time",))
     assert len(bench.inflight) == 2
@@ -639,3 +637,157 @@ async def test_a_plan_is_told_as_it_went() -> None:
     assert "p0" in sentence(first.refusals[0])
     assert (second.verdict, [refusal.reason for refusal in second.refusals]) == ("Scheduled", ["BindingFailed"])
     assert {one.pod for one in work.plan.bindings} == set(bench.world.seats())
+
+
+def seated(bench: Bench, *names: str) -> None:
+    """These are on node a, and the next plan knows it."""
+    for name in names:
+        bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
+    bench.look()
+
+
+async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> None:
+    """I9: leadership came back, but somebody else may have led in between."""
+    bench = Bench(at_once=2)
+    seated(bench, "p0", "p1")
+
+    def script(_: Call) -> None:
+        bench.fence.term += 1
+
+    bench.cluster.script = script
+    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    assert (done.evicted, len(done.failures)) == (0, 2)
+    assert [line.split()[0] for line in bench.cluster.log] == ["probe", "probe"]
+
+
+async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: another leader may have given the node away meanwhile. Its room is kept until nothing can be on its way."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.002)
+    bench = Bench(script=fails("bind", "p0", "lost"))
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    bench.fence.term += 1
+    tries = bench.cluster.log.count("bind p0: lost")
+    await asyncio.sleep(0.05)
+    assert (bench.cluster.log.count("bind p0: lost"), len(bench.inflight)) == (tries, 1)
+    await bench.world.time.advance(LOST_SECONDS)
+    await until(lambda: bench.applier.crew.at_rest)
+    assert len(bench.inflight) == 0
+
+
+async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I2: counted from the last try that was not answered, not from the first one."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.002)
+    bench = Bench(script=fails("bind", "p0", "lost"))
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.world.time.advance(AGAIN_SECONDS - 1)
+    tries = bench.cluster.log.count("bind p0: lost")
+    await until(lambda: bench.cluster.log.count("bind p0: lost") > tries + 1)
+    await bench.world.time.advance(LOST_SECONDS - 5)
+    asked = bench.cluster.log.count("get pods p0")
+    await until(lambda: bench.cluster.log.count("get pods p0") > asked + 2)
+    assert (len(bench.inflight), bench.applier.crew.at_rest) == (1, False)
+    await bench.world.time.advance(6)
+    await until(lambda: bench.applier.crew.at_rest)
+    assert len(bench.inflight) == 0
+
+
+async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
+    """408 is no clear no, although it is a 4xx: the room stays taken (I2)."""
+
+    class Impatient(Faulty):
+        async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:  # noqa: ARG002
+            raise ApiError(408, "Timeout", "the request took too long")
+
+    bench = Bench()
+    bench.applier = bench.applying(Impatient(bench.world.memory))
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    assert (len(bench.inflight), bench.applier.crew.at_rest) == (1, False)
+    await bench.applier.crew.stop()
+
+
+async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is dead for one question must not leave a gang in doubt for ever."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+
+    class Mute(Faulty):
+        asked = 0
+
+        async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.Event().wait()
+            return await super().get(resource, namespace, name)
+
+    bench = Bench()
+    mute = Mute(bench.world.memory, fails("bind", "p0", "unanswered"))
+    bench.applier = bench.applying(mute, seconds=0.05)
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await until(lambda: bench.applier.crew.at_rest)
+    assert mute.asked == 2
+
+
+@pytest.mark.parametrize("fault", ["lost", "unanswered"])
+async def test_doubt_is_over_when_the_binding_is_settled(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next one would be told at once, as if it had lasted since then."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    bench = Bench(script=lambda call: fault if (call.verb, call.again) == ("bind", 0) else None)
+    await bench.do(Plan(bindings=(to_a("p0"),)))
+    assert set(bench.applier.writer.doubts) == {"default/g"}
+    await until(lambda: bench.applier.crew.at_rest)
+    assert (bench.applier.writer.doubts, set(bench.world.seats())) == ({}, {"p0"})
+
+
+async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
+    """I6: what is tried without effect is the pod that the plan is about, not one of the same name."""
+    bench = Bench()
+    seated(bench, "p0", "p1")
+    bench.world.memory.store.delete(PODS, "default", "p1", grace_seconds=0)
+    bench.world.create(PODS, pod("p1", "g", node_name="a"))
+    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    assert done.evicted == 0
+    assert not any(line.startswith("evict") for line in bench.cluster.log)
+    assert "deletionTimestamp" not in bench.world.pod("p0")["metadata"]
+
+
+async def test_who_was_not_refused_but_not_reached_may_be_asked_again_at_once() -> None:
+    """A try without an answer says nothing about the pod: the next plan may choose it."""
+    bench = Bench(script=fails("probe", "p1", "lost"))
+    seated(bench, "p0", "p1")
+    assert (await bench.do(Plan(evictions=(out("p0"), out("p1"))))).evicted == 0
+    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == frozenset()
+    bench.cluster.script = lambda _: None
+    assert await bench.do(Plan(evictions=(out("p0"), out("p1")))) == Done(evicted=2)
+
+
+async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
+    """I9: nothing at all is sent."""
+    bench = Bench()
+    seated(bench, "p0", "p1")
+    bench.fence.leading = False
+    assert (await bench.do(Plan(evictions=(out("p0"), out("p1"))))).evicted == 0
+    assert bench.cluster.log == []
+
+
+async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E1: that one of them was found says nothing about the other one, and somebody waits to be told."""
+    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.002)
+
+    def script(call: Call) -> Fault | None:
+        if call.verb == "bind":
+            return "unanswered" if call.what == "p0" else "lost"
+        return None
+
+    bench = Bench(script=script)
+    await bench.do(Plan(bindings=(to_a("p0"), to_a("p1"))))
+    await until(lambda: "default/p0" in bench.applier.crew.unsettled or "p0" in bench.world.seats())
+    asked = bench.cluster.log.count("get pods p1")
+    await until(lambda: bench.cluster.log.count("get pods p1") > asked + 2)
+    await asyncio.sleep(0.02)
+    assert bench.applier.crew.unsettled == {"default/g"}
+    assert set(bench.applier.writer.doubts) == {"default/g"}
+    await bench.applier.crew.stop()

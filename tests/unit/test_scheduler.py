@@ -13,16 +13,19 @@ from structlog.testing import capture_logs
 
 from muster.cluster import follow
 from muster.cluster.kinds import NAMESPACES, NODES, PODS
+from muster.cluster.mirror import FOLLOWED
 from muster.cluster.store import Change, PatchType, Raw, Resource
 from muster.config import Scheduling
-from muster.control import scheduler, writes
+from muster.control import refusals, scheduler, writes
 from muster.control.leader import Leader, Terms
 from muster.control.observer import Observer
-from muster.control.scheduler import Scheduler
+from muster.control.scheduler import TELL_SECONDS, Scheduler
+from muster.control.status import AT_ONCE
 from muster.control.writes import Fence
+from muster.planning.decision import Binding
 from muster.server.health import Work
 from muster.server.metrics import TABLE, Metrics
-from tests.live import GROUPS, HASTY, QUEUES, Call, Fault, Faulty, Live, World, group, node, pod, queue
+from tests.live import CLASSES, EVENTS, GROUPS, HASTY, QUEUES, Call, Fault, Faulty, Live, World, group, node, pod, queue
 
 PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
 
@@ -256,33 +259,6 @@ class Deaf(Faulty):
             yield change
 
 
-async def test_a_new_leader_knows_what_the_last_one_did() -> None:
-    """I2: its watch may be late, and nobody could tell that from a quiet cluster: pods are listed again first."""
-    world = World([node("a")])
-    way, late = Faulty(world.memory), Deaf(world.memory)
-    first, heir = (
-        Leader(one, f"l{i}", Terms(namespace="default"), lambda: world.seconds, world.time.now)
-        for i, one in enumerate((way, late))
-    )
-    for name, priority in (("x", "high"), ("y", "low")):
-        world.submit(
-            group(name, minMember=2, priorityClassName=priority, preemptibility="preemptible"), {"": 2}, gpus=2
-        )
-    await first.turn()
-    async with observed(world, late, HASTY, None, heir) as waiting:
-        await waiting.until(lambda: len(waiting.scheduler.mirror.objects.pods) == 4)
-        late.deaf = True
-        async with observed(world, way, HASTY, None, first) as acting:
-            await acting.settle()
-            assert sorted(world.seats()) == ["x-0", "x-1"]
-        world.memory.store.patch(GROUPS, "default", "y", {"spec": {"priorityClassName": "very-high"}})
-        await first.resign()
-        await heir.turn()
-        waiting.scheduler.wake()
-        await waiting.until(lambda: waiting.scheduler.cycles > 2)
-    assert world.judge.broken == []
-
-
 async def test_failures_that_stay_do_not_multiply_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     """One alarm at a time, whatever else wakes the loop meanwhile."""
     monkeypatch.setattr(scheduler, "FIRST_SECONDS", 0.001)
@@ -459,3 +435,212 @@ async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
         await live.until(lambda: not live.scheduler.health[kind].ready)
         await world.time.advance(50)
         assert sample(metrics, "watch_lag_seconds", resource=kind.plural) == 50
+
+
+@pytest.mark.parametrize("kind", list(FOLLOWED), ids=lambda kind: kind.plural)
+async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource) -> None:
+    """I2, I7: without pods nodes look empty, without queues nobody has a limit, without classes nobody a priority."""
+    world = World([node("a")])
+    world.submit(group("g", minMember=1), {"": 1})
+    deaf = True
+    script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
+        "broken" if deaf and (call.verb, call.what) == ("list", kind.plural) else None
+    )
+    async with world.running(Faulty(world.memory, script)) as live:
+        others = [health for one, health in live.scheduler.health.items() if one != kind]
+        await live.until(lambda: all(health.synced for health in others))
+        await asyncio.sleep(0.05)
+        assert (live.scheduler.cycles, live.scheduler.last, world.seats()) == (0, None, {})
+        deaf = False
+        await live.until(lambda: world.seats() == {"g-0": "a"})
+
+
+async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
+    """I2: its watch may be silently dead: what it has not heard of is on the node all the same."""
+    world = World([node("a")])
+    world.create(CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
+    way, late = Faulty(world.memory), Deaf(world.memory)
+    first, heir = (
+        Leader(one, f"l{i}", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+        for i, one in enumerate((way, late))
+    )
+    for name, priority in (("x", "high"), ("y", "low")):
+        world.submit(group(name, minMember=2, priorityClassName=priority), {"": 2}, gpus=2)
+    await first.turn()
+    async with observed(world, late, HASTY, None, heir) as waiting:
+        await waiting.until(lambda: len(waiting.scheduler.mirror.objects.pods) == 4)
+        late.deaf = True
+        async with observed(world, way, HASTY, None, first) as acting:
+            await acting.settle()
+            assert sorted(world.seats()) == ["x-0", "x-1"]
+        world.memory.store.patch(GROUPS, "default", "y", {"spec": {"priorityClassName": "very-high"}})
+        await waiting.until(lambda: _priority(waiting, "default/y") == "very-high")
+        await first.resign()
+        await heir.turn()
+        waiting.scheduler.wake()
+        await waiting.until(lambda: waiting.scheduler.cycles > 2)
+    assert world.judge.broken == []
+
+
+def _priority(live: Live, gang: str) -> str:
+    found = live.scheduler.mirror.pod_group(gang)
+    return found.spec.priority_class_name if found else ""
+
+
+Happening = Callable[[World, Live], object]
+MEANWHILE: dict[str, Happening] = {
+    "its node was cordoned": lambda world, _: world.memory.store.patch(
+        NODES, "", "a", {"spec": {"unschedulable": True}}
+    ),
+    "its node has gone": lambda world, _: world.memory.store.delete(NODES, "", "a"),
+    "its PodGroup has gone": lambda world, _: world.memory.store.delete(GROUPS, "default", "g"),
+    "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
+    "it is about to go": lambda world, _: _told_to_go(world),
+    "it is another one": lambda world, _: _replaced(world),
+    "it was evicted": lambda world, live: live.scheduler.inflight.evicted("default/g-0", _uid(world)),
+}
+
+
+def _uid(world: World) -> str:
+    return str(world.pod("g-0")["metadata"]["uid"])
+
+
+def _told_to_go(world: World) -> None:
+    world.memory.store.patch(PODS, "default", "g-0", {"metadata": {"finalizers": ["example.com/hold"]}})
+    world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0)
+
+
+def _replaced(world: World) -> None:
+    world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0)
+    world.create(PODS, pod("g-0", "g"))
+
+
+@pytest.mark.parametrize("meanwhile", MEANWHILE.values(), ids=MEANWHILE)
+async def test_a_binding_in_doubt_is_sent_again_only_while_it_is_wanted(meanwhile: Happening) -> None:
+    """What was decided before nobody answered may be wrong by now."""
+    world = World([node("a"), node("b")])
+    world.submit(group("g", minMember=1), {"": 1})
+    async with observed(world, Faulty(world.memory), PATIENT, None, Flag()) as live:
+        still, one, uid = live.scheduler.writer.still, Binding("default", "g-0", "a", "g", "", "core"), _uid(world)
+        await live.until(lambda: still(one, uid))
+        meanwhile(world, live)
+        await live.until(lambda: not still(one, uid))
+
+
+@pytest.mark.parametrize("most", [2, 6])
+async def test_no_more_bindings_at_once_than_the_settings_allow(most: int) -> None:
+    """`bindConcurrency`."""
+    world = World([node("a", gpus=64)])
+    cluster = Hanging(world, bindings="g")
+    settings = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600, bind_concurrency=most)
+    async with world.running(cluster, settings) as live:
+        for i in range(10):
+            world.submit(group(f"g{i}", minMember=1), {"": 1})
+        await live.until(lambda: cluster.held_up > 0)
+        await asyncio.sleep(0.1)
+        assert cluster.held_up == most
+        cluster.go.set()
+        await live.until(lambda: len(world.seats()) == 10)
+
+
+async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
+    """`bindTimeoutSeconds`: it is asked what became of it, and it is sent again."""
+    world = World([node("a")])
+    cluster = Hanging(world, bindings="g")
+    async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=1)) as live:
+        world.submit(group("g", minMember=1), {"": 1})
+        await live.until(lambda: cluster.held_up == 1)
+        await live.until(lambda: cluster.held_up > 1, 5.0)
+
+
+async def test_nothing_is_bound_after_the_end() -> None:
+    """Neither what hangs since an earlier cycle, nor what is in doubt: another process may be at it by now."""
+    world = World([node("a")])
+    cluster = Hanging(world, bindings="g")
+    async with observed(world, cluster, HASTY, None) as live:
+        world.submit(group("g", minMember=1), {"": 1})
+        await live.until(lambda: cluster.held_up == 1)
+        cycles = live.scheduler.cycles
+        await live.until(lambda: live.scheduler.cycles > cycles and live.scheduler.began is None)
+        live.task.cancel()
+        await asyncio.wait([live.task])
+        cluster.go.set()
+        await asyncio.sleep(0.05)
+    assert world.seats() == {}
+
+
+async def test_who_leads_no_more_tells_nothing_more() -> None:
+    """I9: what waits to be written is the business of the next leader; only what is on its way arrives."""
+    world = World([])
+    cluster, fence = Hanging(world, statuses=True), Flag()
+    fence.leading = True
+    for i in range(40):
+        world.submit(group(f"g{i}", minMember=1), {"": 1})
+    async with observed(world, cluster, PATIENT, None, fence) as live:
+        await live.until(lambda: cluster.held_up == AT_ONCE)
+        fence.leading = False
+        cluster.go.set()
+        await asyncio.sleep(0.1)
+        assert cluster.held_up == AT_ONCE
+
+
+async def test_who_leads_again_says_again_what_others_may_have_changed() -> None:
+    """What it remembers to have said was said in another term."""
+    world = World([])
+    world.submit(group("g", minMember=1), {"": 1})
+    fence = Flag()
+    fence.leading = True
+
+    def reason() -> object:
+        return world.condition(world.pod("g-0"), "PodScheduled").get("reason")
+
+    async with observed(world, Faulty(world.memory), HASTY, None, fence) as live:
+        await live.until(lambda: reason() == "Unschedulable")
+        await live.settle()
+        fence.leading = False
+        await asyncio.sleep(0.05)
+        await world.memory.patch(PODS, "default", "g-0", {"status": {"conditions": []}}, subresource="status")
+        assert reason() is None
+        fence.leading = True
+        live.scheduler.wake()
+        await live.until(lambda: reason() == "Unschedulable", 3.0)
+
+
+async def test_what_was_turned_away_is_tried_again_soon() -> None:
+    """Without anybody else doing anything: neither a change nor the next timer is waited for."""
+    world = World([node("a")])
+    world.submit(group("g", minMember=1), {"": 1})
+    cluster = Faulty(world.memory, lambda call: "busy" if call.verb == "bind" and not call.again else None)
+    async with world.running(cluster, PATIENT) as live:
+        await live.until(lambda: world.seats() == {"g-0": "a"}, 3.0)
+    assert cluster.log.count("bind g-0: busy") == 1
+
+
+async def test_who_could_not_be_evicted_is_asked_again_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile nobody is, and nothing else happens."""
+    monkeypatch.setattr(refusals, "FIRST_SECONDS", 0.1)
+    world = World([node("a")])
+    world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
+    cluster = Faulty(world.memory, lambda call: "forbidden" if call.verb == "evict" and not call.again else None)
+    async with world.running(cluster, PATIENT) as live:
+        await live.until(lambda: world.seats() == {"low-0": "a"})
+        world.submit(group("high", minMember=1, priorityClassName="high"), {"": 1}, gpus=4)
+        await live.until(lambda: "evict low-0: forbidden" in cluster.log)
+        await asyncio.sleep(0.05)
+        await world.time.advance(1)
+        await live.until(lambda: "evict low-0" in cluster.log, 3.0)
+
+
+async def test_doubt_that_lasts_is_told_on_the_gang() -> None:
+    """E1: an event says that nobody knows, and of which pod."""
+    world = World([node("a")])
+    world.submit(group("g", minMember=1), {"": 1})
+    cluster = Faulty(world.memory, lambda call: "lost" if call.verb == "bind" else None)
+
+    def told() -> list[str]:
+        return [str(raw["message"]) for raw in world.memory.store.list(EVENTS).items]
+
+    async with world.running(cluster) as live:
+        await live.until(lambda: live.scheduler.applier.crew.unsettled == {"default/g"})
+        await world.time.advance(TELL_SECONDS + 1)
+        await live.until(lambda: any("nobody knows yet whether pod `g-0` was bound" in one for one in told()), 3.0)

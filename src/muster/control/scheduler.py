@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
-from muster.control.writes import Done, Fence, Writer
+from muster.control.writes import Done, Doubt, Fence, Writer
 from muster.model.snapshot import Snapshot
 from muster.planning.allocate import Granted
 from muster.planning.cycle import plan as make_plan
@@ -244,11 +244,8 @@ class Scheduler:
 
     def _unsettled(self) -> dict[str, str]:
         """Gangs of which something was sent and is not settled; after a while, with what is in doubt."""
-        now, doubts = self.clock(), self.writer.doubts
-        return {
-            gang: doubt.what if (doubt := doubts.get(gang)) and now - doubt.since >= TELL_SECONDS else ""
-            for gang in self.applier.crew.unsettled
-        }
+        now = self.clock()
+        return {gang: _told(self.writer.doubts.get(gang, {}), now) for gang in self.applier.crew.unsettled}
 
     def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
@@ -259,6 +256,12 @@ class Scheduler:
         plan = make_plan(snapshot, policy, granted)
         self._journal.tell(plan)
         return plan, concerned(plan, snapshot.pods)
+
+
+def _told(doubts: Mapping[str, Doubt], now: float) -> str:
+    """The doubt that has lasted longest, once that is worth a word."""
+    oldest = min(doubts.values(), key=lambda doubt: doubt.since, default=None)
+    return oldest.what if oldest is not None and now - oldest.since >= TELL_SECONDS else ""
 
 
 def _from_a_thread(do: Granted) -> Granted:

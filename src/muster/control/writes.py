@@ -72,7 +72,7 @@ class Trouble(Struct, frozen=True):
 
 
 class Doubt(Struct, frozen=True):
-    """Nobody knows whether a binding of a gang was done."""
+    """Nobody knows whether a binding was done."""
 
     since: float
     what: str
@@ -146,7 +146,7 @@ class Writer:
         self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
         self.seconds = seconds
         self.refusals = Refusals(clock)
-        self.doubts: dict[str, Doubt] = {}  # by gang
+        self.doubts: dict[str, dict[str, Doubt]] = {}  # by gang, by pod
         self.observer: Observer = observer or Nobody()
 
     async def bind(self, order: "Bind") -> Answer:
@@ -170,7 +170,7 @@ class Writer:
         one, now = order.binding, self.clock()
         answer = await self._seat(order)
         if answer is not Answer.DOUBT:
-            self.doubts.pop(one.gang, None)
+            self._settled(one)
             return answer
         may = self.fence.leading and self.fence.term == order.term and now - order.first_at < AGAIN_SECONDS
         return await self._bind(order) if may and self.still(one, order.uid) else Answer.DOUBT
@@ -189,7 +189,7 @@ class Writer:
                 order.sent_at = before if _certain(error) else began
                 return Answer.DOUBT
             return self._not_bound(order, error)
-        self.doubts.pop(one.gang, None)
+        self._settled(one)
         return self._bound(order)
 
     def _not_bound(self, order: "Bind", error: ApiError) -> Answer:
@@ -199,8 +199,14 @@ class Writer:
             self.inflight.failed(one.key, order.uid)
             return Answer.NO
         told = f"nobody knows yet whether pod `{one.pod}` was bound to `{one.node}`: {error.message}"
-        self.doubts.setdefault(one.gang, Doubt(self.clock(), told))
+        self.doubts.setdefault(one.gang, {})[one.key] = Doubt(self.clock(), told)
         return Answer.DOUBT
+
+    def _settled(self, one: Binding) -> None:
+        doubts = self.doubts.get(one.gang, {})
+        doubts.pop(one.key, None)
+        if not doubts:
+            self.doubts.pop(one.gang, None)
 
     async def _seat(self, order: "Bind") -> Answer:
         """Whether a binding in doubt has happened, as far as the pod itself can tell."""
