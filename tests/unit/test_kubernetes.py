@@ -1,6 +1,7 @@
 """The client of Kubernetes against a small server that says what it is told to: patience, bindings, watches, errors."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -110,7 +111,11 @@ def pod(name: str = "a", version: int = 1, uid: str = "u1", node: str = "") -> d
 
 
 @asynccontextmanager
-async def cluster(script: Script, limits: Limits = Limits()) -> AsyncIterator[tuple[Kubernetes, list[float]]]:  # noqa: B008
+async def cluster(
+    script: Script,
+    limits: Limits = Limits(),  # noqa: B008
+    clock: Callable[[], float] = time.monotonic,
+) -> AsyncIterator[tuple[Kubernetes, list[float]]]:
     """The client, and how long it waited between tries."""
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", script.answer)
@@ -122,7 +127,7 @@ async def cluster(script: Script, limits: Limits = Limits()) -> AsyncIterator[tu
     async with TestServer(app) as server:
         address = str(server.make_url("/")).rstrip("/")
         credentials = Credentials(lambda: Access(address, (("Authorization", SECRET),)))
-        client = Kubernetes(Http(credentials, limits, pause, lambda: 0.0))
+        client = Kubernetes(Http(credentials, limits, pause, lambda: 0.0, clock))
         try:
             yield client, waited
         finally:
@@ -365,13 +370,47 @@ async def test_a_deletion_whose_answer_is_lost_and_then_not_found_was_carried_ou
             await client.delete(PODS, "team", "a", uid="u1")
 
 
-async def test_a_budget_that_says_no_is_told_at_once() -> None:
+@pytest.mark.parametrize("wish", [{}, {"Retry_After": "1"}], ids=["used up", "not counted yet"])
+async def test_a_budget_that_says_no_is_told_at_once(wish: dict[str, str]) -> None:
+    """Patience would not help, and others wait for the answer; nor is it a reason to spare the API server."""
     details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}
-    script = Script(fails(429, "TooManyRequests", details=details, Retry_After="10"))
+    script = Script(fails(429, "TooManyRequests", details=details, **wish))
     async with cluster(script) as (client, waited):
-        with pytest.raises(ApiError) as caught:
-            await client.evict("team", "a", "u1")
-    assert (caught.value.status, len(script.asked), waited) == (429, 1, [])
+        for _ in range(2):
+            with pytest.raises(ApiError) as caught:
+                await client.evict("team", "a", "u1")
+            assert (caught.value.status, caught.value.message) == (429, "no")
+    assert (len(script.asked), waited) == (2, [])
+
+
+@pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
+async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> None:
+    """One write is told at once, as it cannot wait for so long; but then no other one may be sent sooner either."""
+    script, now = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod())), [0.0]
+    async with cluster(script, clock=lambda: now[0]) as (client, waited):
+        with pytest.raises(ApiError):
+            await client.bind("team", "a", "u1", "n1")
+        for second in (0.0, 4.0, 7.9):  # asking does not make it longer
+            now[0] = second
+            with pytest.raises(ApiError, match="not sent") as caught:
+                await VERBS[verb](client)
+            assert caught.value.status == 429
+        assert (len(script.asked), waited) == (1, [])
+        now[0] = 8.0
+        await VERBS[verb](client)
+    assert len(script.asked) == 2
+
+
+async def test_who_reads_or_leads_is_not_held_up_by_a_rest() -> None:
+    """I9: a leader that may not renew its lease leads no more."""
+    leases = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+    script = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod()))
+    async with cluster(script, clock=lambda: 0.0) as (client, _):
+        with pytest.raises(ApiError):
+            await client.bind("team", "a", "u1", "n1")
+        await client.get(PODS, "team", "a")
+        await client.replace(leases, pod())
+    assert script.verbs == ["POST", "GET", "PUT"]
 
 
 @pytest.mark.parametrize(
@@ -728,3 +767,45 @@ async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:
         assert lines.session(Request("GET", "/apis/coordination.k8s.io/v1/leases")) is not lines.session(
             Request("GET", "/api/v1/pods")
         )
+
+
+def breaks_off() -> Answer:
+    """In the midst of saying that it was done."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b'{"kind":')
+        await breaks(request)
+        return response
+
+    return answer
+
+
+LOST = {"no answer": keeps_quiet(), "half an answer": breaks_off(), "the server gave up": fails(408, "Timeout")}
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+async def test_a_binding_is_looked_up_however_its_answer_was_lost(lost: Answer) -> None:
+    """I1, I2: sent again blindly, it would be refused because of itself, and that would be taken for a clear no."""
+    script = Script(lost, says(pod(node="n1")))
+    async with cluster(script, Limits(answer_seconds=0.2)) as (client, _):
+        await client.bind("team", "a", "u1", "n1")
+    assert script.verbs == ["POST", "GET"]
+
+
+@pytest.mark.parametrize("lost", [LOST["no answer"], LOST["half an answer"]], ids=["no answer", "half an answer"])
+async def test_a_creation_is_not_sent_again_however_its_answer_was_lost(lost: Answer) -> None:
+    script = Script(lost)
+    async with cluster(script, Limits(answer_seconds=0.2)) as (client, _):
+        with pytest.raises(Unanswered):
+            await client.create(PODS, pod())
+    assert len(script.asked) == 1
+
+
+async def test_an_eviction_that_is_only_tried_says_so() -> None:
+    script = Script(says({"kind": "Status"}))
+    async with cluster(script) as (client, _):
+        await client.evict("team", "a", "u1", dry_run=True)
+        await client.evict("team", "a", "u1")
+    assert script.queries == [{"dryRun": "All"}, {}]

@@ -9,6 +9,7 @@ import math
 import random
 import socket
 import ssl
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -24,6 +25,7 @@ from muster.cluster.kubernetes_answers import (
     error_of,
     may_have_happened,
     pause_seconds,
+    refused_by_budget,
     worth_another_try,
 )
 from muster.cluster.store import ApiError
@@ -63,6 +65,11 @@ class Request(Struct, frozen=True):
         """It changes nothing."""
         return self.method in READS
 
+    @property
+    def burdens(self) -> bool:
+        """An API server that has too much to do may be spared it; a lease is worth little, and leadership much."""
+        return not self.reads and not self.path.startswith(LEASES)
+
 
 class Limits(Struct, frozen=True):
     """How long, how often, how many."""
@@ -86,6 +93,7 @@ class Patience:
         seconds = pause_seconds(self._failures, error, self._http.chance())
         self._seconds += seconds
         if self._failures >= self._http.limits.attempts or self._seconds > self._most:
+            self._http.spare(error, seconds)
             raise error
         await self._http.pause(seconds)
 
@@ -116,9 +124,11 @@ class Http:
         limits: Limits = Limits(),  # noqa: B008 - frozen
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._credentials, self.limits = credentials, limits
-        self.pause, self.chance = pause, chance
+        self.pause, self.chance, self._clock = pause, chance, clock
+        self._spared_until = -math.inf
         self._lines: list[Lines] = []
         self._seen: Access | None = None
         self._stamp: tuple[object, ...] = ()
@@ -158,6 +168,11 @@ class Http:
         finally:
             response.release()
 
+    def spare(self, error: ApiError, seconds: float) -> None:
+        """An API server that asks for more time than one write has is left alone by all of them for as long."""
+        if error.status == 429 and not refused_by_budget(error) and "retryAfterSeconds" in error.details:
+            self._spared_until = max(self._spared_until, self._clock() + seconds)
+
     async def open(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
         """An answer that keeps coming; who opens it closes it."""
         response = await self._patiently(lambda: self._answered(request, silence_seconds), request)
@@ -165,7 +180,10 @@ class Http:
         return response
 
     def patience(self, request: Request) -> Patience:
-        """How long and how often to try; a read has as much as it takes."""
+        """How long and how often to try; a read has as much as it takes. ApiError 429 where it is not the time."""
+        if request.burdens and (left := self._spared_until - self._clock()) > 0:
+            told = f"{request}: not sent, as the API server has asked for a rest of {math.ceil(left)} s more"
+            raise ApiError(429, "TooManyRequests", told)
         return Patience(self, math.inf if request.reads else self.limits.write_pauses_seconds)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
