@@ -1,7 +1,8 @@
 """One reading of how to reach an API server, and what keeps it fresh.
 
 The official client reads token files and certificates once; here they are read again: before a token expires, every
-minute where it is a file, and when the API server says 401.
+minute where it is a file, and when the API server says 401. After a certificate was refused both are, and files of
+certificates are looked at after every failure.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -46,7 +48,7 @@ class Access(Struct, frozen=True):
 
     def tls(self) -> ssl.SSLContext | bool:
         """What aiohttp takes as `ssl`; for plain HTTP it means nothing."""
-        if not self.server.startswith("https:"):
+        if urlsplit(self.server).scheme != "https":
             return True
         try:
             context = ssl.create_default_context(cafile=self.ca or None)

@@ -3,16 +3,19 @@
 Nothing here puts a token, a key or a password into a text: errors and logs of the loaders that could are not quoted.
 """
 
+import copy
 import logging
 import os
+import string
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from muster.cluster.kubernetes_access import Access, Load
+from muster.cluster.kubernetes_kubeconfig import settle
 from muster.cluster.kubernetes_plugin import ALONE_SECONDS, limit_plugins
 from muster.cluster.kubernetes_proxy import proxy_of
 from muster.errors import InputError
@@ -20,6 +23,8 @@ from muster.errors import InputError
 DEFAULT_KUBECONFIG = "~/.kube/config"
 HINT = "give a kubeconfig file, set KUBECONFIG, or run inside a cluster with a service account"
 IMPERSONATION = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid", "as-groups": "Impersonate-Group"}
+EXTRA: Final = "as-user-extra"
+HEADER_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")  # of its name; `%` escapes
 
 
 def loader(kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None) -> Load:
@@ -42,25 +47,39 @@ def from_kubeconfig(paths: str, context: str | None = None) -> Access:
 
     official: Any = kube_config  # it has no types
     limit_plugins()
+    merger = _merged(official, paths)
     with _told_plainly(f"kubeconfig `{paths}`"):
-        merger = official.KubeConfigMerger(paths)
-        if merger.config is None:
-            raise InputError(f"kubeconfig `{paths}`: no such file", hint=HINT)
-        _known_context(paths, merger.config, context)
+        user = settle(merger.config, _known_context(merger.config, context))
         # as kubectl does, tokens that an auth provider refreshed are written back
         one = official.KubeConfigLoader(
             merger.config, context, config_base_path=None, config_persister=merger.save_changes
         )
         configuration = Configuration()
         one.load_and_set(configuration)
-        user = _user(merger.config, one.current_context)
         found = _access(configuration, user, getattr(one, "proxy", ""), getattr(one, "expiry", None))
-    if "exec" in user and not found.headers and not found.certificate:
-        raise InputError(
-            f"kubeconfig `{paths}`: the exec plugin `{user['exec'].get('command', '')}` gave no credential",
-            hint=f"run it by hand to see why; it has {ALONE_SECONDS:g} seconds",
-        )
+        if "exec" in user and not configuration.api_key and not found.certificate:
+            raise InputError(
+                f"the exec plugin `{user['exec'].get('command', '')}` gave no credential",
+                hint=f"run it by hand to see why; it has {ALONE_SECONDS:g} seconds",
+            )
     return found
+
+
+def _merged(official: Any, paths: str) -> Any:
+    """As kubectl does it: files that are missing or empty count for nothing, and the first current context wins."""
+    merger = official.KubeConfigMerger("")
+    files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
+    there = [str(file) for file in files if file.exists()]
+    for file in there:
+        with _told_plainly(f"kubeconfig `{file}`"), suppress(official.ConfigException):  # it says: the file is empty
+            merger.load_config(file)
+            merger.paths.append(file)
+    if merger.config is None:
+        raise InputError(f"kubeconfig `{paths}`: {'is empty' if there else 'no such file'}", hint=HINT)
+    merger.config_saved = copy.deepcopy(merger.config_files)
+    current = (config.get("current-context") for config in merger.config_files.values())
+    merger.config.value["current-context"] = next(filter(None, current), None)
+    return merger
 
 
 def in_cluster() -> Access:
@@ -95,9 +114,17 @@ def _access(configuration: Any, user: Mapping[str, Any], proxy: str = "", expiry
 
 
 def _impersonated(user: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, header in IMPERSONATION.items():
-        given = user.get(key) or []
-        yield from ((header, str(value)) for value in (given if isinstance(given, list) else [given]))
+    headers = {header: user.get(key) for key, header in IMPERSONATION.items()}
+    headers |= {f"Impersonate-Extra-{_escaped(key)}": given for key, given in user.get(EXTRA, {}).items()}
+    for header, given in headers.items():
+        values = given if isinstance(given, list) else [given]
+        yield from ((header, str(value)) for value in values if value is not None)
+
+
+def _escaped(key: Any) -> str:
+    """The name of an extra as part of a header's name; API servers read it in small letters."""
+    letters = str(key).encode()
+    return "".join(chr(each) if chr(each) in HEADER_LETTERS else f"%{each:02x}" for each in letters).lower()
 
 
 def _proxy(server: str, given: str) -> str:
@@ -108,18 +135,13 @@ def _proxy(server: str, given: str) -> str:
     return proxy
 
 
-def _known_context(paths: str, config: Any, context: str | None) -> None:
+def _known_context(config: Any, context: str | None) -> str:
     names = [str(each.value.get("name")) for each in config.value.get("contexts", ())]
     wanted = context if context is not None else config.value.get("current-context")
     if wanted not in names:
         problem = f"has no context `{wanted}`" if wanted else "names no current context"
-        raise InputError(f"kubeconfig `{paths}`: {problem}", hint=f"known: {', '.join(names) or 'none'}")
-
-
-def _user(config: Any, context: Mapping[str, Any]) -> Mapping[str, Any]:
-    name = context["context"].get("user")
-    users = (each.value for each in config.value.get("users", ()))
-    return next((user.get("user") or {} for user in users if user.get("name") == name), {})
+        raise InputError(problem, hint=f"known: {', '.join(names) or 'none'}")
+    return str(wanted)
 
 
 @contextmanager
@@ -131,6 +153,8 @@ def _told_plainly(what: str) -> Iterator[None]:
     try:
         with _silent():
             yield
+    except InputError as error:
+        raise InputError(f"{what}: {error.message}", hint=error.hint) from None
     except ConfigException as error:
         told = str(error).removeprefix("Invalid kube-config file. ").partition(" in ")[0].partition("\n")[0]
         raise InputError(f"{what}: {told}", hint=HINT) from None
@@ -139,7 +163,7 @@ def _told_plainly(what: str) -> Iterator[None]:
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise InputError(f"{what}: is not YAML{f', line {mark.line + 1}' if mark else ''}") from None
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise InputError(f"{what}: cannot be understood ({type(error).__name__})", hint=HINT) from None
 
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
@@ -28,6 +29,7 @@ from muster.cluster.kubernetes_answers import (
     refused_by_budget,
     worth_another_try,
 )
+from muster.cluster.kubernetes_failures import failure
 from muster.cluster.store import ApiError
 from muster.errors import InputError
 
@@ -38,6 +40,7 @@ READS: Final = ("GET", "HEAD")
 LEASES: Final = "/apis/coordination.k8s.io/"
 DONE: Final = b'{"kind":"Status"}'  # in place of an answer that was lost
 TURNED_AWAY: Final = (401, 403, 429)  # said of a request before its object is looked at
+PROXY_STEPS: Final = 3  # a connection, a tunnel, and TLS to the API server
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # seconds; a dead peer shows in 40
 
 
@@ -229,7 +232,13 @@ class Http:
         headers = CIMultiDict([*access.headers, ("Accept", JSON), ("User-Agent", AGENT)])
         if request.body is not None:
             headers["Content-Type"] = request.media
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.limits.connect_seconds, sock_read=silence_seconds)
+        connect = self.limits.connect_seconds
+        timeout = aiohttp.ClientTimeout(
+            total=None,
+            connect=PROXY_STEPS * connect if access.proxy else None,  # no other limit covers CONNECT
+            sock_connect=connect,
+            sock_read=silence_seconds,
+        )
         try:
             session = (await self._lines_of(access)).session(request)
             return await session.request(
@@ -243,19 +252,29 @@ class Http:
                 allow_redirects=False,  # credentials go nowhere else
             )
         except InputError as error:
-            raise ApiError(503, "ServiceUnavailable", str(error)) from None
+            raise Unanswered(503, str(error), sent=False) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _failure(error, request, access.server) from None
+            if access is self._seen:  # else there is a newer one already
+                with suppress(InputError):  # what cannot be used leaves what was there
+                    self._look_at_files(access)
+            if isinstance(error, aiohttp.ClientSSLError):  # the kubeconfig itself may hold another CA by now
+                await self._credentials.renewed(access)
+            raise failure(error, str(request), access) from None
 
     async def _lines_of(self, access: Access) -> Lines:
         """One for each reading of certificates; that before the last is closed, as its requests are long over."""
-        if access is not self._seen and (stamp := access.stamp()) != self._stamp:
-            self._lines.append(Lines(access))
-            self._stamp = stamp
+        if access is not self._seen:
+            self._look_at_files(access)
         self._seen = access
         while len(self._lines) > 2:
             await self._lines.pop(0).close()
         return self._lines[-1]
+
+    def _look_at_files(self, access: Access) -> None:
+        """Certificates that were replaced are for the connections to come."""
+        if (stamp := access.stamp()) != self._stamp:
+            self._lines.append(Lines(access))
+            self._stamp = stamp
 
 
 def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
@@ -263,23 +282,6 @@ def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
     session._retry_connection = False  # it would send a deletion twice and not tell
     return session
-
-
-def _failure(error: Exception, request: Request, server: str) -> ApiError:
-    """What went wrong, in our words: those of the libraries can hold headers."""
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return Unanswered(503, f"{server}: its certificate is not trusted by the CA given", sent=False)
-        case aiohttp.ClientConnectorError():
-            return Unanswered(503, f"{server}: cannot be reached: {error.os_error.strerror or 'no answer'}", sent=False)
-        case aiohttp.ConnectionTimeoutError():
-            return Unanswered(504, f"{server}: cannot be reached in time", sent=False)
-        case TimeoutError():
-            return Unanswered(504, f"{request}: no answer in time", sent=True)
-        case ValueError():
-            return ApiError(400, "BadRequest", f"{request}: not a request that can be sent")
-        case _:
-            return Unanswered(503, f"{request}: the connection was lost", sent=True)
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:

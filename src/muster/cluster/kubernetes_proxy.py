@@ -32,11 +32,23 @@ def bypassed(host: str, port: str, no_proxy: str) -> bool:
     An entry is `*`, a network, an address, or a domain with all below it; with a dot or `*.` before it, only those
     below it. Addresses and domains may name a port.
     """
-    ip = _ip(host)
-    if host == "localhost" or (ip is not None and ip.is_loopback):
+    if is_loopback(host):
         return True
+    ip = _ip(host)
     entries = [entry for each in no_proxy.split(",") if (entry := each.strip().lower())]
     return "*" in entries or any(_names(entry, host.lower(), ip, port) for entry in entries)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it is this machine."""
+    ip = _ip(host)
+    return host == "localhost" or (ip is not None and ip.is_loopback)
+
+
+def nameable(proxy: str) -> str:
+    """A proxy's address without its user name and password."""
+    at = urlsplit(proxy)
+    return f"{at.scheme}://{at.netloc.rpartition('@')[2]}"
 
 
 def _names(entry: str, host: str, ip: Ip | None, port: str) -> bool:
