@@ -94,11 +94,15 @@ class Collected(Struct, frozen=True):
     repeated: tuple[tuple[Document, str], ...] = ()  # the second of two of one identity, and where the first is
 
 
-def collect(read_documents: Iterable[Document]) -> Collected:
-    """Everything that can be decoded; what cannot is told, not raised."""
-    found: dict[str, list[Any]] = {field: [] for field in FIELDS.values()}
-    seen: dict[tuple[str, str], str] = {}
-    unknown: dict[str, int] = {}
+def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> Collected:  # noqa: B008 - frozen
+    """Everything that can be decoded, added to what is there `beside`; what cannot be is told, not raised."""
+    found: dict[str, list[Any]] = {field: list(getattr(beside, field)) for field in FIELDS.values()}
+    seen = {
+        (kind.__name__, _identity(kind, one.metadata)): "the live cluster"
+        for kind, field in FIELDS.items()
+        for one in found[field]
+    }
+    unknown = dict(beside.unknown)
     misfits: list[tuple[Document, tuple[Misfit, ...]]] = []
     repeated: list[tuple[Document, str]] = []
     for document in read_documents:
@@ -127,9 +131,12 @@ def _decoded(document: Document, kind: type[Wire]) -> tuple[Wire, tuple[Misfit, 
         raise InputError(f"{document.where}: holds text or numbers that cannot be written out") from None
 
 
-def objects(read_documents: Iterable[Document]) -> Objects:
-    """Typed objects by kind. InputError tells every value of a wrong type, and objects that are given twice."""
-    collected = collect(read_documents)
+def objects(read_documents: Iterable[Document], beside: Objects = Objects()) -> Objects:  # noqa: B008 - frozen
+    """Typed objects by kind, and those of a cluster that they come `beside`.
+
+    InputError tells every value of a wrong type, and objects that are given twice.
+    """
+    collected = collect(read_documents, beside)
     if collected.misfits:
         raise InputError("\n".join(misfit_text(document, wrong) for document, wrong in collected.misfits))
     for document, where in collected.repeated:

@@ -118,7 +118,7 @@ def _what_if(
     drain: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> facade.WhatIf:
-    more = wire.load(with_files, max_file_mib) if with_files else None
+    more = wire.load_files(with_files, max_file_mib) if with_files else None
     changes = dict(map(setting, settings))
     found = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
     for warning in found.warnings:

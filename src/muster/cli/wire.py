@@ -68,16 +68,25 @@ def read_source(source: Source) -> list[codec.Document]:
 def load(paths: Iterable[str], most_mib: int) -> Objects:
     """Decoded objects of files, and of a live cluster where one is named; unknown kinds are told on stderr."""
     kubeconfig, context = target()
-    documents = read(paths, most_mib)
+    documents, beside = read(paths, most_mib), Objects()
     if kubeconfig or context:
         from muster.cli import live
 
-        documents = [*live.documents(kubeconfig, context), *documents]
+        beside = live.objects(kubeconfig, context)
     elif not documents and not tuple(paths):
         raise click.UsageError(
             "Missing argument 'FILE…': a file, a folder or `-`; or name a cluster with --kubeconfig."
         )
-    objects = codec.objects(documents)
+    return _objects(documents, beside)
+
+
+def load_files(paths: Iterable[str], most_mib: int) -> Objects:
+    """The same of files alone, also where a live cluster is named."""
+    return _objects(read(paths, most_mib), Objects())
+
+
+def _objects(documents: list[codec.Document], beside: Objects) -> Objects:
+    objects = codec.objects(documents, beside)
     note_unknown(objects)
     return objects
 

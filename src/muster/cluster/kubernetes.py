@@ -50,14 +50,15 @@ def connect(
     """The cluster of a kubeconfig's context, or the one we run in; InputError where there is none."""
     credentials = Credentials(loader(kubeconfig, context))
     credentials.access.tls()  # files that cannot be used are told now
-    return Kubernetes(Http(credentials, limits))
+    return Kubernetes(Http(credentials, limits), credentials.access.server)
 
 
 class Kubernetes:
     """A Cluster; see `store.Cluster` for what each verb promises."""
 
-    def __init__(self, http: Http) -> None:
+    def __init__(self, http: Http, server: str = "") -> None:
         self._http = http
+        self.server = server  # its address, for sentences
 
     def __repr__(self) -> str:
         return f"Kubernetes({self._http!r})"
