@@ -1,11 +1,12 @@
 """`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
 
-In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. Then the
-same pods are made again and the very same bindings are posted by a bare client with as many requests at once: nothing
-is watched, planned or told. The share of its pace that is left is what a scheduler costs. Both begin with as many open
-connections as they need: a watch keeps one to itself, and a handshake costs as much as ten bindings. The pace of a
-machine changes from minute to minute, so the two take turns, and the figures are medians of the rounds. Last, on the
-full cluster, gangs come one by one: how long from their last pod to the plan, and to the last binding.
+In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. As many
+pods like theirs are bound by a bare client with as many requests at once: nothing is watched, planned or told. The
+share of its pace that is left is what a scheduler costs. Both begin with as many open connections as they need: a watch
+keeps one to itself, and a handshake costs as much as ten bindings. The pace of a machine changes from minute to minute,
+and that of an API server with what it did last, so the two take turns at being first, and the figures are medians of
+the rounds. Last, on the full cluster, gangs come one by one: how long from their last pod to the plan, and to the last
+binding.
 
 `kubernetes` is a real kube-apiserver with etcd on this machine (`make envtest`): both share its cores with us.
 """
@@ -41,6 +42,7 @@ ROUNDS = 9
 REST_SECONDS = 2.0  # after pods were made and listed, for an API server that is still busy with them
 ONE_BY_ONE = 100  # gangs
 NAMESPACE = "default"
+FOREIGN = "nobody"  # the scheduler of pods that the bare client binds
 T = TypeVar("T")
 
 
@@ -119,23 +121,23 @@ def node_name(i: int) -> str:
     return f"node-{i:05}"
 
 
-def gang(i: int) -> list[Raw]:
-    meta = {"name": f"gang-{i:05}", "namespace": NAMESPACE}
-    return [{"metadata": meta, "spec": {"minMember": GANG}}, *(pod(i, j) for j in range(GANG))]
+def gang(i: int, scheduler: str = "muster") -> list[Raw]:
+    name = f"{scheduler}-{i:05}"
+    group = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"minMember": GANG}}
+    return [group, *(pod(name, j, scheduler) for j in range(GANG))]
 
 
-def pod(i: int, j: int) -> Raw:
+def pod(gang: str, j: int, scheduler: str) -> Raw:
     asked = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
     box = {"name": "main", "image": "none:1", "resources": {"requests": asked, "limits": asked}}
-    notes = {"annotations": {"pod-group-name": f"gang-{i:05}"}, "labels": {"app": f"gang-{i:05}"}}
-    meta = {"name": f"gang-{i:05}-{j}", "namespace": NAMESPACE, **notes}
-    return {"metadata": meta, "spec": {"schedulerName": "muster", "containers": [box]}}
+    notes = {"annotations": {"pod-group-name": gang}, "labels": {"app": gang}}
+    meta = {"name": f"{gang}-{j}", "namespace": NAMESPACE, **notes}
+    return {"metadata": meta, "spec": {"schedulerName": scheduler, "containers": [box]}}
 
 
-async def make_gangs(cluster: Cluster, numbers: range, groups: bool = True) -> None:
+async def make_gangs(cluster: Cluster, numbers: range) -> None:
     made = [gang(i) for i in numbers]
-    if groups:
-        await each(lambda one: cluster.create(POD_GROUPS, one[0]), made, AT_ONCE)
+    await each(lambda one: cluster.create(POD_GROUPS, one[0]), made, AT_ONCE)
     pods = [raw for one in made for raw in one[1:]]
     await each(lambda raw: cluster.create(PODS, raw), pods, AT_ONCE)
 
@@ -146,22 +148,29 @@ async def make_gangs(cluster: Cluster, numbers: range, groups: bool = True) -> N
 async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
     gangs = pods // GANG
     say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
-    size = -(-2 * pods // nodes)
+    size = -(-4 * pods // nodes)
     await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
     paces, planning = [], 0.0
     for turn in range(ROUNDS):
         these = range(gangs * turn // ROUNDS, gangs * (turn + 1) // ROUNDS)
-        await make_gangs(cluster, these)
-        async with scheduling(cluster) as notes:
-            await notes.until(len(these) * GANG)
+        before = await bare(cluster, these, nodes) if turn % 2 else 0.0
+        notes = await scheduled(cluster, these)
+        theirs = before or await bare(cluster, these, nodes)
         number, planning = len(these) * GANG, planning + notes.planning
-        mine = notes.last_bound - notes.first_began
-        paces.append((number / mine, number / await bare(cluster, these, notes)))
+        paces.append((number / (notes.last_bound - notes.first_began), number / theirs))
         say("{:,.0f} pods/s, {:,.0f} bare".format(*paces[-1]))
     say("gangs come one by one")
     async with scheduling(cluster) as notes:
         decided, bound = await one_by_one(cluster, notes, gangs)
     return Figures(gangs * GANG, nodes, paces, planning, decided, bound, peak())
+
+
+async def scheduled(cluster: Cluster, gangs: range) -> Notes:
+    """By a scheduler that begins when all of them are there."""
+    await make_gangs(cluster, gangs)
+    async with scheduling(cluster) as notes:
+        await notes.until(len(gangs) * GANG)
+    return notes
 
 
 @asynccontextmanager
@@ -208,15 +217,22 @@ async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_onc
             tasks.create_task(work())
 
 
-async def bare(cluster: Cluster, gangs: range, notes: Notes) -> float:
-    """The same pods made again, and the same bindings posted."""
-    names = [(NAMESPACE, raw["metadata"]["name"]) for i in gangs for raw in gang(i)[1:]]
-    await each(lambda one: cluster.delete(PODS, *one, grace_seconds=0), names, AT_ONCE)
-    await make_gangs(cluster, gangs, groups=False)
-    uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in (await cluster.list(PODS)).items}
+async def bare(cluster: Cluster, gangs: range, nodes: int) -> float:
+    """As many pods, of nobody's gangs, and their bindings posted; seconds."""
+    pods = [raw for i in gangs for raw in gang(i, FOREIGN)[1:]]
+    made: list[Raw] = []
+
+    async def make(raw: Raw) -> None:
+        made.append(await cluster.create(PODS, raw))
+
+    async def bind(raw: Raw) -> None:
+        meta = raw["metadata"]
+        await cluster.bind(NAMESPACE, meta["name"], meta["uid"], node_name(int(meta["labels"]["app"][-5:]) % nodes))
+
+    await each(make, pods, AT_ONCE)
     await rested(cluster)
     began = time.monotonic()
-    await each(lambda one: cluster.bind(*one, uids[one[1]], notes.bindings[one]), names, AT_ONCE)
+    await each(bind, made, AT_ONCE)
     return time.monotonic() - began
 
 
