@@ -263,7 +263,8 @@ async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Reply]:
 def test_everything_is_answered_and_nothing_breaks(sent: list[Call]) -> None:
     """Several requests to one store: what one leaves behind, the next may stumble over."""
     for call, reply in zip(sent, asyncio.run(answers(sent, BEGIN)), strict=True):
-        assert 200 <= reply.status < 500, (call, reply)
+        from_the_future = reply.status == 504 and b"ResourceVersionTooLarge" in reply.body  # as Kubernetes says it
+        assert 200 <= reply.status < 500 or from_the_future, (call, reply)
         if reply.status >= 400:
             assert reply.json["kind"] == "Status", call
             assert reply.json["code"] == reply.status, call
