@@ -81,11 +81,19 @@ class Scheduling(Wire, frozen=True):
     search_steps: Annotated[
         int,
         doc(
-            "What the search for one gang may cost before its verdict is Unknown (X1). Steps, not seconds: the same "
-            "cluster gets the same plan on every machine.",
+            "What all work for one gang in a cycle (search, victims, moves, diagnosis) may cost before its verdict is "
+            "Unknown (X7). Steps, not seconds: the same cluster gets the same plan on every machine.",
             **_between(1_000, 10**9),
         ),
     ] = Policy().steps
+    cycle_steps: Annotated[
+        int,
+        doc(
+            "What the work for all gangs of a cycle may cost together (X7): many hard gangs do not hold up the easy "
+            "ones of the next cycle.",
+            **_between(1_000, 10**10),
+        ),
+    ] = Policy().cycle_steps
     bind_concurrency: Annotated[
         int,
         doc(
@@ -102,6 +110,32 @@ class Scheduling(Wire, frozen=True):
             **_between(1, 300),
         ),
     ] = 10
+
+
+class Consolidation(Wire, frozen=True):
+    """Moving running pods to make room (P5, P8)."""
+
+    max_pods: Annotated[
+        int,
+        doc(
+            "Pods that are moved for one gang at most; 0: none, consolidation is off. Never more resources than the "
+            "gang asks for.",
+            **_between(0, 100_000),
+        ),
+    ] = Policy().max_moved_pods
+
+
+class Disturbance(Wire, frozen=True):
+    """How much of what runs one cycle may disturb (P8)."""
+
+    max_share: Annotated[
+        int,
+        doc(
+            "Percent of the running pods that one cycle evicts or moves at most, higher priorities first; what a "
+            "single gang needs is always allowed.",
+            **_between(0, 100),
+        ),
+    ] = Policy().max_disturbed_percent
 
 
 class LeaderElection(Wire, frozen=True):
@@ -275,6 +309,8 @@ class Config(Wire, frozen=True):
     """The whole file. Everything has a default: an empty file is a good one."""
 
     scheduling: Annotated[Scheduling, doc("")] = Scheduling()
+    consolidation: Annotated[Consolidation, doc("")] = Consolidation()
+    disturbance: Annotated[Disturbance, doc("")] = Disturbance()
     leader_election: Annotated[LeaderElection, doc("")] = LeaderElection()
     webhook: Annotated[Webhook, doc("")] = Webhook()
     observability: Annotated[Observability, doc("")] = Observability()
@@ -282,8 +318,13 @@ class Config(Wire, frozen=True):
 
     @property
     def policy(self) -> Policy:
-        """What a plan may cost."""
-        return Policy(steps=self.scheduling.search_steps)
+        """What a plan may cost, and whom it may disturb."""
+        return Policy(
+            steps=self.scheduling.search_steps,
+            cycle_steps=self.scheduling.cycle_steps,
+            max_moved_pods=self.consolidation.max_pods,
+            max_disturbed_percent=self.disturbance.max_share,
+        )
 
 
 # reading ------------------------------------------------------------------------------------------------------------

@@ -85,7 +85,10 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ("observability: {silentWatchSeconds: 180}", "must be between 331 and 3600, is 180"),
         ("scheduling: {searchSteps: 1}", "must be between 1000 and 1000000000, is 1"),
         ("scheduling: {searchSteps: 0x" + "f" * 90 + "}", "far outside"),
-        ("token: abc", "hint: known: leaderElection, log, observability, scheduling, webhook"),
+        (
+            "token: abc",
+            "hint: known: consolidation, disturbance, leaderElection, log, observability, scheduling, webhook",
+        ),
         ("a: 1\n---\nb: 2", "holds 2 documents"),
         ("[1]", "expected an object, got a list"),
         ("a: [", "muster.yaml"),
@@ -121,7 +124,7 @@ def settings(kind: type[Wire], at: str = "") -> list[tuple[str, msgspec.structs.
 @pytest.mark.parametrize(("at", "field"), settings(Config), ids=lambda value: value if isinstance(value, str) else "")
 def test_every_setting_has_a_reason_and_a_unit(at: str, field: msgspec.structs.FieldInfo) -> None:
     """Numbers say what they count; ranges hold their default; all of it stands in the reference."""
-    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|oncurrency|port)$")
+    units = re.compile("(Seconds|Milliseconds|Days|Bytes|Steps|Pods|Share|oncurrency|port)$")
     (note,) = config._notes(field)
     assert len(note.description) > 15
     if isinstance(field.default, int) and not isinstance(field.default, bool):

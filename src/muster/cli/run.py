@@ -69,7 +69,9 @@ async def _run(settings: Config, cluster: Cluster) -> None:
     measured = metrics.Metrics()
     leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
     elected = settings.leader_election.enabled and not settings.scheduling.dry_run
-    scheduler = Scheduler(cluster, settings.scheduling, leader if elected else None, observer=measured)
+    scheduler = Scheduler(
+        cluster, settings.scheduling, leader if elected else None, observer=measured, policy=settings.policy
+    )
     lease = [health.Election(lambda: leader.refused)] if elected else []
     servers = _servers(settings, cluster, scheduler, measured, lease)  # first: without an address nothing begins
     election = [_task("leader election", _elected(leader, scheduler))] if elected else []

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.meta import Wire
@@ -55,8 +56,10 @@ class Scheduler:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         observer: Observer | None = None,
+        policy: Policy | None = None,
     ) -> None:
         self.cluster, self.settings, self.clock, self.wall = cluster, settings or Scheduling(), clock, wall
+        self.policy = policy or Policy(steps=self.settings.search_steps, cycle_steps=self.settings.cycle_steps)
         self.fence: Fence = fence or Always()
         self.observer: Observer = observer or Nobody()
         self.mirror = Mirror(ours(self.settings))
@@ -223,7 +226,7 @@ class Scheduler:
         snapshot = self._known(now)
         async with self.applier.at_work(snapshot.pods) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
-            policy = Policy(self.settings.search_steps, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
+            policy = replace(self.policy, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
             plan, pods = await asyncio.to_thread(self._decide, snapshot, policy, granted)
             took = self.clock() - began
             self.observer.cycle(plan, took)

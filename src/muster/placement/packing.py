@@ -10,31 +10,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from muster.placement.budget import Budget
 from muster.placement.ledger import Ledger, Supposed
 
 Ints = NDArray[np.int64]
-
-
-class OutOfSteps(Exception):
-    """The budget is used up."""
-
-
-class Budget:
-    """Steps that a search may take (X1): steps, never seconds."""
-
-    def __init__(self, steps: int) -> None:
-        self._steps = self.left = steps
-
-    @property
-    def spent(self) -> int:
-        """How many were taken."""
-        return int(self._steps - max(self.left, 0))
-
-    def spend(self, steps: int = 1) -> None:
-        """OutOfSteps when there are none left."""
-        self.left -= steps
-        if self.left < 0:
-            raise OutOfSteps
 
 
 class Region(Struct, frozen=True, eq=False):

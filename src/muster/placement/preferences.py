@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.topology import Level
+from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Spot, every, leaves, size
-from muster.placement.packing import Budget, OutOfSteps
 from muster.placement.search import Search, Seat, State
 from muster.placement.settling import Settling
 
@@ -106,9 +106,14 @@ class _Preferring:
         wishes = self.search.base.company.among(self.search.shapes, wishes=True)
         slack = 1
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
+            part = self.search.budget.part(self.search.budget.left // 10)
             try:
                 settling = Settling(
-                    self.search.base, state.demands, wishes, Budget(self.search.budget.left // 10), slack
+                    self.search.base,
+                    state.demands,
+                    wishes,
+                    part,
+                    slack,
                 )
                 found = self.search.seated(state, state.demands, settling.seats())
             except OutOfSteps:

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.topology import NOWHERE, Level, TopologyTree
+from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Spot, merged, shapes, size
 from muster.placement.ledger import Ledger
-from muster.placement.packing import Budget, Region
+from muster.placement.packing import Region
 
 Ints = NDArray[np.int64]
 

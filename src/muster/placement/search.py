@@ -13,10 +13,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
+from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Kinds, choose, every, merged, shapes, size
 from muster.placement.ledger import Ledger, Supposed
 from muster.placement.looks import Looks
-from muster.placement.packing import Budget, Demand, Region, Seats, pack, possible, tightly
+from muster.placement.packing import Demand, Region, Seats, pack, possible, tightly
 from muster.placement.regions import Regions
 from muster.placement.settling import Settling
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from muster.api.names import HOSTNAME
 from muster.model.neighbours import Rule
+from muster.placement.budget import Budget
 from muster.placement.ledger import Ledger
-from muster.placement.packing import Budget, Demand, Region, Seats, grouped, pack, share
+from muster.placement.packing import Demand, Region, Seats, grouped, pack, share
 
 Ints = NDArray[np.int64]
 Vector = tuple[int, ...]  # pods by kind

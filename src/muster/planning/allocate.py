@@ -11,8 +11,8 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
 from muster.model.gang import Gang, Leaf, Standing, State, walk
+from muster.placement.budget import OutOfSteps
 from muster.placement.goal import NODE_UNKNOWN, Goal, Goals, Impossible, every, located, shapes
-from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
@@ -99,6 +99,7 @@ class Allocation:
         return None
 
     def _grant(self, turn: Turn) -> Turn:
+        self.board.charge_to(turn.gang.key)
         goals = self.board.goals(turn.gang)
         if invalid := goals.invalid():
             return self._impossible(turn, invalid)
@@ -159,7 +160,7 @@ class Allocation:
             return replace(turn, verdict="Waiting", refusals=(over,))
         twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
         if twin not in self._known:
-            self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.policy.steps // 10).refusal()
+            self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal()
         said = self._known[twin]
         if turn.gang.key in self.disturbance.waiting:
             said = replace(said, details=said.details | {"soon": True})

@@ -4,7 +4,7 @@ Two ledgers: `now` is what can be bound to, `later` is the same with the room th
 until somebody leaves. Whoever is nominated takes its room from both: nobody else is put there (P7).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -19,9 +19,9 @@ from muster.model.gang import Gang, Leaf, Member, State, changed, walk
 from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Goals, Kinds
 from muster.placement.ledger import Ledger, Shapes
-from muster.placement.packing import Budget
 from muster.placement.preferences import find
 from muster.placement.search import Search, Seat
 from muster.planning.accounts import Accounts
@@ -47,7 +47,7 @@ class Turn(Struct, frozen=True, eq=False):
 class Board:
     """The state of one cycle. Whatever is decided is written here, and nowhere else."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+    def __init__(self, snapshot: Snapshot, policy: Policy, is_cancelled: Callable[[], bool] | None = None) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.kinds = Kinds()
@@ -56,7 +56,9 @@ class Board:
         self.later = self.now
         self.division = division(snapshot)
         self.accounts = Accounts(self.division, snapshot.columns)
-        self.budgets: list[Budget] = []  # of every search
+        self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
+        self.gang_budgets: dict[str, Budget] = {}
+        self.spending = self.budget  # of the gang whose turn it is
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
@@ -80,11 +82,15 @@ class Board:
         """Seats for a goal; OutOfSteps: nobody knows."""
         return find(self.search(ledger, allowance=allowance), goal)
 
-    def search(self, ledger: Ledger, steps: int = 0, allowance: Ints | None = None) -> Search:
-        """A search on a ledger."""
-        budget = Budget(steps or self.policy.steps)
-        self.budgets.append(budget)
-        return Search(ledger, self.snapshot.topologies, self.kinds, budget, allowance=allowance)
+    def charge_to(self, gang: str) -> None:
+        """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
+        if gang not in self.gang_budgets:
+            self.gang_budgets[gang] = self.budget.part(self.policy.steps)
+        self.spending = self.gang_budgets[gang]
+
+    def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
+        """A search on a ledger, paid by the gang whose turn it is."""
+        return Search(ledger, self.snapshot.topologies, self.kinds, self.spending, allowance=allowance)
 
     def shape(self, gang: Gang, pod: str) -> int:
         """The class of a pod of a gang."""

@@ -1,6 +1,7 @@
 """One cycle: a snapshot in, a plan out. Pure: the same snapshot and policy give the same plan, byte for byte (X3)."""
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -14,12 +15,17 @@ from muster.planning.policy import Policy
 NEAREST = 10  # gangs ahead that are named
 
 
-def plan(snapshot: Snapshot, policy: Policy | None = None, granted: Granted | None = None) -> Plan:
+def plan(
+    snapshot: Snapshot,
+    policy: Policy | None = None,
+    granted: Granted | None = None,
+    is_cancelled: Callable[[], bool] | None = None,
+) -> Plan:
     """Who goes where, who has to leave for whom, and who waits for which reason.
 
-    Who does not want to wait for the whole plan is told of bindings as they are `granted`: none is taken back.
+    Bindings are reported to `granted` as they are decided: none is taken back. Cancelled: the caller gave up.
     """
-    board = Board(snapshot, policy or Policy())
+    board = Board(snapshot, policy or Policy(), is_cancelled)
     allocation = Allocation(board, granted)
     allocation.run()
     allocation.disturbance.moves.settle()
@@ -31,7 +37,7 @@ def plan(snapshot: Snapshot, policy: Policy | None = None, granted: Granted | No
         nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
         gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
-        searches=tuple(budget.spent for budget in board.budgets),
+        searches=tuple(budget.spent for budget in board.gang_budgets.values()),
         division=board.division,
     )
 

@@ -79,7 +79,7 @@ class Plan(Struct, frozen=True, eq=False):
     nominations: tuple[Binding, ...] = ()  # places on room that is still being freed
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
-    searches: tuple[int, ...] = ()  # the steps that each search took (X1)
+    searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
 
     def gang(self, key: str) -> GangPlan:

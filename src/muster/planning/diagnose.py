@@ -7,10 +7,10 @@ import numpy as np
 from msgspec import Struct
 
 from muster.model.topology import NOWHERE
+from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.filters import FILTERS, Mask
 from muster.placement.goal import Goal, Goals, Kinds, Spot, every, shapes, size
 from muster.placement.ledger import Ledger
-from muster.placement.packing import Budget, OutOfSteps
 from muster.placement.search import Search
 from muster.planning.decision import Refusal
 
@@ -29,8 +29,14 @@ class Change(Struct, frozen=True):
 class Diagnosis:
     """One gang that the search refused, on the ledger that it was refused on."""
 
-    def __init__(self, ledger: Ledger, goals: Goals, goal: Goal, steps: int) -> None:
-        self.snapshot, self.ledger, self.kinds, self.goal, self.steps = goals.snapshot, ledger, goals.kinds, goal, steps
+    def __init__(self, ledger: Ledger, goals: Goals, goal: Goal, budget: Budget) -> None:
+        self.snapshot, self.ledger, self.kinds, self.goal, self.budget = (
+            goals.snapshot,
+            ledger,
+            goals.kinds,
+            goal,
+            budget,
+        )
         self.done = goals.done()
 
     def refusal(self) -> Refusal:
@@ -64,7 +70,9 @@ class Diagnosis:
     def _fits(self, goal: Goal, ignoring: frozenset[int] = frozenset()) -> bool | None:
         """Whether a goal fits by itself; None: nobody knows."""
         try:
-            search = Search(self.ledger, self.snapshot.topologies, self.kinds, Budget(self.steps), ignoring)
+            search = Search(
+                self.ledger, self.snapshot.topologies, self.kinds, self.budget.part(self.budget.left // 4), ignoring
+            )
             return search.fits(goal)
         except OutOfSteps:
             return None

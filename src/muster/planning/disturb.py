@@ -13,8 +13,8 @@ from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang, Member
 from muster.model.queues import QueueNode
+from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal
-from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.accounts import NO_END
 from muster.planning.board import Board, Turn

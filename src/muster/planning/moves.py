@@ -10,9 +10,9 @@ from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed,
 from muster.model.neighbours import rules_of
 from muster.model.roles import units
 from muster.model.snapshot import Snapshot
+from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Goals
 from muster.placement.ledger import Ledger
-from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.board import Board
 from muster.planning.decision import Eviction, Verdict

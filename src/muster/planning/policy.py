@@ -6,5 +6,8 @@ from msgspec import Struct
 class Policy(Struct, frozen=True):
     """The settings of a plan."""
 
-    steps: int = 200_000  # what the search for one gang may cost before the answer is `unknown` (X1)
+    steps: int = 200_000  # all that is done for one gang in a cycle, before its verdict is `Unknown` (X7)
+    cycle_steps: int = 2_000_000  # the same for all gangs of a cycle together
+    max_moved_pods: int = 16  # pods that consolidation moves for one gang (P8)
+    max_disturbed_percent: int = 5  # of the running pods, that one cycle evicts or moves (P8)
     untouchable: frozenset[str] = frozenset()  # pods, by namespace/name, whose eviction was refused lately: they stay

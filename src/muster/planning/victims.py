@@ -13,9 +13,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
+from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, shapes, size
 from muster.placement.ledger import Ledger
-from muster.placement.packing import OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.board import Board
 from muster.planning.crowd import Crowd, Mask

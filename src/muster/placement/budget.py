@@ -1,0 +1,59 @@
+"""Steps that searches may take (X1, X7). Rule: a budget counts steps, never seconds, so the same input ends alike."""
+
+from collections.abc import Callable
+
+
+class OutOfSteps(Exception):
+    """The budget is used up: the answer is unknown."""
+
+
+class Cancelled(Exception):
+    """The caller gave the plan up; what was decided until then stands."""
+
+
+def _never() -> bool:
+    return False
+
+
+class Budget:
+    """Steps for one purpose. What is spent here is spent from the budgets above it, too.
+
+    The cycle has one, every gang has one below it, and a part of the work for a gang may have one below that.
+    """
+
+    CHECK = 256  # steps between two questions whether the plan was cancelled
+
+    def __init__(
+        self, steps: int, above: "Budget | None" = None, is_cancelled: Callable[[], bool] | None = None
+    ) -> None:
+        self.steps = steps
+        self.spent = 0
+        self.above = above
+        self._is_cancelled: Callable[[], bool] = is_cancelled or (_never if above is None else above._is_cancelled)
+        self._unchecked = 0
+
+    @property
+    def left(self) -> int:
+        """Steps that may still be taken: no more than any budget above has left."""
+        own = max(self.steps - self.spent, 0)
+        return own if self.above is None else min(own, self.above.left)
+
+    def part(self, steps: int) -> "Budget":
+        """A smaller budget for a part of the work."""
+        return Budget(steps, self)
+
+    def spend(self, steps: int = 1) -> None:
+        """OutOfSteps where there are none left; Cancelled where the caller gave up."""
+        budget: Budget | None = self
+        exhausted = False
+        while budget is not None:
+            budget.spent += steps
+            exhausted = exhausted or budget.spent > budget.steps
+            budget = budget.above
+        self._unchecked += steps
+        if self._unchecked >= self.CHECK:
+            self._unchecked = 0
+            if self._is_cancelled():
+                raise Cancelled
+        if exhausted:
+            raise OutOfSteps
