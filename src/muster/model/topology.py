@@ -31,7 +31,7 @@ class Level(Struct, frozen=True, eq=False):
     def sums(self, per_node: Ints) -> Ints:
         """A number per node added up per domain."""
         if not len(self.paths):
-            return np.zeros(0, dtype=np.int64)
+            return np.zeros((0, *per_node.shape[1:]), dtype=np.int64)
         return np.add.reduceat(per_node[self.order], self.start[:-1])
 
 

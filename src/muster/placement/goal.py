@@ -3,6 +3,7 @@
 Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
 """
 
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -39,6 +40,8 @@ class Goal(Struct, frozen=True, eq=False):
     tight: Spot | None = None  # a level that it is held to in addition, as it prefers (T2)
     at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
     first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
+    total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
+    within: tuple[str, ...] = ()  # the branches around it that count pods in all (M5)
     kind: int = 0  # goals of one kind are interchangeable
 
     @property
@@ -57,7 +60,10 @@ class Kinds:
         """A goal, changed, with its kind."""
         found = replace(goal, **changes) if changes else goal
         children = tuple(sorted(child.kind for child in found.children))
-        signature = (found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most)
+        signature = (
+            *(found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most),
+            *(found.total, found.within),
+        )
         return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
 
 
@@ -130,36 +136,10 @@ class Goals:
         return found
 
     def cores(self) -> "Iterator[Goal | Impossible]":
-        """What the root still needs; several ways of it where pods are asked for in all, from any leaf (M5).
-
-        Exact where such a branch needs every group below it, as those from before `minSubGroup` do.
-        """
-        totals = [one for one in walk(self.gang.root) if isinstance(one, Branch) and one.need_pods]
-        for more in self._shares(list(reversed(totals)), {}):
-            goal = self._whole(self.gang.root, more)
-            if goal is not None:
-                yield goal
-
-    def _shares(self, totals: list[Branch], more: dict[str, int]) -> Iterator[dict[str, int]]:
-        """Every way to share out the pods that branches ask for in all, innermost branch first."""
-        if not totals:
-            yield more
-            return
-        branch, *rest = totals
-        leaves = [leaf for leaf in walk(branch) if isinstance(leaf, Leaf)]
-        given = sum(self.standings[leaf.name].missing + more.get(leaf.name, 0) for leaf in leaves)
-        short = max(branch.need_pods - self.standings[branch.name].counted - given, 0)
-        spare = [
-            (i, max(self.standings[leaf.name].pending - self.standings[leaf.name].missing - more.get(leaf.name, 0), 0))
-            for i, leaf in enumerate(leaves)
-        ]
-        if sum(count for _, count in spare) < short:
-            lacking = leaves[0].name
-            yield from self._shares(rest, more | {lacking: more.get(lacking, 0) + short})
-            return
-        for counts in choose(spare, short):
-            added = {leaf.name: more.get(leaf.name, 0) + n for leaf, n in zip(leaves, counts, strict=True) if n}
-            yield from self._shares(rest, more | added)
+        """What the root still needs, if anything."""
+        goal = self._whole(self.gang.root)
+        if goal is not None:
+            yield goal
 
     def done(self) -> dict[str, int]:
         """What every group has already of what it needs: pods of a leaf, satisfied children of a branch."""
@@ -201,23 +181,40 @@ class Goals:
                 made[group.name] = broken[0] if broken else self._made(group, len(goals), children=goals)
         return made[self.gang.root.name]
 
-    def _whole(self, group: Group, more: Mapping[str, int] | None = None) -> "Goal | Impossible | None":
-        more = more or {}
+    def _whole(self, group: Group) -> "Goal | Impossible | None":
+        """What a group needs; below a branch that counts pods in all (M5), also what its leaves could give."""
+        within = self._counted_together(group)
         made: dict[str, Goal | Impossible | None] = {}
         for part in reversed(list(walk(group))):
+            around = within.get(part.name, ())
             if isinstance(part, Leaf):
-                made[part.name] = self._leaf(part, more.get(part.name, 0))
-            elif self.standings[part.name].satisfied:
+                made[part.name] = self._leaf(part, within=around)
+            elif self.standings[part.name].satisfied and not around:
                 made[part.name] = None
             else:
-                made[part.name] = self._branch(part, made)
+                made[part.name] = self._branch(part, made, around)
         return made[group.name]
 
-    def _leaf(self, leaf: Leaf, more: int = 0) -> Goal | Impossible | None:
-        need = self.standings[leaf.name].missing + more
-        return self._leaf_of(leaf, need) if need else None
+    def _counted_together(self, root: Group) -> dict[str, tuple[str, ...]]:
+        """For every group below a branch that lacks pods in all (M5): the names of such branches, outermost first."""
+        within: dict[str, tuple[str, ...]] = {}
+        for group in walk(root):
+            if not isinstance(group, Branch):
+                continue
+            around = within.get(group.name, ())
+            if group.need_pods > self.standings[group.name].counted:
+                around = (*around, group.name)
+            if around:
+                within |= {child.name: around for child in group.children}
+        return within
 
-    def _leaf_of(self, leaf: Leaf, need: int) -> Goal | Impossible:
+    def _leaf(self, leaf: Leaf, more: int = 0, within: tuple[str, ...] = ()) -> Goal | Impossible | None:
+        need = self.standings[leaf.name].missing + more
+        if need or (within and self.standings[leaf.name].pending):
+            return self._leaf_of(leaf, need, within)
+        return None
+
+    def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Goal | Impossible:
         """So many of its waiting pods."""
         waiting = leaf.those(State.PENDING)
         if len(waiting) < need:
@@ -225,20 +222,34 @@ class Goals:
         for shape, _ in (runs := tuple(self._runs(waiting))):
             if rule := self.snapshot.unsupported[shape]:
                 return Impossible(leaf.name, "Unsupported", rule)
-        return self._made(leaf, need, pods=runs)
+        return self._made(leaf, need, pods=runs, within=within)
 
-    def _branch(self, branch: Branch, made: Mapping[str, Goal | Impossible | None]) -> Goal | Impossible:
+    def _branch(
+        self, branch: Branch, made: Mapping[str, Goal | Impossible | None], within: tuple[str, ...]
+    ) -> Goal | Impossible | None:
         done = sum(made[child.name] is None for child in branch.children)
         wanted = sorted(branch.children, key=lambda child: preference(child, self.standings[child.name]))
         goals = tuple(goal for child in wanted if isinstance(goal := made[child.name], Goal))
         need = max(branch.need - done, 0)
+        if not goals and not need:
+            return None
         if len(goals) < need:
             broken = [found for child in wanted if isinstance(found := made[child.name], Impossible)]
             return broken[0] if broken else Impossible(branch.name, "NotEnoughPods")
-        return self._made(branch, need, children=goals)
+        total = max(branch.need_pods - self.standings[branch.name].counted, 0)
+        there = sum(length for goal in goals for leaf in leaves(goal) for _, length in leaf.pods) if total else 0
+        if there < total:
+            return Impossible(branch.name, "NotEnoughPods", f"{there} of {total}")
+        return self._made(branch, need, children=goals, total=total, within=within)
 
     def _made(
-        self, group: Group, need: int, pods: tuple[tuple[int, int], ...] = (), children: tuple[Goal, ...] = ()
+        self,
+        group: Group,
+        need: int,
+        pods: tuple[tuple[int, int], ...] = (),
+        children: tuple[Goal, ...] = (),
+        total: int = 0,
+        within: tuple[str, ...] = (),
     ) -> Goal | Impossible:
         spots = []
         for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
@@ -248,7 +259,8 @@ class Goals:
             spots.append(spot)
         if (lost := self.lost(group)) is not None:
             return lost
-        return self.kinds.made(Goal(group.name, need, spots[0], spots[1], pods, children))
+        made = Goal(group.name, need, spots[0], spots[1], pods, children, total=total, within=within)
+        return self.kinds.made(made)
 
     def spot(self, group: Group, level: str) -> Spot | Impossible | None:
         """A level of a group, with what its placed pods say about it; None where no level is named."""
@@ -297,21 +309,40 @@ def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ..
     behind = [0] * (len(runs) + 1)
     for i in range(len(runs) - 1, -1, -1):
         behind[i] = behind[i + 1] + runs[i][1]
+    open_: Counter[int] = Counter()  # by kind: earlier runs that are not used up
+    counts: list[int] = []
+    left = need
 
-    def take(at: int, left: int, closed: frozenset[int]) -> Iterator[tuple[int, ...]]:
-        if left == 0:
-            yield (0,) * (len(runs) - at)
-            return
-        if behind[at] < left:
-            return
-        kind, length = runs[at]
-        most = 0 if kind in closed else min(length, left)
-        for count in range(most, -1, -1):
-            shut = closed | {kind} if count < length else closed
-            for rest in take(at + 1, left - count, shut):
-                yield (count, *rest)
+    def advance() -> None:
+        """From here on, as many as possible of every run."""
+        nonlocal left
+        while len(counts) < len(runs):
+            kind, length = runs[len(counts)]
+            counts.append(0 if open_[kind] else min(length, left))
+            left -= counts[-1]
+            open_[kind] += counts[-1] < length
 
-    return take(0, need, frozenset())
+    def retreat() -> bool:
+        """One less of the last run that can spare it; False: that was all."""
+        nonlocal left
+        while counts:
+            (kind, length), count = runs[len(counts) - 1], counts.pop()
+            left += count
+            open_[kind] -= count < length
+            if count and left - count + 1 <= behind[len(counts) + 1]:
+                counts.append(count - 1)
+                left -= count - 1
+                open_[kind] += 1
+                return True
+        return False
+
+    advance()
+    while True:
+        if not left:
+            yield tuple(counts)
+        if not retreat():
+            return
+        advance()
 
 
 # asking -------------------------------------------------------------------------------------------------------------
@@ -319,9 +350,9 @@ def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ..
 
 def every(goal: Goal) -> Iterator[Goal]:
     """A goal and all below it, nearer to the root first."""
-    ahead = [goal]
+    ahead = deque([goal])
     while ahead:
-        one = ahead.pop(0)
+        one = ahead.popleft()
         yield one
         ahead += one.children
 
@@ -331,13 +362,64 @@ def leaves(goal: Goal) -> Iterator[Goal]:
     return (one for one in every(goal) if one.is_leaf)
 
 
-def size(goal: Goal) -> int:
-    """The fewest pods that meet it."""
+def sizes(goal: Goal) -> dict[int, int]:
+    """For a goal and all below it, by kind: the fewest pods that meet it."""
     found: dict[int, int] = {}
     for one in reversed(list(every(goal))):
-        below = sorted(found[id(child)] for child in one.children)
-        found[id(one)] = sum(below[: one.need]) if below else one.need
-    return found[id(goal)]
+        if one.kind not in found:
+            below = sorted(found[child.kind] for child in one.children)
+            found[one.kind] = max(sum(below[: one.need]), one.total) if below else one.need
+    return found
+
+
+def size(goal: Goal) -> int:
+    """The fewest pods that meet it."""
+    return sizes(goal)[goal.kind]
+
+
+def settled(goal: Goal, kinds: Kinds) -> Goal | None:
+    """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
+
+    The goal itself where it leaves no choice; None where the first children have too few pods for a total.
+    """
+    made: dict[int, Goal] = {}
+    least = sizes(goal)
+    for one in reversed(list(every(goal))):
+        kept = [child for i, child in enumerate(one.children) if i < one.need or not least[child.kind]]
+        below = tuple(made[id(child)] for child in kept)
+        topped = _topped_up(one, below, kinds) if one.total else below
+        if topped is None:
+            return None
+        same = len(topped) == len(one.children) and all(a is b for a, b in zip(topped, one.children, strict=True))
+        made[id(one)] = one if same and not one.total else kinds.made(one, children=topped, total=0)
+    return made[id(goal)]
+
+
+def _topped_up(goal: Goal, children: tuple[Goal, ...], kinds: Kinds) -> tuple[Goal, ...] | None:
+    """The children with so many pods more that the goal has its total; None: they have too few."""
+    below = [leaf for child in children for leaf in leaves(child)]
+    short = goal.total - sum(leaf.need for leaf in below)
+    more: dict[str, int] = {}
+    for leaf in below:
+        if short > 0 and (spare := min(sum(length for _, length in leaf.pods) - leaf.need, short)):
+            more[leaf.name] = leaf.need + spare
+            short -= spare
+    if short > 0:
+        return None
+    return tuple(with_needs(child, more, kinds) for child in children) if more else children
+
+
+def with_needs(goal: Goal, needs: Mapping[str, int], kinds: Kinds) -> Goal:
+    """The goal with other minimums at some groups, by name."""
+    made: dict[int, Goal] = {}
+    for one in reversed(list(every(goal))):
+        below = tuple(made[id(child)] for child in one.children)
+        same = all(a is b for a, b in zip(below, one.children, strict=True))
+        if one.name not in needs and same:
+            made[id(one)] = one
+        else:
+            made[id(one)] = kinds.made(one, children=below, need=needs.get(one.name, one.need))
+    return made[id(goal)]
 
 
 def shapes(goal: Goal) -> list[int]:

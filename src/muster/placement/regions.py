@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.topology import NOWHERE, Level, TopologyTree
+from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
-from muster.placement.goal import Goal, Spot, merged, shapes, size
+from muster.placement.goal import Goal, Spot, size
 from muster.placement.ledger import Ledger
 from muster.placement.packing import Region
 
@@ -24,11 +25,10 @@ class Regions:
     def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree], budget: Budget) -> None:
         self.base = ledger
         self.budget = budget
-        self.trees = list(topologies.values())
-        self.tree_index = {name: i for i, name in enumerate(topologies)}
+        self.bounds = Bounds(ledger, topologies)
+        self.trees, self.tree_index = self.bounds.trees, self.bounds.tree_index
         self.everywhere = Region((), np.arange(len(ledger.free)))
         self.known: dict[tuple[int, ...], Region] = {(): self.everywhere}
-        self._able: dict[tuple[int, int, int], NDArray[np.bool_]] = {}
         self._candidates: dict[tuple[int, int, tuple[int, ...]], Ints] = {}
 
     def level(self, spot: Spot) -> Level:
@@ -37,8 +37,8 @@ class Regions:
 
     def of(self, goal: Goal, region: Region) -> Iterator[Region]:
         """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
-        for outer in self._narrowed(goal, goal.required, region):
-            for inner in self._narrowed(goal, goal.tight, outer):
+        for outer in self.narrowed(goal, goal.required, region):
+            for inner in self.narrowed(goal, goal.tight, outer):
                 yield from self._few(goal, inner)
 
     def _few(self, goal: Goal, region: Region) -> Iterator[Region]:
@@ -70,7 +70,8 @@ class Regions:
                 self.budget.spend(len(domain))  # each is a search of its own over all nodes
                 yield self._only(region, goal.preferred, (*held, *chosen))
 
-    def _narrowed(self, goal: Goal, spot: Spot | None, region: Region) -> Iterator[Region]:
+    def narrowed(self, goal: Goal, spot: Spot | None, region: Region) -> Iterator[Region]:
+        """The part of a region in every domain of a level in which the goal could be."""
         if spot is None:
             yield region
             return
@@ -90,7 +91,7 @@ class Regions:
         domains = self._domains_in(tree, spot.level, region)
         if spot.pinned is not None:
             domains = domains[domains == spot.pinned]
-        domains = domains[self._able_in(goal, tree, spot.level)[domains]]
+        domains = domains[self.bounds.copies(goal, tree, spot.level)[domains] > 0]
         if len(domains) <= 1:
             return domains
         room = level.sums(self.room(goal))[domains]
@@ -102,7 +103,7 @@ class Regions:
         found = np.zeros(len(domains), dtype=np.int64)
         if self.base.bidding:
             need = size(goal)
-            for shape in shapes(goal):
+            for shape in self.bounds.classes(goal):
                 found += [self.base.bid(shape, level.nodes(int(domain)), need) for domain in domains]
         return found
 
@@ -129,7 +130,7 @@ class Regions:
     def room(self, goal: Goal) -> Ints:
         """How much room every node has, in pods that the goal has."""
         total = np.zeros(len(self.base.free), dtype=np.int64)
-        for shape in shapes(goal):
+        for shape in self.bounds.classes(goal):
             total += self.base.fits(shape)
         return total
 
@@ -148,32 +149,3 @@ class Regions:
         if key not in self.known:
             self.known[key] = Region(key, np.sort(shared))
         return self.known[key]
-
-    def _able_in(self, goal: Goal, tree: int, level: int) -> NDArray[np.bool_]:
-        """For every domain of a level: whether the goal could be inside it, by counts alone: a bound, not a proof."""
-        key = (goal.kind, tree, level)
-        if key not in self._able:
-            self._able[key] = self._count_able(goal, tree, level)
-        return self._able[key]
-
-    def _count_able(self, goal: Goal, tree: int, level: int) -> NDArray[np.bool_]:
-        known = self.trees[tree].levels[level]
-        if goal.is_leaf:
-            total = np.zeros(len(known.paths), dtype=np.int64)
-            for shape, most in merged(goal.pods).items():
-                total += np.minimum(known.sums(self.base.fits(shape)), most)
-            return total >= goal.need
-        count = np.zeros(len(known.paths), dtype=np.int64)
-        for child in goal.children:
-            count += self._child_able(child, tree, level)
-        return count >= goal.need
-
-    def _child_able(self, child: Goal, tree: int, level: int) -> NDArray[np.bool_]:
-        spot = child.required
-        if spot is None or self.tree_index[spot.topology] != tree or spot.level <= level:
-            return self._able_in(child, tree, level)
-        fine, coarse = self.trees[tree].levels[spot.level], self.trees[tree].levels[level]
-        able = self._able_in(child, tree, spot.level)
-        found = np.zeros(len(coarse.paths), dtype=bool)
-        found[coarse.domain[fine.order[fine.start[:-1]]][able]] = True
-        return found

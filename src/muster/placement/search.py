@@ -1,9 +1,10 @@
 """Nested exact search (X1-X4). Rule 1: whatever decides *where* is here. Rule 2: nothing here knows queues or priority.
 
-First *who*: which children of every branch (M3, first choice first). Then *where*: a domain for every group that
-requires one, most constrained first, tight domains before big ones (X4). At last *which pods on which nodes*, decided
-exactly for all groups together, so that nothing that was seated earlier stands in the way. Whatever fails is
-remembered; domains and siblings that are alike are tried once.
+In tiers, each as cheap as its question allows. *Bounds* prove "no" by totals. The *constructive* search takes the first
+children that fit by themselves (M3), a domain for every group that requires one, most constrained first, tight domains
+before big ones (X4), and seats pods; whatever fails is remembered, domains and siblings that are alike are tried once.
+What it leaves open within a small budget is decided by an *integer program* (`exact`). Rules between the gang's own
+pods are beyond that program: with them the constructive search goes on to the end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,12 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
-from muster.placement.budget import Budget
-from muster.placement.goal import Goal, Kinds, choose, every, merged, shapes, size
+from muster.placement import exact
+from muster.placement.budget import Budget, OutOfSteps
+from muster.placement.goal import Goal, Kinds, choose, every, merged, settled, shapes, sizes
 from muster.placement.ledger import Ledger, Supposed
 from muster.placement.looks import Looks
-from muster.placement.packing import Demand, Region, Seats, pack, possible, tightly
+from muster.placement.packing import Demand, Region, Seats, greedily, pack, possible, tightly
 from muster.placement.regions import Regions
 from muster.placement.settling import Settling
 
@@ -33,10 +35,25 @@ class Seat(Struct, frozen=True):
     pods: int
 
 
+QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the exact one takes over
+STATE = 10  # steps of one state: it costs about ten times as much as one node of a packing
+MANY = 300  # groups beyond which choices of children are not enumerated
+
+Rank = tuple[bool, int, int, int]
+
+
+class Open(Struct, frozen=True, eq=False):
+    """A group that still needs a region inside of another; most constrained first."""
+
+    rank: Rank
+    goal: Goal
+    region: Region
+
+
 class State(Struct, frozen=True, eq=False):
     """Decisions so far: groups that still need a region, demands that have one, and a packing that proves them."""
 
-    agenda: tuple[tuple[Goal, Region], ...]
+    agenda: tuple[Open, ...]
     demands: tuple[Demand, ...]
     ledger: Supposed  # with the packing of the demands taken out
     seats: tuple[tuple[tuple[int, int], ...], ...]  # of every demand
@@ -60,26 +77,81 @@ class Search:
         self.ignoring = ignoring
         self.allowance = allowance
         self.between: tuple[int, ...] = ()  # rules between its own pods
-        self.budget = budget
+        self.budget = self._spending = budget
         self.regions = Regions(ledger, topologies, budget)
         self.leaves: list[str] = []
+        self._leaf_indices: dict[str, int] = {}
+        self._sizes: dict[int, int] = {}
+        self._opened = 0
 
     # who ------------------------------------------------------------------------------------------------------------
 
     def fits(self, goal: Goal) -> bool:
-        """Whether there is a placement, whatever is preferred. OutOfSteps: nobody knows."""
+        """Whether there is a placement, whatever is preferred. OutOfSteps: unknown."""
         return self.first(goal) is not None
 
     def first(self, goal: Goal) -> State | None:
-        """A placement of the first children that fit (M3); None: there is none. OutOfSteps: nobody knows."""
+        """A placement of the first children that fit (M3); None: there is none. OutOfSteps: unknown."""
+        self._begin(goal)
+        pruned = self.regions.bounds.prune(goal, self.kinds)
+        if pruned is None:
+            return None
+        if self.between:
+            return self._any_choice(pruned)
+        state, is_proof = self._constructed(pruned)
+        if state is not None or is_proof:
+            return state
+        return exact.solve(self, pruned)
+
+    def quick(self, goal: Goal) -> State | None:
+        """A placement that the constructive search finds within its small budget; None: it found none."""
+        self._begin(goal)
+        pruned = self.regions.bounds.prune(goal, self.kinds)
+        return None if pruned is None else self._constructed(pruned)[0]
+
+    def _begin(self, goal: Goal) -> None:
+        self._sizes |= sizes(goal)
         if not self.shapes:
             self.shapes = shapes(goal)
             among = self.base.company.among(self.shapes)
             self.between = tuple(rule for rule in among if rule not in self.ignoring)
             self.looks = Looks(self.regions, self.shapes, identity=bool(self.between))
-        for chosen in self._choices(goal):
-            self.budget.spend()
-            state = self._where(chosen)
+
+    def _constructed(self, goal: Goal) -> tuple[State | None, bool]:
+        """The constructive search for the first choice of children, and whether its "no" is a proof."""
+        chosen = settled(goal, self.kinds)
+        if chosen is None:
+            return None, False
+        steps = QUICK + QUICK_PER_GROUP * len(self._sizes)
+        try:
+            state = self._within(self.budget.part(steps), chosen)
+        except OutOfSteps:
+            if not self.budget.left:
+                raise
+            return None, False
+        return state, chosen is goal
+
+    def _within(self, budget: Budget, goal: Goal) -> State | None:
+        """The constructive search within a budget of its own."""
+        self._spending = self.regions.budget = budget
+        try:
+            return self._where(goal)
+        finally:
+            self._spending = self.regions.budget = self.budget
+
+    def _any_choice(self, goal: Goal) -> State | None:
+        """Every choice of children in turn, first choice first."""
+        chosen = settled(goal, self.kinds)
+        if chosen is goal:
+            return self._where(goal)
+        if len(self._sizes) > MANY or any(one.total for one in every(goal)):
+            state = None if chosen is None else self._where(chosen)
+            if state is None:
+                raise OutOfSteps
+            return state
+        for one in self._choices(goal):
+            self._spending.spend(STATE)
+            state = self._where(one)
             if state is not None:
                 return state
         return None
@@ -100,11 +172,6 @@ class Search:
 
     def _nested(self, goal: Goal, children: list[Goal]) -> Iterator[Goal]:
         """Every combination of the children's own choices; equal children choose in order."""
-        if all(child.is_leaf or child.need == len(child.children) for child in children) and not any(
-            _has_choice(child) for child in children
-        ):
-            yield self._with_children(goal, tuple(children))
-            return
 
         def combine(at: int) -> Iterator[tuple[Goal, ...]]:
             if at == len(children):
@@ -115,20 +182,23 @@ class Search:
                     yield (child, *rest)
 
         for combination in combine(0):
-            yield self._with_children(goal, combination)
+            yield self.kinds.made(goal, children=combination)
 
     # where ----------------------------------------------------------------------------------------------------------
 
     def _where(self, goal: Goal) -> State | None:
         """Depth first over domains; every state that failed is remembered by what it looks like."""
-        start = State(((goal, self.regions.everywhere),), (), Supposed(self.base), ())
+        self._sizes |= sizes(goal)
+        begun = self._open((), (goal,), self.regions.everywhere)
+        if begun is None:
+            return None
         failed: set[object] = set()
         ahead: list[tuple[State, Iterator[State]]] = []
-        state: State | None = start
+        state: State | None = State(begun, (), Supposed(self.base), ())
         while True:
             if state is not None and not state.agenda:
                 return state
-            if state is not None and (not failed or self.looks.of(state.agenda, state.demands) not in failed):
+            if state is not None and (not failed or self.looks.of(_pairs(state), state.demands) not in failed):
                 ahead.append((state, self._steps(state)))
             state = None
             while state is None:
@@ -137,56 +207,58 @@ class Search:
                 state = next(ahead[-1][1], None)
                 if state is None:
                     gone, _ = ahead.pop()
-                    failed.add(self.looks.of(gone.agenda, gone.demands))
-            self.budget.spend()
+                    failed.add(self.looks.of(_pairs(gone), gone.demands))
+            self._spending.spend(STATE)
 
-    def _steps(self, state: State) -> Iterator[State]:
-        """Every way to settle the most constrained group on the agenda."""
-        chosen = self._next(state)
-        if chosen is None:
-            return
-        goal, around = state.agenda[chosen]
-        rest = state.agenda[:chosen] + state.agenda[chosen + 1 :]
-        for region in self.regions.of(goal, around):
-            if goal.children:
-                inside = tuple((child, region) for child in goal.children)
-                yield State(rest + inside, state.demands, state.ledger, state.seats)
-            else:
-                yield from self._seat(goal, region, State(rest, state.demands, state.ledger, state.seats))
+    def _open(self, agenda: tuple[Open, ...], goals: Sequence[Goal], region: Region) -> tuple[Open, ...] | None:
+        """The agenda with more groups, the one with the fewest domains first, flexible leaves last; None: one has none.
 
-    def _next(self, state: State) -> int | None:
-        """The group with the fewest domains to choose from, flexible leaves last; None where one has none left."""
-        if len(state.agenda) == 1:
-            return 0
-        ranks = []
-        for i, (goal, region) in enumerate(state.agenda):
+        How many domains a group could use does not depend on what is seated, so the order stands.
+        """
+        more: list[Open] = []
+        for goal in goals:
             spot = goal.tight or goal.required
             choices = 1 if spot is None else len(self.regions.domains(goal, spot, region))
             if not choices:
                 return None
-            ranks.append((goal.is_leaf and spot is None, choices, -size(goal), i))
-        return min(ranks)[-1]
+            self._opened += 1
+            rank = (goal.is_leaf and spot is None, choices, -self._sizes[goal.kind], self._opened)
+            more.append(Open(rank, goal, region))
+        return tuple(sorted((*agenda, *more), key=_by_rank)) if more else agenda
+
+    def _steps(self, state: State) -> Iterator[State]:
+        """Every way to settle the most constrained group on the agenda."""
+        goal, rest = state.agenda[0].goal, state.agenda[1:]
+        for region in self.regions.of(goal, state.agenda[0].region):
+            if goal.children:
+                agenda = self._open(rest, goal.children, region)
+                if agenda is not None:
+                    yield State(agenda, state.demands, state.ledger, state.seats)
+            else:
+                yield from self._seat(goal, region, State(rest, state.demands, state.ledger, state.seats))
 
     def _seat(self, leaf: Goal, region: Region, state: State) -> Iterator[State]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
         kinds = merged(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
-            self.budget.spend()
+            self._spending.spend(STATE)
             asked: dict[int, int] = {}
             for (shape, _), count in zip(leaf.pods, counts, strict=True):
                 if count:
                     asked[shape] = asked.get(shape, 0) + count
-            added = tuple(Demand(self._leaf_index(leaf.name), shape, count, region) for shape, count in asked.items())
+            added = tuple(Demand(self.leaf_index(leaf.name), shape, count, region) for shape, count in asked.items())
             seated = self._extend(state, added)
             if seated is not None:
                 yield seated
             elif len(kinds) == 1:
                 return
 
-    def _leaf_index(self, name: str) -> int:
-        if name not in self.leaves:
+    def leaf_index(self, name: str) -> int:
+        """The number of a leaf in demands."""
+        if name not in self._leaf_indices:
+            self._leaf_indices[name] = len(self.leaves)
             self.leaves.append(name)
-        return self.leaves.index(name)
+        return self._leaf_indices[name]
 
     def _extend(self, state: State, added: tuple[Demand, ...]) -> State | None:
         """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
@@ -206,7 +278,7 @@ class Search:
         demands = (*state.demands, *added)
         if len(found) == len(added):
             return State(state.agenda, demands, ledger, (*state.seats, *found))
-        return self.seated(state, demands, pack(self.base, demands, self.budget))
+        return self.seated(state, demands, pack(self.base, demands, self._spending))
 
     def _asked(self, demands: tuple[Demand, ...]) -> Ints:
         """What pods ask for in all, by column."""
@@ -225,7 +297,7 @@ class Search:
     def _settle(self, state: State, demands: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
         if not possible(self.base, demands):
             return None
-        return self.seated(state, demands, Settling(self.base, demands, rules, self.budget).seats())
+        return self.seated(state, demands, Settling(self.base, demands, rules, self._spending).seats())
 
     def seated(self, state: State, demands: tuple[Demand, ...], packed: Seats | None) -> State | None:
         """The state with these seats; None without."""
@@ -238,8 +310,12 @@ class Search:
         seats_of = tuple(tuple(packed[i]) for i in range(len(demands)))
         return State(state.agenda, demands, ledger, seats_of)
 
-    def _with_children(self, goal: Goal, children: tuple[Goal, ...]) -> Goal:
-        return self.kinds.made(goal, children=children)
+    def exactly_seated(self, demands: tuple[Demand, ...], packed: Seats) -> State:
+        """A complete state; tight seats (X4) where they can be had for the same demands."""
+        state = State((), (), Supposed(self.base), ())
+        seated = self.seated(state, demands, greedily(self.base, demands) or packed)
+        assert seated is not None
+        return seated
 
     def seats(self, state: State) -> tuple[Seat, ...]:
         """The seats of a state, by leaf."""
@@ -260,5 +336,9 @@ def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
     return found
 
 
-def _has_choice(goal: Goal) -> bool:
-    return any(not one.is_leaf and one.need < len(one.children) for one in every(goal))
+def _by_rank(one: Open) -> Rank:
+    return one.rank
+
+
+def _pairs(state: State) -> tuple[tuple[Goal, Region], ...]:
+    return tuple((one.goal, one.region) for one in state.agenda)

@@ -1,0 +1,242 @@
+"""Bounds on what domains can hold (X1): what they exclude is impossible, what they leave is open.
+
+A bound looks at totals only: pods of a class by the nodes that could take them, resources by what is free, groups by
+how many of them a domain could hold at most, nested k of n. It costs a few passes over the nodes, whatever the gang.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.model.topology import TopologyTree
+from muster.placement.goal import Goal, Kinds, Spot, every, leaves, merged
+from muster.placement.ledger import Ledger
+
+Ints = NDArray[np.int64]
+EVERYWHERE = -1  # the level of which the whole cluster is the only domain
+ANY = np.iinfo(np.int64).max // 2
+
+
+class _Question(Struct, frozen=True, eq=False):
+    """A goal in every domain of a level."""
+
+    goal: Goal
+    tree: int
+    level: int
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        return (self.goal.kind, self.tree, self.level)
+
+
+class Bounds:
+    """Bounds for the goals of one search on one ledger."""
+
+    def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree]) -> None:
+        self.ledger = ledger
+        self.trees = list(topologies.values())
+        self.tree_index = {name: i for i, name in enumerate(topologies)}
+        self._copies: dict[tuple[int, int, int], Ints] = {}
+        self._seats: dict[tuple[int, int, int], Ints] = {}
+        self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
+        self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
+
+    def copies(self, goal: Goal, tree: int, level: int) -> Ints:
+        """For every domain of a level: how many goals of this kind it could hold by itself, at most."""
+        first = _Question(goal, tree, level)
+        ahead = [first]
+        while ahead:  # without recursion: trees may be deep
+            one = ahead[-1]
+            if one.key in self._copies:
+                ahead.pop()
+                continue
+            waiting = [other for other in self._below(one) if other.key not in self._copies]
+            if waiting:
+                ahead += waiting
+                continue
+            self._copies[one.key] = self._count(one)
+            ahead.pop()
+        return self._copies[first.key]
+
+    def is_possible(self, goal: Goal) -> bool:
+        """Whether the cluster could hold the goal, by all that totals say."""
+        trees = range(len(self.trees)) if self.trees else (0,)
+        return all(self.copies(goal, tree, EVERYWHERE)[0] > 0 for tree in trees)
+
+    def prune(self, goal: Goal, kinds: Kinds) -> Goal | None:
+        """The goal without children that fit nowhere; None: it cannot be met."""
+        if not self.is_possible(goal):
+            return None
+        made: dict[int, Goal] = {}
+        for one in reversed(list(every(goal))):
+            able = tuple(child for child in one.children if one.need == len(one.children) or self.is_possible(child))
+            below = tuple(made[id(child)] for child in able)
+            same = len(below) == len(one.children) and all(map(_is, below, one.children))
+            made[id(one)] = one if same else kinds.made(one, children=below)
+        return made[id(goal)]
+
+    def classes(self, goal: Goal) -> tuple[int, ...]:
+        """The classes of the pods that it may use."""
+        return self._asked(goal)[0]
+
+    # counting -------------------------------------------------------------------------------------------------------
+
+    def _finer(self, one: _Question) -> int | None:
+        """The goal's own level, where it is finer than the one in question."""
+        spot = one.goal.required
+        if spot is None or self.tree_index[spot.topology] != one.tree or spot.level <= one.level:
+            return None
+        return spot.level
+
+    def _below(self, one: _Question) -> Iterable[_Question]:
+        """Questions that have to be answered first."""
+        finer = self._finer(one)
+        if finer is not None:
+            return (_Question(one.goal, one.tree, finer),)
+        known: dict[int, Goal] = {child.kind: child for child in one.goal.children}
+        return (_Question(child, one.tree, one.level) for child in known.values())
+
+    def _count(self, one: _Question) -> Ints:
+        finer = self._finer(one)
+        if finer is not None:
+            return self._added_up(self._copies[one.goal.kind, one.tree, finer], one.tree, finer, one.level)
+        found = self._by_totals(one)
+        for limit in self._by_leaf(one) if one.goal.is_leaf else self._by_children(one):
+            np.minimum(found, limit, out=found)
+        self._pin(found, one.goal.required, one)
+        return found
+
+    def _by_totals(self, one: _Question) -> Ints:
+        """Resources that every copy takes at least, against what is free and of use."""
+        classes, least = self._asked(one.goal)
+        columns = np.flatnonzero(least)
+        if not len(columns):
+            return np.full(self._domains(one.tree, one.level), ANY, dtype=np.int64)
+        usable = self._usable_by(classes, one.tree, one.level)
+        found: Ints = (usable[:, columns] // least[columns]).min(axis=1)
+        return found
+
+    def _by_leaf(self, one: _Question) -> Iterable[Ints]:
+        """Pods, by the nodes that could take them."""
+        if not one.goal.need:
+            return
+        seats = {shape: self._seats_of(shape, one.tree, one.level) for shape, _ in one.goal.pods}
+        some = sum(np.minimum(seats[shape], most) for shape, most in merged(one.goal.pods).items())
+        yield np.where(np.asarray(some) >= one.goal.need, ANY, 0)
+        yield np.asarray(sum(seats.values())) // one.goal.need
+
+    def _by_children(self, one: _Question) -> Iterable[Ints]:
+        """Children, by how many of each kind a domain could hold."""
+        goal = one.goal
+        if not goal.need:
+            return
+        counts = Counter(child.kind for child in goal.children)
+        held = {kind: self._copies[kind, one.tree, one.level] for kind in counts}
+        some = sum(np.minimum(held[kind], count) for kind, count in counts.items())
+        yield np.where(np.asarray(some) >= goal.need, ANY, 0)
+        for kind, count in counts.items():
+            always = goal.need - (len(goal.children) - count)  # of this kind are in every choice
+            if always > 0:
+                yield held[kind] // always
+
+    def _pin(self, found: Ints, spot: Spot | None, one: _Question) -> None:
+        """Only inside the domain where the placed pods are (T3)."""
+        if spot is None or spot.pinned is None or self.tree_index[spot.topology] != one.tree or one.level < 0:
+            return
+        level = self.trees[one.tree].levels[one.level]
+        above = self.trees[one.tree].levels[spot.level].domain[level.order[level.start[:-1]]]
+        found[above != spot.pinned] = 0
+
+    # per domain -------------------------------------------------------------------------------------------------------
+
+    def _domains(self, tree: int, level: int) -> int:
+        return 1 if level == EVERYWHERE else len(self.trees[tree].levels[level].paths)
+
+    def _sums(self, per_node: Ints, tree: int, level: int) -> Ints:
+        if level == EVERYWHERE:
+            everything: Ints = per_node.sum(axis=0, keepdims=True)
+            return everything
+        return self.trees[tree].levels[level].sums(per_node)
+
+    def _added_up(self, copies: Ints, tree: int, fine: int, coarse: int) -> Ints:
+        """Numbers per domain of a finer level, added up by the domains of a coarser one."""
+        few = np.minimum(copies, ANY // max(len(copies), 1))
+        if coarse == EVERYWHERE:
+            everything: Ints = few.sum(keepdims=True)
+            return everything
+        inner, outer = self.trees[tree].levels[fine], self.trees[tree].levels[coarse]
+        found = np.zeros(len(outer.paths), dtype=np.int64)
+        np.add.at(found, outer.domain[inner.order[inner.start[:-1]]], few)
+        return found
+
+    def _seats_of(self, shape: int, tree: int, level: int) -> Ints:
+        """Pods of a class that every domain could take, by themselves."""
+        key = (shape, tree, level)
+        if key not in self._seats:
+            self._seats[key] = self._sums(self.ledger.fits(shape), tree, level)
+        return self._seats[key]
+
+    def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
+        """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
+        key = (classes, tree, level)
+        if key not in self._usable:
+            taken = np.zeros_like(self.ledger.free)
+            for shape in classes:
+                taken += self.ledger.fits(shape)[:, None] * self.ledger.shapes.asks[shape]
+            per_node = np.minimum(np.maximum(self.ledger.free, 0), taken)
+            self._usable[key] = self._sums(per_node, tree, level)
+        return self._usable[key]
+
+    def _asked(self, goal: Goal) -> tuple[tuple[int, ...], Ints]:
+        """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
+        if goal.kind not in self._facts:
+            known = leasts(goal, self.ledger.shapes.asks)
+            classes: dict[int, tuple[int, ...]] = {}
+            for one in reversed(list(every(goal))):
+                below = {shape for child in one.children for shape in classes[child.kind]}
+                classes[one.kind] = tuple(sorted(below.union(shape for shape, _ in one.pods)))
+            self._facts |= {kind: (classes[kind], row) for kind, row in known.items()}
+        return self._facts[goal.kind]
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other
+
+
+def least(goal: Goal, asks: Sequence[Ints]) -> Ints:
+    """By column the least that any choice of children and pods asks for, given what each class asks."""
+    return leasts(goal, asks)[goal.kind]
+
+
+def leasts(goal: Goal, asks: Sequence[Ints]) -> dict[int, Ints]:
+    """The same for a goal and all below it, by kind."""
+    made: dict[int, Ints] = {}
+    for one in reversed(list(every(goal))):
+        if one.kind in made:
+            continue
+        if one.is_leaf:
+            made[one.kind] = _least_of(one.pods, one.need, asks)
+            continue
+        rows = np.array([made[child.kind] for child in one.children])
+        made[one.kind] = np.sort(rows, axis=0)[: one.need].sum(axis=0)
+        if one.total:
+            below = [run for leaf in leaves(one) for run in leaf.pods]
+            made[one.kind] = np.maximum(made[one.kind], _least_of(below, one.total, asks))
+    return made
+
+
+def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Sequence[Ints]) -> Ints:
+    """By column the least that so many of these pods ask for."""
+    counts = merged(runs)
+    if len(counts) == 1:
+        return asks[next(iter(counts))] * need
+    shapes, lengths = list(counts), np.array(list(counts.values()), dtype=np.int64)
+    rows = np.array([asks[shape] for shape in shapes])
+    order = np.argsort(rows, axis=0, kind="stable")
+    sorted_rows, there = np.take_along_axis(rows, order, axis=0), lengths[order]
+    taken = np.clip(need - (np.cumsum(there, axis=0) - there), 0, there)
+    total: Ints = (sorted_rows * taken).sum(axis=0)
+    return total

@@ -1,0 +1,152 @@
+"""An integer program, solved by HiGHS within a budget of steps.
+
+Rule 1: deterministic: one thread, no clock; the solver is interrupted after so many of its own checkpoints. Rule 2: a
+solution is rounded and checked here in whole numbers (X6); what does not hold exactly is no solution. Rule 3: the
+library is imported when the first model is solved: most plans never need it. It solves without the interpreter lock.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from muster.placement.budget import Budget, Cancelled, OutOfSteps
+
+Term = tuple[int, int]  # a variable and its coefficient
+CHECKPOINT = 200  # steps of one checkpoint of the solver, before what the size of the model adds
+LARGEST = 400_000  # coefficients; a larger model is not begun
+EXACT = 2**52  # whole numbers above this are not exact in the solver
+
+
+class Model:
+    """Whole variables from zero to a bound, rows over them, and what should be as small as possible."""
+
+    def __init__(self) -> None:
+        self.upper: list[int] = []
+        self.cost: list[int] = []
+        self._index: list[int] = []
+        self._value: list[int] = []
+        self._start: list[int] = [0]
+        self._least: list[int | None] = []
+        self._most: list[int | None] = []
+
+    def add_variable(self, upper: int, cost: int = 0) -> int:
+        """A whole number from zero to a bound; its number."""
+        self.upper.append(upper)
+        self.cost.append(cost)
+        return len(self.upper) - 1
+
+    def add_row(self, terms: Iterable[Term], least: int | None = None, most: int | None = None) -> None:
+        """A sum that has to stay within bounds; None: no bound on that side."""
+        for variable, value in terms:
+            if value:
+                self._index.append(variable)
+                self._value.append(value)
+        self._start.append(len(self._index))
+        self._least.append(least)
+        self._most.append(most)
+
+    def copy(self) -> "Model":
+        """The same, to add other rows to."""
+        found = Model()
+        for name, value in vars(self).items():
+            setattr(found, name, list(value))
+        return found
+
+    @property
+    def size(self) -> int:
+        """Coefficients."""
+        return len(self._index)
+
+    def solve(self, budget: Budget, hint: Sequence[int] | None = None) -> "Solution | None":
+        """Values of all variables; None: there are none. OutOfSteps: unknown."""
+        if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
+            raise OutOfSteps
+        budget.spend(CHECKPOINT + self.size)
+        return _Run(self, budget).solution(hint)
+
+    def holds(self, values: Sequence[int]) -> bool:
+        """Whether values meet every bound and every row, exactly."""
+        if any(not 0 <= value <= upper for value, upper in zip(values, self.upper, strict=True)):
+            return False
+        for row, (least, most) in enumerate(zip(self._least, self._most, strict=True)):
+            inside = range(self._start[row], self._start[row + 1])
+            total = sum(self._value[i] * values[self._index[i]] for i in inside)
+            if (least is not None and total < least) or (most is not None and total > most):
+                return False
+        return True
+
+
+class Solution(Struct, frozen=True):
+    """Values of all variables."""
+
+    values: tuple[int, ...]
+    is_proven: bool  # none costs less
+
+
+class _Run:
+    """One call of the solver."""
+
+    def __init__(self, model: Model, budget: Budget) -> None:
+        import highspy
+
+        self.highspy, self.model, self.budget = highspy, model, budget
+        self.stopped: Exception | None = None
+        self.highs = highs = highspy.Highs()
+        options = {"output_flag": False, "threads": 1, "random_seed": 0, "parallel": "off"}
+        if not any(model.cost):
+            options["mip_max_improving_sols"] = 1
+        else:
+            options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.999}
+        for name, value in options.items():
+            highs.setOptionValue(name, value)
+        highs.setCallback(self._checkpoint, None)
+        highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
+        highs.passModel(self._program())
+
+    def _checkpoint(self, _kind: Any, _text: str, _output: Any, answer: Any, _data: Any) -> None:
+        if self.stopped is not None:
+            answer.user_interrupt = True
+            return
+        try:
+            self.budget.spend(CHECKPOINT + self.model.size // 4)
+        except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
+            self.stopped = stopped
+            answer.user_interrupt = True
+
+    def _program(self) -> Any:
+        model, infinite = self.model, self.highspy.kHighsInf
+        lp = self.highspy.HighsLp()
+        lp.num_col_, lp.num_row_ = len(model.upper), len(model._least)
+        lp.col_cost_ = np.array(model.cost, dtype=np.float64)
+        lp.col_lower_ = np.zeros(len(model.upper))
+        lp.col_upper_ = np.array(model.upper, dtype=np.float64)
+        lp.row_lower_ = np.array([-infinite if one is None else one for one in model._least], dtype=np.float64)
+        lp.row_upper_ = np.array([infinite if one is None else one for one in model._most], dtype=np.float64)
+        lp.a_matrix_.format_ = self.highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_ = np.array(model._start)
+        lp.a_matrix_.index_ = np.array(model._index)
+        lp.a_matrix_.value_ = np.array(model._value, dtype=np.float64)
+        lp.integrality_ = [self.highspy.HighsVarType.kInteger] * len(model.upper)
+        return lp
+
+    def solution(self, hint: Sequence[int] | None) -> Solution | None:
+        """The best that was found; None: there is none."""
+        if hint is not None:
+            self._begin_with(hint)
+        self.highs.run()
+        if isinstance(self.stopped, Cancelled):
+            raise self.stopped
+        status, known = self.highs.getModelStatus(), self.highspy.HighsModelStatus
+        if status == known.kInfeasible:
+            return None
+        values = tuple(round(value) for value in self.highs.getSolution().col_value)
+        if len(values) != len(self.model.upper) or not self.model.holds(values):
+            raise OutOfSteps
+        return Solution(values, is_proven=status == known.kOptimal or not any(self.model.cost))
+
+    def _begin_with(self, hint: Sequence[int]) -> None:
+        solution = self.highspy.HighsSolution()
+        solution.col_value = [float(value) for value in hint]
+        self.highs.setSolution(solution)
