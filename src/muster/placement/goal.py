@@ -377,6 +377,20 @@ def size(goal: Goal) -> int:
     return sizes(goal)[goal.kind]
 
 
+def pods_by_class(goal: Goal) -> dict[int, dict[int, int]]:
+    """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
+    found: dict[int, dict[int, int]] = {}
+    for one in reversed(list(every(goal))):
+        if one.kind not in found:
+            found[one.kind] = mine = {}
+            if len(one.pods) == 1:
+                mine[one.pods[0][0]] = one.need
+            for child in one.children if one.need == len(one.children) else ():
+                for shape, count in found[child.kind].items():
+                    mine[shape] = mine.get(shape, 0) + count
+    return found
+
+
 def settled(goal: Goal, kinds: Kinds) -> Goal | None:
     """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
 

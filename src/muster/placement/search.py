@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from muster.model.topology import TopologyTree
 from muster.placement import exact
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.goal import Goal, Kinds, choose, every, merged, settled, shapes, sizes
+from muster.placement.goal import Goal, Kinds, choose, every, merged, pods_by_class, settled, shapes, sizes
 from muster.placement.ledger import Ledger, Supposed
 from muster.placement.looks import Looks
 from muster.placement.packing import Demand, Region, Seats, greedily, pack, possible, tightly
@@ -81,7 +81,9 @@ class Search:
         self.regions = Regions(ledger, topologies, budget)
         self.leaves: list[str] = []
         self._leaf_indices: dict[str, int] = {}
-        self._sizes: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}  # by kind: pods
+        self._asked_by: dict[int, dict[int, int]] = {}  # by kind: pods by class
+        self._groups = 0
         self._opened = 0
 
     # who ------------------------------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Search:
         return None if pruned is None else self._constructed(pruned)[0]
 
     def _begin(self, goal: Goal) -> None:
-        self._sizes |= sizes(goal)
+        self._groups = sum(1 for _ in every(goal))
         if not self.shapes:
             self.shapes = shapes(goal)
             among = self.base.company.among(self.shapes)
@@ -122,7 +124,7 @@ class Search:
         chosen = settled(goal, self.kinds)
         if chosen is None:
             return None, False
-        steps = QUICK + QUICK_PER_GROUP * len(self._sizes)
+        steps = QUICK + QUICK_PER_GROUP * self._groups
         try:
             state = self._within(self.budget.part(steps), chosen)
         except OutOfSteps:
@@ -144,7 +146,7 @@ class Search:
         chosen = settled(goal, self.kinds)
         if chosen is goal:
             return self._where(goal)
-        if len(self._sizes) > MANY or any(one.total for one in every(goal)):
+        if self._groups > MANY or any(one.total for one in every(goal)):
             state = None if chosen is None else self._where(chosen)
             if state is None:
                 raise OutOfSteps
@@ -189,6 +191,7 @@ class Search:
     def _where(self, goal: Goal) -> State | None:
         """Depth first over domains; every state that failed is remembered by what it looks like."""
         self._sizes |= sizes(goal)
+        self._asked_by |= pods_by_class(goal)
         begun = self._open((), (goal,), self.regions.everywhere)
         if begun is None:
             return None
@@ -211,9 +214,10 @@ class Search:
             self._spending.spend(STATE)
 
     def _open(self, agenda: tuple[Open, ...], goals: Sequence[Goal], region: Region) -> tuple[Open, ...] | None:
-        """The agenda with more groups, the one with the fewest domains first, flexible leaves last; None: one has none.
+        """The agenda with more groups, the one with the fewest domains first; None: one has none.
 
-        How many domains a group could use does not depend on what is seated, so the order stands.
+        So pods are seated as soon as the region of their group is chosen, but for those that may be anywhere. How many
+        domains a group could use does not depend on what is seated, so the order stands.
         """
         more: list[Open] = []
         for goal in goals:
@@ -222,20 +226,38 @@ class Search:
             if not choices:
                 return None
             self._opened += 1
-            rank = (goal.is_leaf and spot is None, choices, -self._sizes[goal.kind], self._opened)
+            flexible = goal.is_leaf and spot is None and region is self.regions.everywhere
+            rank = (flexible, choices, -self._sizes[goal.kind], self._opened)
             more.append(Open(rank, goal, region))
         return tuple(sorted((*agenda, *more), key=_by_rank)) if more else agenda
 
     def _steps(self, state: State) -> Iterator[State]:
         """Every way to settle the most constrained group on the agenda."""
         goal, rest = state.agenda[0].goal, state.agenda[1:]
-        for region in self.regions.of(goal, state.agenda[0].region):
+        for region in self._roomy_first(goal, self.regions.of(goal, state.agenda[0].region), state.ledger):
             if goal.children:
                 agenda = self._open(rest, goal.children, region)
                 if agenda is not None:
                     yield State(agenda, state.demands, state.ledger, state.seats)
             else:
                 yield from self._seat(goal, region, State(rest, state.demands, state.ledger, state.seats))
+
+    def _roomy_first(self, goal: Goal, regions: Iterator[Region], ledger: Supposed) -> Iterator[Region]:
+        """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
+        full: list[Region] = []
+        for region in regions:
+            if self._has_room(goal, region, ledger):
+                yield region
+            else:
+                full.append(region)
+        yield from full
+
+    def _has_room(self, goal: Goal, region: Region, ledger: Supposed) -> bool:
+        """Whether each class by itself has enough seats left in a region: a guess, not a bound."""
+        if not ledger.rows or region is self.regions.everywhere:
+            return True
+        asked = self._asked_by[goal.kind].items()
+        return all(int(ledger.fits_in(shape, region.nodes).sum()) >= count for shape, count in asked)
 
     def _seat(self, leaf: Goal, region: Region, state: State) -> Iterator[State]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
