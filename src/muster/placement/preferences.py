@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from muster.model.topology import Level
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Spot, every, leaves, size
+from muster.placement.growth import Placement, grow
 from muster.placement.search import Search, Seat, State
 from muster.placement.settling import Settling
 
@@ -19,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 def find(search: Search, goal: Goal) -> tuple[Seat, ...] | None:
-    """A placement; None: there is none. OutOfSteps: nobody knows.
+    """A placement; None: there is none. OutOfSteps: unknown.
 
     Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
     """
@@ -27,7 +28,19 @@ def find(search: Search, goal: Goal) -> tuple[Seat, ...] | None:
     if state is None:
         return None
     preferring = _Preferring(search)
-    return search.seats(preferring.spread(preferring.best(goal, state)))
+    return search.seats(preferring.spread(preferring.best(goal, state)[1]))
+
+
+def find_with_growth(search: Search, goal: Goal) -> Placement | None:
+    """The same, and of these one from which most of the gang's own extras can follow (X4)."""
+    state = search.first(goal)
+    if state is None:
+        return None
+    preferring = _Preferring(search)
+    held, state = preferring.best(goal, state)
+    if search.base.company.among(search.shapes, wishes=True):
+        return Placement(search.seats(preferring.spread(state)))
+    return grow(search, held, state)
 
 
 class _Preferring:
@@ -36,15 +49,15 @@ class _Preferring:
     def __init__(self, search: Search) -> None:
         self.search = search
 
-    def best(self, goal: Goal, state: State) -> State:
-        """Every preferred level in turn, nearer to the root first, as tight as it can be."""
+    def best(self, goal: Goal, state: State) -> tuple[Goal, State]:
+        """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
         best = [state]
         try:
             for name in [one.name for one in every(goal) if one.preferred is not None]:
                 goal = self._tighten(goal, name, best)
         except OutOfSteps:
             pass
-        return best[-1]
+        return goal, best[-1]
 
     def _tighten(self, goal: Goal, name: str, best: list[State]) -> Goal:
         """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""

@@ -105,11 +105,14 @@ class Search:
             return state
         return exact.solve(self, pruned)
 
-    def quick(self, goal: Goal) -> State | None:
-        """A placement that the constructive search finds within its small budget; None: it found none."""
-        self._begin(goal)
-        pruned = self.regions.bounds.prune(goal, self.kinds)
-        return None if pruned is None else self._constructed(pruned)[0]
+    def first_within(self, budget: Budget, goal: Goal) -> State | None:
+        """The same, paid from another budget."""
+        before = self.budget
+        self.budget = self._spending = self.regions.budget = budget
+        try:
+            return self.first(goal)
+        finally:
+            self.budget = self._spending = self.regions.budget = before
 
     def _begin(self, goal: Goal) -> None:
         self._groups = sum(1 for _ in every(goal))

@@ -11,6 +11,7 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
 from muster.model.gang import Gang, Leaf, Standing, State, walk
+from muster.placement import growth
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import NODE_UNKNOWN, Goal, Goals, Impossible, every, located, shapes
 from muster.placement.search import Seat
@@ -42,6 +43,7 @@ class Allocation:
         self.line = Line(board.accounts)
         self.reserved = Reservations(board)
         self.disturbance = Disturbance(board, self.line)
+        self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
@@ -134,10 +136,13 @@ class Allocation:
             return None
         if allowance is not None and (least(goal, self.board.shapes.asks) > allowance).any():
             return None
-        found = self.board.find(self.board.now, goal, allowance)
-        if found is None and allowance is None and not self._depends_on_others(goal):
-            self._full.add(goal.kind)
-        return found if found is None or self.board.too_protected(gang, found) is None else None
+        found = self.board.find_core(self.board.now, goal, allowance)
+        if found is None:
+            if allowance is None and not self._depends_on_others(goal):
+                self._full.add(goal.kind)
+            return None
+        self._growth[gang.key] = found.extras
+        return found.core if self.board.too_protected(gang, found.core) is None else None
 
     def _depends_on_others(self, goal: Goal) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
@@ -213,7 +218,7 @@ class Allocation:
             return None
         try:
             allowance = self.allowance(gang, extra=True)
-            found = self.board.find(self.board.now, goal, allowance)
+            found = self._kept(gang, goal) or self.board.find(self.board.now, goal, allowance)
         except OutOfSteps:
             return None
         if found is None:
@@ -223,6 +228,15 @@ class Allocation:
         asked = self.board.asked(found)
         more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
         return found if self.board.accounts.excess(gang.queue, asked, more) is None else None
+
+    def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
+        """Seats that were found for an extra together with the core, while they are free."""
+        kept = self._growth.get(gang.key)
+        placement = growth.take(goal, kept) if kept else None
+        if placement is None or not self.board.has_room(placement.core):
+            return None
+        self._growth[gang.key] = placement.extras
+        return placement.core
 
 
 def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:

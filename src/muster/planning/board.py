@@ -21,8 +21,9 @@ from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Goals, Kinds
-from muster.placement.ledger import Ledger, Shapes
-from muster.placement.preferences import find
+from muster.placement.growth import Placement
+from muster.placement.ledger import Ledger, Shapes, Supposed
+from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
 from muster.planning.accounts import Accounts
 from muster.planning.decision import Binding, Eviction, EvictionReason, Refusal, Role, Verdict
@@ -81,6 +82,19 @@ class Board:
     def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
         """Seats for a goal; OutOfSteps: nobody knows."""
         return find(self.search(ledger, allowance=allowance), goal)
+
+    def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
+        """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
+        return find_with_growth(self.search(ledger, allowance=allowance), goal)
+
+    def has_room(self, seats: Sequence[Seat]) -> bool:
+        """Whether all of these seats are free now."""
+        supposed = Supposed(self.now)
+        for seat in seats:
+            if supposed.fits_in(seat.shape, np.array([seat.node]))[0] < seat.pods:
+                return False
+            supposed.put(seat.node, seat.shape, seat.pods)
+        return True
 
     def charge_to(self, gang: str) -> None:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
