@@ -1,8 +1,8 @@
 """Growth (X4): of the placements of a core, one from which most of the gang's own waiting extras can follow.
 
 The core is placed together with extras, added in the order of G3: as many as fit, found by halving, as fitting with
-more implies fitting with less. Which children and pods make the core does not change (M3, M4), only where they sit. The seats
-extras are remembered: while they stay free, each extra takes them at its turn (G4).
+more implies fitting with less. Which children and pods make the core does not change (M3, M4), only where they sit. The
+seats of the extras are remembered: while they stay free, each extra takes them at its turn (G4).
 """
 
 from collections import Counter
