@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct
 
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import Goal, every, merged, with_needs
+from muster.placement.goal import Goal, Kinds, every, merged, with_needs
 from muster.placement.search import Search, Seat, State
 
 STEPS = 20_000  # that growth may cost: it only chooses among good placements
@@ -30,28 +30,32 @@ class Placement(Struct, frozen=True):
 def grow(search: Search, goal: Goal, state: State) -> Placement:
     """The core of a goal where most extras can follow; as it was found where growth does not matter."""
     seats = search.seats(state)
-    wishes = list(_wishes(goal)) if _matters(search, goal) else []
-    if not wishes:
+    if not _matters(search, goal):
         return Placement(seats)
     core = _chosen(goal, pods_of(seats))
-    grown = _Growing(search, goal, core).most(wishes)
-    return _apart(seats if grown is None else search.seats(grown), core)
+    growing = _Growing(search, goal, core)
+    growing.add_most(list(_more_children(goal)))
+    growing.goal = _only(goal, growing.kept, search.kinds)
+    growing.add_most(list(_more_pods(growing.goal)))
+    return _apart(seats if growing.best is None else search.seats(growing.best), core)
 
 
 def _matters(search: Search, goal: Goal) -> bool:
     """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
-    if search.between or goal.within:
+    if search.between or any(one.total for one in every(goal)):
         return False
     spots = [spot for one in every(goal) for spot in (one.required, one.preferred, one.tight) if spot is not None]
     return any(spot.pinned is None for spot in spots) or len(search.shapes) > 1
 
 
-def _wishes(goal: Goal) -> Iterator[str]:
-    """Groups that could have one more child, and then leaves that could have one more pod, in the order of G3."""
+def _more_children(goal: Goal) -> Iterator[str]:
+    """Groups that could have one more child: the first part of the order of G3."""
     for one in every(goal):
-        if one.total:
-            return
         yield from (one.name for _ in range(len(one.children) - one.need))
+
+
+def _more_pods(goal: Goal) -> Iterator[str]:
+    """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
     leaves = [one for one in every(goal) if one.is_leaf and one.need]
     order = [(Fraction(1), i, leaf.need) for i, leaf in enumerate(leaves)]
     heapify(order)
@@ -62,18 +66,33 @@ def _wishes(goal: Goal) -> Iterator[str]:
             heappush(order, (Fraction(have + 1, leaves[i].need), i, have + 1))
 
 
+def _only(goal: Goal, pods: Mapping[str, Counter[int]], kinds: Kinds) -> Goal:
+    """The goal with the children that have pods, all of them needed."""
+    made: dict[int, Goal | None] = {}
+    for one in reversed(list(every(goal))):
+        below = tuple(found for child in one.children if (found := made[id(child)]) is not None)
+        if one.is_leaf:
+            made[id(one)] = one if one.name in pods else None
+        elif len(below) == one.need and all(a is b for a, b in zip(below, one.children, strict=False)):
+            made[id(one)] = one if len(below) == len(one.children) else kinds.made(one, children=below)
+        else:
+            made[id(one)] = kinds.made(one, children=below, need=len(below)) if below else None
+    return made[id(goal)] or goal
+
+
 class _Growing:
     """One goal with more and more extras, within a budget of its own."""
 
-    def __init__(self, search: Search, goal: Goal, core: Mapping[str, Counter[int]]) -> None:
-        self.search, self.goal, self.core = search, goal, core
+    def __init__(self, search: Search, goal: Goal, core: dict[str, Counter[int]]) -> None:
+        self.search, self.goal = search, goal
+        self.kept = core  # what every further placement has to have, too
         self.budget = search.budget.part(min(STEPS, search.budget.left // 4))
-        self.needs = {one.name: one.need for one in every(goal)}
         self.questions = QUESTIONS
         self.best: State | None = None
 
-    def most(self, wishes: Sequence[str]) -> State | None:
-        """The placement with most of the wishes, the first of them first; None: with none."""
+    def add_most(self, wishes: Sequence[str]) -> None:
+        """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
+        self.needs = {one.name: one.need for one in every(self.goal)}
         met = self._longest(wishes)
         taken = Counter(wishes[:met])
         refused = {wishes[met]} if met < len(wishes) else set()
@@ -84,7 +103,6 @@ class _Growing:
                 taken[name] += 1
             else:
                 refused.add(name)
-        return self.best
 
     def _longest(self, wishes: Sequence[str]) -> int:
         """How many of the first wishes can be met together."""
@@ -109,9 +127,9 @@ class _Growing:
         if state is None:
             return False
         there = pods_of(self.search.seats(state))
-        if not all(counts <= there.get(leaf, Counter()) for leaf, counts in self.core.items()):
+        if not all(counts <= there.get(leaf, Counter()) for leaf, counts in self.kept.items()):
             return False
-        self.best = state
+        self.best, self.kept = state, there
         return True
 
 
