@@ -1,0 +1,69 @@
+"""The integer program: whole numbers in, whole numbers out, within a budget of steps."""
+
+import pytest
+
+from muster.placement.budget import Budget, Cancelled, OutOfSteps
+from muster.placement.solver import LARGEST, Model
+
+
+def knapsack(weights: list[int], total: int) -> Model:
+    model = Model()
+    variables = [model.add_variable(1) for _ in weights]
+    model.add_row(list(zip(variables, weights, strict=True)), total, total)
+    return model
+
+
+def test_a_solution_meets_every_row_exactly() -> None:
+    """X6: values are whole numbers, and checked as such."""
+    model = Model()
+    one, two = model.add_variable(5), model.add_variable(5)
+    model.add_row([(one, 3), (two, 5)], least=19, most=19)
+    solution = model.solve(Budget(100_000))
+    assert solution is not None
+    assert solution.values == (3, 2)
+    assert model.holds(solution.values)
+    assert not model.holds((3, 3))
+
+
+def test_what_cannot_be_is_proved() -> None:
+    """Even numbers never add up to an odd one."""
+    assert knapsack([2, 4, 6, 8, 10], 13).solve(Budget(100_000)) is None
+
+
+def test_what_costs_least_is_found_and_proven() -> None:
+    """Smallest sets of victims rely on it (P6)."""
+    model = Model()
+    variables = [model.add_variable(1, cost) for cost in (3, 2, 2)]
+    model.add_row([(variables[0], 4), (variables[1], 2), (variables[2], 2)], least=4)
+    solution = model.solve(Budget(100_000))
+    assert solution is not None
+    assert solution.values == (1, 0, 0)
+    assert solution.is_proven
+
+
+def test_no_steps_no_answer() -> None:
+    """X7: what is not begun, or not finished, is unknown; never "no"."""
+    with pytest.raises(OutOfSteps):
+        knapsack([2, 4, 6], 13).solve(Budget(1))
+    large = Model()
+    variable = large.add_variable(1)
+    large.add_row([(variable, 1)] * (LARGEST + 1), least=1)
+    with pytest.raises(OutOfSteps):
+        large.solve(Budget(10**9))
+
+
+def test_a_plan_that_is_given_up_ends_the_solver() -> None:
+    """A cycle never stops a shutdown (X7)."""
+    model = knapsack([2 * number for number in range(20_000, 20_060)], 600_001)
+    with pytest.raises(Cancelled):
+        model.solve(Budget(10**9, is_cancelled=lambda: True))
+
+
+def test_the_same_model_takes_the_same_steps() -> None:
+    """X3: no clock decides when the solver stops."""
+    spent = []
+    for _ in range(2):
+        budget = Budget(10**9)
+        knapsack([17, 31, 45, 59, 73, 87, 101, 113, 131, 149], 389).solve(budget)
+        spent.append(budget.spent)
+    assert spent[0] == spent[1]
