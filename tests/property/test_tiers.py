@@ -1,18 +1,22 @@
 """Every tier of the search against the oracle: bounds exclude nothing that fits, the exact tier decides alone (X1)."""
 
 import os
+import random
 
+import numpy as np
 import pytest
 
 import muster
 from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
 from muster.placement.goal import Goal, Goals, Kinds
-from muster.placement.ledger import Ledger, Shapes
+from muster.placement.ledger import Ledger, Shapes, Supposed
+from muster.placement.packing import Demand, Region, tightly
 from muster.placement.search import Search, State
 from tests.checker import broken
 from tests.oracle import feasible
 from tests.puzzles import manifests, puzzle
+from tests.spec.test_placement import node, pod, podgroup
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 SLICES = 10
@@ -51,3 +55,22 @@ def test_bounds_exclude_only_what_is_impossible(part: int) -> None:
         for goal in Goals(snapshot.gangs[0], snapshot, Kinds()).cores():
             assert isinstance(goal, Goal)
             assert Bounds(ledger, snapshot.topologies).is_possible(goal), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
+    """The fast path for flat gangs is the slow one, also after pods were put and taken away."""
+    rng = random.Random(seed)
+    nodes = [node(f"n{i:02}", rng.randint(0, 8)) for i in range(rng.randint(1, 12))]
+    snapshot = take(muster.objects([*nodes, podgroup(), pod("p", gpus=rng.randint(1, 2))]))
+    ledger = Ledger(Shapes(snapshot), snapshot.free)
+    everywhere = Region((), np.arange(len(nodes)))
+    for _ in range(30):
+        pods = rng.randint(1, 10)
+        slow = tightly(Supposed(ledger), Demand(0, 0, pods, everywhere))
+        fast = ledger.seats(0).tightest(pods)
+        assert fast == slow
+        for at, count in fast or ():
+            ledger.put(at, 0, count)
+        if fast is None or rng.random() < 0.3:
+            ledger.put(rng.randrange(len(nodes)), 0, -rng.randint(1, 3))

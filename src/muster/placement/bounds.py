@@ -113,7 +113,7 @@ class Bounds:
         """Resources that every copy takes at least, against what is free and of use."""
         classes, least = self._asked(one.goal)
         columns = np.flatnonzero(least)
-        if not len(columns):
+        if not len(columns) or (one.goal.is_leaf and len(classes) == 1):  # of one class, seats say it all
             return np.full(self._domains(one.tree, one.level), ANY, dtype=np.int64)
         usable = self._usable_by(classes, one.tree, one.level)
         found: Ints = (usable[:, columns] // least[columns]).min(axis=1)

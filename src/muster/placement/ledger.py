@@ -1,6 +1,8 @@
 """What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
 
+from bisect import bisect_left, insort
 from functools import cached_property
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,51 @@ class Shapes:
         return self._allowed[shape]
 
 
+class SeatIndex:
+    """Nodes by how many pods of a class each could take: the tightest that holds so many is found at once."""
+
+    def __init__(self, fits: Ints) -> None:
+        self.total = int(fits.sum())
+        order = np.argsort(fits, kind="stable")
+        counts, start = np.unique(fits[order], return_index=True)
+        parts = np.split(order, start[1:])
+        self._nodes = {int(n): part.tolist() for n, part in zip(counts, parts, strict=True) if n > 0}  # each is a heap
+        self._counts = sorted(self._nodes)
+        self._fits = fits
+
+    def move(self, node: int, before: int, after: int) -> None:
+        """A node can take more, or less; its old entry is skipped when met."""
+        self.total += after - before
+        if after > 0 and after != before:
+            if after not in self._nodes:
+                self._nodes[after] = []
+                insort(self._counts, after)
+            heappush(self._nodes[after], node)
+
+    def tightest(self, pods: int) -> list[tuple[int, int]] | None:
+        """The tightest node that holds all, else one after the other, the tightest first; None: there are too few."""
+        if self.total < pods:
+            return None
+        for count in self._counts[bisect_left(self._counts, pods) :]:
+            node = self._first(count)
+            if node is not None:
+                return [(node, pods)]
+        found: list[tuple[int, int]] = []
+        for count in self._counts:
+            for node in sorted({node for node in self._nodes[count] if self._fits[node] == count}):
+                found.append((node, min(count, pods)))
+                pods -= min(count, pods)
+                if not pods:
+                    return found
+        raise AssertionError("the total says that there is room")
+
+    def _first(self, count: int) -> int | None:
+        nodes = self._nodes[count]
+        while nodes and self._fits[nodes[0]] != count:
+            heappop(nodes)
+        return nodes[0] if nodes else None
+
+
 class Ledger:
     """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
 
@@ -53,7 +100,14 @@ class Ledger:
         self.free = free
         self.company = company or Company(shapes.scene)
         self._fits: dict[int, Ints] = {}
+        self._seats: dict[int, SeatIndex] = {}
         self._allowed: dict[int, Mask] = {}
+
+    def seats(self, shape: int) -> SeatIndex:
+        """Nodes by how many pods of this class each could take."""
+        if shape not in self._seats:
+            self._seats[shape] = SeatIndex(self.fits(shape))
+        return self._seats[shape]
 
     def copy(self) -> "Ledger":
         """The same, to suppose other things of."""
@@ -121,12 +175,16 @@ class Ledger:
         for touched in self.company.touched:
             self._allowed.pop(touched, None)
             self._fits.pop(touched, None)
+            self._seats.pop(touched, None)
 
     def _refresh(self, node: int) -> None:
         row = self.free[node].tolist()
         for shape, fits in self._fits.items():
             whole = min(row[column] // ask for column, ask in self.shapes.pairs[shape])
-            fits[node] = max(whole, 0) if self.allowed(shape)[node] else 0
+            before, after = int(fits[node]), max(whole, 0) if self.allowed(shape)[node] else 0
+            fits[node] = after
+            if shape in self._seats:
+                self._seats[shape].move(node, before, after)
 
 
 class Supposed:

@@ -19,6 +19,7 @@ from muster.model.gang import Gang, Leaf, Member, State, changed, walk
 from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.placement import flat
 from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Goals, Kinds
 from muster.placement.growth import Placement
@@ -80,11 +81,17 @@ class Board:
         return Goals(gang, self.snapshot, self.kinds)
 
     def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
-        """Seats for a goal; OutOfSteps: nobody knows."""
+        """Seats for a goal; OutOfSteps: unknown."""
+        if flat.applies(ledger, goal):
+            self.spending.spend(flat.STEPS)
+            return flat.seats(ledger, goal, allowance)
         return find(self.search(ledger, allowance=allowance), goal)
 
     def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
+        if flat.applies(ledger, goal):
+            found = self.find(ledger, goal, allowance)
+            return None if found is None else Placement(found)
         return find_with_growth(self.search(ledger, allowance=allowance), goal)
 
     def has_room(self, seats: Sequence[Seat]) -> bool:

@@ -1,5 +1,6 @@
 """Bounds on what a goal asks for, before anything is searched."""
 
+from muster.placement import flat
 from muster.placement.bounds import least
 from muster.placement.goal import Goal, every, merged
 from muster.placement.ledger import Ledger
@@ -9,6 +10,8 @@ __all__ = ["hopeful", "least"]
 
 def hopeful(goal: Goal, ledger: Ledger) -> bool:
     """Whether every group by itself has enough seats somewhere, by counts alone: a bound."""
+    if flat.applies(ledger, goal):
+        return ledger.seats(goal.pods[0][0]).total >= goal.need
     made: dict[int, bool] = {}
     for one in reversed(list(every(goal))):
         if one.is_leaf:
