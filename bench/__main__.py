@@ -4,7 +4,7 @@ import platform
 import sys
 from collections.abc import Iterator
 
-from bench import queues
+from bench import busy, queues
 from bench.model import COMMANDS, SUBJECTS, Point, Subject, growth, measure, wall
 from bench.placement import SHAPES, Figure, Shape, figure
 from bench.queues import CROWDS, Crowd
@@ -31,6 +31,10 @@ def main() -> None:
     for crowd in CROWDS:
         print(f"measuring: {crowd.name}", file=sys.stderr)
         print(disturbed(crowd, queues.figure(crowd)), flush=True)
+    print("measuring: busy clusters (all of it: python -m bench.busy)", file=sys.stderr)
+    print()
+    for line in busy.short():
+        print(line, flush=True)
     print("\n| command | median of 10 | ÷ `python -c pass` |")
     print("|---|---:|---:|")
     times = {name: wall(command) for name, command in COMMANDS.items()}

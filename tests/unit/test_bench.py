@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from bench import queues
+from bench import busy, queues
 from bench.__main__ import rows, shown
 from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Raw, Subject, growth, measure
 from bench.placement import Shape, figure, hopeless, many, nested, running
 
+from muster.planning.policy import Policy
+
+LITTLE = Policy(steps=300)  # enough to see growth, whatever the engine does with more
+COUNTED = ("verdicts", "bound", "nominated", "evicted", "moved", "steps", "most_steps", "idle", "looked")
 LIMIT = 30  # for ten times the size: 10 is linear, 13 is n log n, 100 is quadratic
 BY_NAME = {subject.name: subject for subject in SUBJECTS}
 
@@ -52,6 +56,31 @@ def test_a_proof_and_a_hypothesis_cost_a_few_looks_at_the_nodes() -> None:
     found = figure(Shape("", hopeless, ""))
     assert found.taken / found.reference < 300
     assert found.supposed / found.reference < 20
+
+
+def test_a_busy_cluster_is_the_same_from_the_same_seed() -> None:
+    """Whatever is counted in a run of cycles is counted again; only the seconds differ."""
+    first, again = (busy.run(8, 6, seed=3, policy=LITTLE).tally for _ in range(2))
+    assert [getattr(first, name) for name in COUNTED] == [getattr(again, name) for name in COUNTED]
+    assert first.bound > 0
+
+
+def test_a_single_plan_on_a_full_cluster_grows_with_the_cluster_only() -> None:
+    """Four times the nodes, running pods and waiting gangs, each with its own budget: no sixteen times the steps."""
+    small, large = (busy.once(nodes, seed=1, policy=LITTLE) for nodes in (25, 100))
+    assert (small.running, large.running, large.waiting) == (125, 500, 25)
+    assert large.steps < 16 * max(small.steps, 100)
+    assert large.bound > 0
+
+
+def test_a_busy_run_is_a_row_of_a_table() -> None:
+    """As many columns as the heading has."""
+    tally = busy.Tally(cycles=[0.1], takes=[0.05], bound=10, evicted=5)
+    for heading, line in (
+        (busy.RUNS, busy.row(busy.Figure(64, 1, 0.05, 2.0, 2.0, 2.0, 0.0, 0.0, 0.5, tally))),
+        (busy.PLANS, busy.plan_row(busy.SinglePlan(100, 500, 25, 276, 38, 75, 32, 0, 0, 100, 0.5, 0.1))),
+    ):
+        assert {part.count("|") for part in (*heading.splitlines(), line)} == {12}
 
 
 def test_figures_are_rows_of_a_table() -> None:
