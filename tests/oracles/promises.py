@@ -1,0 +1,358 @@
+"""Promises that outlive a cycle, judged from plain manifests and plans as JSON; shares no code with the engine.
+
+Each promise has a name, the rule it comes from, and a finder. A finder that cannot know whether an exception of the
+rule applies (the gang, its queue, its nodes or the order of priorities changed) finds nothing: it never blames falsely.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from tests.checker import broken
+from tests.oracle import Host, Part, Puzzle, Shape, feasible
+from tests.support.worlds import GPU, Cycle, is_foreign
+from tests.world import Crew, Outcome, Raw, World, asks, key_of, labels, name, owner, phase, terminating
+
+GRACE = timedelta(seconds=60)  # S2
+MOST_MOVED, MOST_PERCENT = 16, 5  # P8
+EVERY = ("promised", "kept", "moved", "limit", "idle", "foreign", "plan", "bounded")
+Finding = tuple[str, str]  # the promise, and how it was broken
+
+
+class Move(NamedTuple):
+    """Pods of a gang that were promised other places, and what the gang had before."""
+
+    since: datetime
+    places: tuple[tuple[str, str, int], ...]  # leaf, node, GPUs
+    before: Mapping[str, int]  # placed pods by leaf
+    old: frozenset[str]  # pods that the gang had
+
+
+class View:
+    """A cycle as a checker sees it: pods of other schedulers are members of no gang (N6)."""
+
+    def __init__(self, cycle: Cycle) -> None:
+        self.cycle = cycle
+        self.manifests = [
+            _disowned(raw) if raw["kind"] == "Pod" and is_foreign(raw) else raw for raw in cycle.manifests
+        ]
+        self.world = World(self.manifests)
+        self.crews = {key: Crew(self.world, key) for key in self.world.gangs}
+        self.bound: dict[str, str] = {key_of(one): one["node"] for one in cycle.plan["bindings"]}
+        self.nominated: dict[str, str] = {key_of(one): one["node"] for one in cycle.plan["nominations"]}
+        self.evicted = {key_of(one) for one in cycle.plan["evictions"]}
+
+    @property
+    def blames(self) -> str:
+        """What a wrong plan is a sign of: where pods of other schedulers name our gangs, of N6."""
+        groups = {name(raw) for raw in self.cycle.manifests if raw["kind"] == "PodGroup"}
+        named = (is_foreign(raw) and owner(raw) in groups for raw in self.cycle.manifests if raw["kind"] == "Pod")
+        return "foreign" if any(named) else "plan"
+
+    def gpus(self, pod: str) -> int:
+        """What a pod asks for."""
+        return int(asks(self.world.pods[pod]).get(GPU, 0))
+
+    def free(self) -> Counter[str]:
+        """GPUs on every node that no pod holds now, terminating ones included."""
+        left = Counter({key: int(node["status"]["allocatable"][GPU]) for key, node in self.world.nodes.items()})
+        for key, pod in self.world.pods.items():
+            if pod["spec"].get("nodeName") in left and phase(pod) not in ("Succeeded", "Failed"):
+                left[pod["spec"]["nodeName"]] -= self.gpus(key)
+        return left
+
+    def freed(self) -> Counter[str]:
+        """The same once all that leave have left, and all that this plan binds or nominates is in place."""
+        left = self.free()
+        for key, pod in self.world.pods.items():
+            node = pod["spec"].get("nodeName")
+            if node in left and (terminating(pod) or key in self.evicted) and phase(pod) not in ("Succeeded", "Failed"):
+                left[node] += self.gpus(key)
+        for key, node in (*self.bound.items(), *self.nominated.items()):
+            left[node] -= self.gpus(key)
+        return left
+
+    def places(self, gang: str, of: Mapping[str, str]) -> dict[str, str]:
+        """The pods of a gang among bindings or nominations."""
+        return {pod: node for pod, node in of.items() if owner(self.world.pods[pod]) == gang}
+
+    def usage(self) -> dict[str, int]:
+        """GPUs that every queue holds with those below it, terminating pods and leftovers included (Q4)."""
+        held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for key, pod in self.world.pods.items():
+            crew = self.crews.get(owner(pod))
+            if (
+                crew
+                and (pod["spec"].get("nodeName") or key in self.bound)
+                and phase(pod) not in ("Succeeded", "Failed")
+            ):
+                held[crew.queue][GPU] += self.gpus(key)
+        return {queue: amounts[GPU] for queue, amounts in self.world.queues.summed(held).items()}
+
+    def limit(self, queue: str) -> int | None:
+        """GPUs; None: as many as there are."""
+        return self.world.queues.says(queue, GPU).limit
+
+    def has_limit(self, gang: str) -> bool:
+        """Whether some queue on its way to the top is limited."""
+        return any(self.limit(queue) is not None for queue in self.world.queues.path(self.crews[gang].queue))
+
+    def is_met(self, gang: str) -> bool:
+        """Whether the gang is satisfied by what is placed and what this plan binds."""
+        return self.satisfied_with(gang, self.bound)
+
+    def satisfied_with(self, gang: str, places: Mapping[str, str]) -> bool:
+        """The same with other bindings."""
+        return Crew(self.world, gang, Outcome(dict(places))).met()
+
+
+def _disowned(pod: Raw) -> Raw:
+    meta = {key: value for key, value in pod["metadata"].items() if key != "annotations"}
+    return pod | {"metadata": meta}
+
+
+class Promises:
+    """Looks at one cycle after the other, and remembers what was promised."""
+
+    def __init__(self) -> None:
+        self.last: View | None = None
+        self.moves: dict[str, Move] = {}
+        self.foreign: list[str] = []
+        self.waited: set[str] = set()  # nominees that could have been bound in the last cycle
+
+    def look(self, cycle: Cycle) -> list[Finding]:
+        """Every promise that this cycle breaks."""
+        self._forget(cycle)
+        view = View(cycle)
+        self.foreign += _foreign(view)
+        if self.foreign:
+            return [("foreign", text) for text in self.foreign]  # of what follows from that, nothing more is judged
+        found = [
+            *(("limit", text) for text in _over_limit(view)),
+            *((view.blames, text) for text in broken(view.manifests, cycle.plan, cycle.now)),
+            *(("bounded", text) for text in _unbounded(view)),
+            *(("idle", text) for text in self._idle(view)),
+            *(("moved", text) for text in self._moved(view)),
+            *self._promised(view),
+        ]
+        self._remember(view)
+        self.last = view
+        return found
+
+    # P7: a place that was promised ------------------------------------------------------------------------------------
+
+    def _promised(self, view: View) -> Iterator[Finding]:
+        """Bound as soon as the place is free. Where several wait for one node and not all fit yet, one of them is."""
+        for gang in sorted(self._nominees()):
+            assert self.last is not None
+            places = self.last.places(gang, self.last.nominated)
+            if self._is_excused(view, gang, places) or view.is_met(gang):
+                continue
+            if self._is_free(view, places) and not self._others_bound(view, places):
+                yield "promised", f"{gang} was promised {places}; that is free now, and it is not bound"
+            elif not view.places(gang, view.nominated):
+                yield "kept", f"{gang} was promised {places}, and the promise is gone"
+
+    def _others_bound(self, view: View, places: Mapping[str, str]) -> bool:
+        """Whether another nominee got what is free on one of these nodes, while not all promises there can be kept."""
+        assert self.last is not None
+        shared = {pod: node for pod, node in self.last.nominated.items() if node in set(places.values())}
+        return not self._is_free(view, shared) and any(pod in view.bound for pod in shared)
+
+    def _nominees(self) -> set[str]:
+        return {owner(self.last.world.pods[pod]) for pod in self.last.nominated} if self.last else set()
+
+    def _is_excused(self, view: View, gang: str, places: Mapping[str, str]) -> bool:
+        """It or its queue changed, a node did, or one of higher priority came: the rule allows another order then."""
+        crew = view.crews.get(gang)
+        if crew is None or gang in view.cycle.touched or any(pod not in view.world.pods for pod in places):
+            return True
+        mine = {f"queue/{queue}" for queue in view.world.queues.path(crew.queue)}
+        if any(key in mine or key.startswith("node/") for key in view.cycle.touched) or not mine:
+            return True
+        higher = (view.crews[other].priority > crew.priority for other in view.cycle.arrived if other in view.crews)
+        return any(higher) or not self._is_allowed(view, gang, places)
+
+    def _is_allowed(self, view: View, gang: str, places: Iterable[str]) -> bool:
+        """Whether limits (with terminating pods) and quotas of protected pods leave room for it at all (Q4)."""
+        if view.crews[gang].kind != "preemptible":
+            return False  # what is protected in its queue is not counted here
+        asked, used = sum(view.gpus(pod) for pod in places), view.usage()
+        path = view.world.queues.path(view.crews[gang].queue)
+        mine = sum(view.gpus(pod) for pod in view.places(gang, view.bound))
+        return all((limit := view.limit(queue)) is None or used[queue] - mine + asked <= limit for queue in path)
+
+    def _is_free(self, view: View, places: Mapping[str, str]) -> bool:
+        free = view.free()
+        for pod, node in places.items():
+            free[node] -= view.gpus(pod) if pod in view.world.pods else 0
+        return all(free[node] >= 0 for node in places.values())
+
+    # P7: a pod that moves ---------------------------------------------------------------------------------------------
+
+    def _moved(self, view: View) -> Iterator[str]:
+        """The places of moved pods stay open for their gang, and it runs there as soon as its new pods exist."""
+        for gang, move in sorted(self.moves.items()):
+            crew = view.crews[gang]
+            missing = _missing(view, gang, move)
+            wanted: Counter[str] = Counter()
+            for _, node, gpus in missing:
+                wanted[node] += gpus
+            later, now = view.freed(), view.free()
+            if taken := {node: later[node] for node in wanted if later[node] < wanted[node]}:
+                yield f"{gang}: places that its moved pods were promised are taken: {dict(wanted)}, left {taken}"
+                continue
+            exist = Counter(leaf for leaf in crew.waiting for _ in crew.waiting[leaf])
+            ready = all(exist[leaf] >= count for leaf, count in Counter(leaf for leaf, _, _ in missing).items())
+            open_ = all(now[node] >= gpus for node, gpus in wanted.items())
+            if ready and open_ and not view.is_met(gang) and not view.has_limit(gang):
+                yield f"{gang}: was moved, its pods exist and its places are free, and it does not run again"
+
+    # P8: idle room ----------------------------------------------------------------------------------------------------
+
+    def _idle(self, view: View) -> Iterator[str]:
+        """A nominee that fits on free room is bound, at the latest in the cycle after."""
+        could = set()
+        for gang in sorted({owner(view.world.pods[pod]) for pod in view.nominated}):
+            if not view.has_limit(gang) and view.crews[gang].kind == "preemptible" and _would_fit(view, gang):
+                could.add(gang)
+                if gang in self.waited and gang not in view.cycle.touched:
+                    yield f"{gang} waits for a promised place for two cycles while it fits on what is free"
+        self.waited = could
+
+    # memory -----------------------------------------------------------------------------------------------------------
+
+    def _remember(self, view: View) -> None:
+        for gang in list(self.moves):
+            if self._is_over(view, gang):
+                del self.moves[gang]
+        moves: dict[str, list[Raw]] = defaultdict(list)
+        for one in view.cycle.plan["evictions"]:
+            if one.get("moveTo"):
+                moves[owner(view.world.pods[key_of(one)])].append(one)
+        for gang, some in moves.items():
+            crew = view.crews[gang]
+            if crew.met() and gang not in self.moves:
+                self.moves[gang] = Move(
+                    view.cycle.now,
+                    tuple((one["subGroup"], one["moveTo"], view.gpus(key_of(one))) for one in some),
+                    {leaf: len(pods) for leaf, pods in crew.placed.items()},
+                    frozenset(name(pod) for pod in view.world.members[gang]),
+                )
+
+    def _is_over(self, view: View, gang: str) -> bool:
+        """It is whole again, or lost pods of other causes."""
+        return not _missing(view, gang, self.moves[gang]) or any(
+            one["podGroup"] == gang.partition("/")[2] for one in view.cycle.plan["evictions"]
+        )
+
+    def _forget(self, cycle: Cycle) -> None:
+        """Gangs whose world changed, and promises that ran out (S2), are promised nothing any more."""
+        gangs = {name(raw) for raw in cycle.manifests if raw["kind"] == "PodGroup"}
+        for gang, move in list(self.moves.items()):
+            changed = gang not in gangs or gang in cycle.touched
+            others = any(key.startswith(("node/", "queue/")) for key in cycle.touched)
+            if changed or others or cycle.now - move.since >= GRACE:
+                del self.moves[gang]
+
+
+def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
+    """Promised places that no new pod of the gang has taken yet, and that it still needs to be as it was."""
+    crew = view.crews.get(gang)
+    if crew is None:
+        return []
+    placed = {
+        (labels(pod).get("kai.scheduler/subgroup-name", ""), name(pod))
+        for pod in view.world.members[gang]
+        if name(pod) in view.bound or (pod["spec"].get("nodeName") and not terminating(pod))
+    }
+    have = Counter(leaf for leaf, _ in placed)
+    if all(have[leaf] >= count for leaf, count in move.before.items()):
+        return []
+    new = Counter(
+        (leaf, view.bound.get(pod) or view.world.pods[pod]["spec"]["nodeName"])
+        for leaf, pod in placed - _old(placed, move)
+    )
+    back = Counter(leaf for leaf, _ in new.elements())
+    found = []
+    for leaf, node, gpus in move.places:
+        if new[leaf, node]:
+            new[leaf, node] -= 1
+        else:
+            found.append((leaf, node, gpus))
+    total = Counter(leaf for leaf, _, _ in move.places)
+    return [one for one in found if back[one[0]] < total[one[0]]]
+
+
+def _old(placed: set[tuple[str, str]], move: Move) -> set[tuple[str, str]]:
+    return {(leaf, pod) for leaf, pod in placed if pod in move.old}
+
+
+# within one cycle ---------------------------------------------------------------------------------------------------
+
+
+def _foreign(view: View) -> Iterator[str]:
+    """N6: pods of other schedulers only take room."""
+    for what in ("bindings", "nominations", "evictions"):
+        for one in view.cycle.plan[what]:
+            if is_foreign(view.world.pods[key_of(one)]):
+                yield f"{key_of(one)} asks for another scheduler, and is among the {what}"
+
+
+def _over_limit(view: View) -> Iterator[str]:
+    """Q4: whoever is bound leaves its queues within their limits, with those who have not left yet."""
+    used = view.usage()
+    taking = {
+        view.crews[owner(view.world.pods[pod])].queue for pod in view.bound if owner(view.world.pods[pod]) in view.crews
+    }
+    for queue in sorted({one for leaf in taking for one in view.world.queues.path(leaf)}):
+        limit = view.limit(queue)
+        if limit is not None and used[queue] > limit:
+            yield f"queue `{queue}` holds {used[queue]} GPUs with its terminating pods, its limit is {limit}"
+
+
+def _unbounded(view: View) -> Iterator[str]:
+    """P8: how many pods move for a gang, of what size, and how many are disturbed in one cycle."""
+    disturbed = [one for one in view.cycle.plan["evictions"] if one["reason"] != "Stale"]
+    by_gang: dict[str, list[str]] = defaultdict(list)
+    for one in disturbed:
+        by_gang[one["for"]].append(key_of(one))
+    for gang in sorted({one["for"] for one in disturbed if one["reason"] == "Consolidate"}):
+        moved = [key_of(one) for one in disturbed if (one["for"], one["reason"]) == (gang, "Consolidate")]
+        asked = sum(view.gpus(pod) for pod in (*view.places(gang, view.bound), *view.places(gang, view.nominated)))
+        if len(moved) > MOST_MOVED:
+            yield f"{len(moved)} pods move for {gang}"
+        if (size := sum(map(view.gpus, moved))) > asked:
+            yield f"{size} GPUs move for {gang}, which asks for {asked}"
+    running = sum(bool(pod["spec"].get("nodeName")) and not terminating(pod) for pod in view.world.pods.values())
+    allowed = max([running * MOST_PERCENT // 100, *map(len, by_gang.values())])
+    if len(disturbed) > allowed:
+        yield f"{len(disturbed)} of {running} pods are disturbed for {sorted(by_gang)}, allowed are {allowed}"
+
+
+def _would_fit(view: View, gang: str) -> bool:
+    """Whether what the gang needs fits on free room that was promised to no other."""
+    known = set(view.crews[gang].pods().values()) <= view.world.nodes.keys()
+    return known and feasible(_leftover(view, gang))
+
+
+def _leftover(view: View, gang: str) -> Puzzle:
+    """What is free now, less what this plan binds and promises to others; and what the gang still needs."""
+    free, crew = view.free(), view.crews[gang]
+    for pod, node in (*view.bound.items(), *view.nominated.items()):
+        if owner(view.world.pods[pod]) != gang:
+            free[node] -= view.gpus(pod)
+    hosts = tuple(
+        Host(key, (labels(node)["topology/zone"], labels(node)["topology/rack"]), (free[key],))
+        for key, node in view.world.nodes.items()
+    )
+    parts = []
+    for group in crew.tree:
+        level = (crew.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
+        waits = () if crew.children.get(group) else tuple((Shape((view.gpus(pod),)), 1) for pod in crew.waiting[group])
+        need = max(crew.need(group) - crew.done[group], 0)
+        at = ("zone", "rack").index(level) if level else None
+        placed = tuple(crew.placed[group].values())
+        parts.append(Part(group, crew.tree[group].get("parent") or "", need, at, waits, placed))
+    return Puzzle(hosts, tuple(parts))
