@@ -60,6 +60,10 @@ golden: setup  ## rewrite the approved files; read the diff before you commit it
 bench: setup  ## measure; the figures of docs/performance.md
 	$(RUN) python -m bench
 
+.PHONY: soak
+soak: setup  ## ten minutes of `muster up` under load, with nodes lost: progress, memory, latency, no promise broken
+	$(RUN) python -m tests.support.soak --seconds 600
+
 .PHONY: format
 format: setup  ## format the code
 	$(RUN) ruff format

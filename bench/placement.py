@@ -94,6 +94,18 @@ def nested(thousands: int) -> Iterator[Raw]:
     yield from gang("gang", 16, leaves=4, topologyConstraint={"requiredTopologyLevel": "zone"})
 
 
+def chain(depth: int) -> Iterator[Raw]:
+    """One SubGroup inside the other, and four pods at the end."""
+    yield from nodes(1, 1, 1, 1)
+    pods = [*gang("gang", 4)]
+    parts = [{"name": f"level-{i}"} | ({"parent": f"level-{i - 1}"} if i else {}) for i in range(depth)]
+    parts[-1]["minMember"] = 4  # type: ignore[assignment]
+    yield pods[0] | {"spec": {"subGroups": parts}}
+    for pod in pods[1:]:
+        pod["metadata"]["labels"] = {"kai.scheduler/subgroup-name": f"level-{depth - 1}"}
+        yield pod
+
+
 def running(hosts: int, pods: int) -> Iterator[Raw]:
     """A busy cluster: pods of many services on every node, each with the labels that services give them."""
     yield from nodes(1, 1, 50, hosts // 50)

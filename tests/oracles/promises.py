@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.checker import broken
 from tests.oracle import Host, Part, Puzzle, Shape, feasible
 from tests.support.worlds import GPU, Cycle, is_foreign
-from tests.world import Crew, Outcome, Raw, World, asks, key_of, labels, name, owner, phase, terminating
+from tests.world import Crew, Outcome, Raw, World, asks, key_of, labels, leaf_of, name, owner, phase, terminating
 
 GRACE = timedelta(seconds=60)  # S2
 MOST_MOVED, MOST_PERCENT = 16, 5  # P8
@@ -130,7 +130,7 @@ class Promises:
             return [("foreign", text) for text in self.foreign]  # of what follows from that, nothing more is judged
         found = [
             *(("limit", text) for text in _over_limit(view)),
-            *((view.blames, text) for text in broken(view.manifests, cycle.plan, cycle.now)),
+            *((view.blames, text) for text in _wrong(view)),
             *(("bounded", text) for text in _unbounded(view)),
             *(("idle", text) for text in self._idle(view)),
             *(("moved", text) for text in self._moved(view)),
@@ -263,7 +263,7 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
     if crew is None:
         return []
     placed = {
-        (labels(pod).get("kai.scheduler/subgroup-name", ""), name(pod))
+        (leaf_of(pod), name(pod))
         for pod in view.world.members[gang]
         if name(pod) in view.bound or (pod["spec"].get("nodeName") and not terminating(pod))
     }
@@ -287,6 +287,15 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
 
 def _old(placed: set[tuple[str, str]], move: Move) -> set[tuple[str, str]]:
     return {(leaf, pod) for leaf, pod in placed if pod in move.old}
+
+
+def _wrong(view: View) -> list[str]:
+    """Every promise of a single plan, P6 among them; but the checker does not know of leftovers (N4) in queues."""
+    trees = {gang: crew.tree.keys() - crew.children.keys() for gang, crew in view.crews.items()}
+    running = [pod for pod in view.world.pods.values() if pod["spec"].get("nodeName") and owner(pod) in trees]
+    if any(leaf_of(pod) not in trees[owner(pod)] for pod in running):
+        return []
+    return broken(view.manifests, view.cycle.plan, view.cycle.now)
 
 
 # within one cycle ---------------------------------------------------------------------------------------------------

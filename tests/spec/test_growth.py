@@ -14,6 +14,7 @@ from tests.spec.scene import topology
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_ZONE: Raw = {"topologyConstraint": {"requiredTopologyLevel": "zone"}}
 IN_RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
+ONE_GPU: Raw = {"nvidia.com/gpu": 1}
 not_yet = pytest.mark.xfail(strict=False, reason="X4: where the core sits is chosen without looking at extras")
 
 
@@ -31,7 +32,7 @@ def cluster(**racks: int) -> list[Raw]:
 
 
 def workers(number: int, leaf: str = "") -> list[Raw]:
-    return pods(number, leaf, **{"nvidia.com/gpu": 1})
+    return pods(number, leaf, **ONE_GPU)
 
 
 def places(*objects: Any) -> Counter[str]:
@@ -105,7 +106,7 @@ def test_the_dynamo_example_grows_to_all_its_pods_on_the_example_cluster() -> No
     """The files of `examples/`, with every pod waiting."""
     objects = muster.load(EXAMPLES / "cluster", EXAMPLES / "dynamo-inference.yaml")
     waiting = [
-        pod(f"{kind}-{i}-{j}", f"{kind}-{i}", gang="dynamo-inference", namespace="inference", **{"nvidia.com/gpu": 1})
+        pod(f"{kind}-{i}-{j}", f"{kind}-{i}", gang="dynamo-inference", namespace="inference", **ONE_GPU)
         for kind, number, need in (("prefill", 4, 8), ("decode", 2, 4))
         for i in range(number)
         for j in range(need)

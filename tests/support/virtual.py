@@ -157,16 +157,19 @@ class VirtualCluster:
         self.reconcile()
 
     def scale(self, workload: Workload) -> None:
-        """A workload changes: its spec, or how many pods it wants; surplus pods are deleted at once."""
-        self.workloads[workload.key] = workload
-        stored = self.raws["PodGroup"][workload.key]
-        self.put(stored | {"spec": workload.group["spec"]})
+        """A workload wants more pods or fewer; surplus pods are deleted at once."""
+        self.edit(workload)
         alive = Counter[str]()
         for pod in tuple(self.pods(workload.key)):
             alive[leaf_of(pod)] += 1
-            template = workload.leaves.get(leaf_of(pod))
-            if template is None or alive[leaf_of(pod)] > template.pods:
+            if leaf_of(pod) in workload.leaves and alive[leaf_of(pod)] > workload.leaves[leaf_of(pod)].pods:
                 self.remove("Pod", key_of(pod))
+        self.reconcile()
+
+    def edit(self, workload: Workload) -> None:
+        """The spec of a PodGroup changes. Pods whose SubGroup is gone stay where they are, as leftovers (N4)."""
+        self.workloads[workload.key] = workload
+        self.put(self.raws["PodGroup"][workload.key] | {"spec": workload.group["spec"]})
         self._short.add(workload.key)
         self.reconcile()
 

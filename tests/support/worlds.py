@@ -200,6 +200,20 @@ class RandomWorld:
         self.cluster.scale(replace(workload, leaves={**workload.leaves, leaf: replace(template, pods=pods)}))
         self.touched.add(gang)
 
+    def shrink(self) -> None:
+        """A role is taken out of a gang while its pods may run: they are leftovers then (N4)."""
+        able = [gang for gang, one in self.cluster.workloads.items() if len(one.leaves) > 1 and "l0" in one.leaves]
+        if not able:
+            return
+        gang = self.rng.choice(sorted(able))
+        workload = self.cluster.workloads[gang]
+        groups = workload.group["spec"]["subGroups"][:-1]
+        spec = {**workload.group["spec"], "subGroups": groups}
+        spec["minSubGroup"] = min(spec["minSubGroup"], len(groups))
+        leaves = {leaf: one for leaf, one in workload.leaves.items() if leaf in {raw["name"] for raw in groups}}
+        self.cluster.edit(replace(workload, group=workload.group | {"spec": spec}, leaves=leaves))
+        self.touched.add(gang)
+
     def fail(self) -> None:
         """A pod of ours ends, and its controller makes another one."""
         running = [pod for pod in self.cluster.pods() if pod["spec"].get("nodeName") and not is_foreign(pod)]
@@ -269,6 +283,7 @@ EVENTS = (
     RandomWorld.arrive,
     RandomWorld.finish,
     RandomWorld.scale,
+    RandomWorld.shrink,
     RandomWorld.fail,
     RandomWorld.lose,
     RandomWorld.recover,

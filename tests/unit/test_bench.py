@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from bench import busy, queues
 from bench.__main__ import rows, shown
-from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Raw, Subject, growth, measure
-from bench.placement import Shape, figure, hopeless, many, nested, running
+from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Raw, Subject, growth, measure, seconds
+from bench.placement import Shape, chain, figure, hopeless, many, nested, running
 
+import muster
 from muster.planning.policy import Policy
 
 LITTLE = Policy(steps=300)  # enough to see growth, whatever the engine does with more
@@ -41,6 +42,19 @@ def test_placement_grows_with_nodes_gangs_and_pods_only(what: str) -> None:
     """Ten times as many take about ten times as long, from objects to the plan."""
     small, large = (figure(Shape(what, objects, "")) for objects in PLACEMENT[what])
     assert (large.taken + large.snapshot) / (small.taken + small.snapshot) < LIMIT
+
+
+@pytest.mark.xfail(strict=False, reason="X7: chains of SubGroups are not linear")
+def test_a_chain_of_subgroups_grows_with_its_depth_only() -> None:
+    """Eight times the depth takes about eight times as long; 64 times is quadratic."""
+    small, large = (seconds(plan_of(chain(depth)), runs=2) for depth in (100, 800))
+    assert large / small < LIMIT
+
+
+def plan_of(raws: Iterator[Raw]) -> Callable[[], object]:
+    """From objects to the plan as it is printed."""
+    objects = muster.objects(raws)
+    return lambda: muster.plan(objects).to_dict()
 
 
 @pytest.mark.parametrize("many", [queues.reclaim, queues.full], ids=["one big job", "many small jobs"])
