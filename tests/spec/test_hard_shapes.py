@@ -48,8 +48,8 @@ def planned(objects: list[Raw], steps: int = Policy().steps, is_large: bool = Fa
     return plan.verdict(KEY), data
 
 
-def not_yet(why: str, run: bool = True) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=False, run=run, reason=why)
+def not_yet(why: str) -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=False, reason=why)
 
 
 # k of n -------------------------------------------------------------------------------------------------------------
@@ -79,23 +79,15 @@ def test_a_leaf_that_fits_nowhere_costs_its_own_replica_a_choice_and_no_more(rep
     assert verdict == "Scheduled"
 
 
-@pytest.mark.parametrize(
-    "replicas", [pytest.param(n, marks=[not_yet("X1: children are combined")] if n >= 10 else []) for n in MANY]
-)
+@pytest.mark.parametrize("replicas", MANY)
 def test_replicas_that_each_have_a_leaf_that_fits_nowhere_are_not_combined(replicas: int) -> None:
     """X1: three pods of a whole node in one rack of two, in every replica: 3 to the power of R choices, one answer."""
     verdict, _ = planned(roles(replicas, lambda _, role: role == "a", 3, 8, **IN_RACK), 500 + 200 * replicas)
     assert verdict == "Scheduled"
 
 
-@pytest.mark.parametrize(
-    ("replicas", "racks"),
-    [
-        pytest.param(n, racks, marks=[not_yet("X2: totals prove nothing")] if racks and n >= 12 else [])
-        for n in (2, 4, 8, 12, 16, 20)
-        for racks in (False, True)
-    ],
-)
+@pytest.mark.parametrize("racks", [False, True], ids=["anywhere", "in racks"])
+@pytest.mark.parametrize("replicas", [2, 4, 8, 12, 16, 20])
 def test_one_replica_more_than_nodes_is_infeasible_by_bounds(replicas: int, racks: bool) -> None:
     """Eight GPUs each: 64 wanted and 56 there needs no search."""
     tree: list[Raw] = []
@@ -147,7 +139,7 @@ def _filled(rng: random.Random, kinds: list[tuple[int, int]]) -> list[tuple[int,
 
 
 @pytest.mark.parametrize("shapes", [4, 8, 16])
-@not_yet("X1: mixed pods on nearly full nodes are beyond the constructive search")
+@not_yet("X1: mixed pods on nearly full nodes are left to the exact tier")
 def test_a_flat_gang_of_many_shapes_fits_on_nodes_that_it_nearly_fills(shapes: int) -> None:
     """X1: it fits by construction, and the exact tier finds out how."""
     nodes, members = cut(shapes)
@@ -159,7 +151,7 @@ def test_a_flat_gang_of_many_shapes_fits_on_nodes_that_it_nearly_fills(shapes: i
 # totals -------------------------------------------------------------------------------------------------------------
 
 
-@not_yet("X1: ways to share a total are enumerated", run=False)
+@not_yet("X1: a total over leaves is left to the exact tier")
 def test_a_total_over_twenty_leaves_is_shared_without_trying_every_way() -> None:
     """M5: one pod of each leaf, and 40 in all; leaves ask for different sizes, and the nodes hold just 40."""
     tree = [group(f"l{i:02}", 1) for i in range(20)]
@@ -204,7 +196,6 @@ def test_victims_among_37_gangs_with_budgets_are_found_within_the_steps_of_a_gan
 # size and depth -----------------------------------------------------------------------------------------------------
 
 
-@not_yet("X7: RecursionError")
 def test_a_thousand_pods_of_two_alternating_shapes_are_one_gang_like_any_other() -> None:
     """M4 takes them by name, so that the shapes alternate."""
     members = [pod(f"p{i:04}", cpu=1 + i % 2) for i in range(1_000)]
@@ -213,7 +204,6 @@ def test_a_thousand_pods_of_two_alternating_shapes_are_one_gang_like_any_other()
     assert (verdict, len(data["bindings"])) == ("Scheduled", 1_000)
 
 
-@not_yet("X7: RecursionError")
 def test_eleven_hundred_subgroups_of_one_pod_are_one_gang_like_any_other() -> None:
     """N1: the number of SubGroups is not limited; every other one asks for twice as much."""
     tree = [group(f"s{i:04}", 1) for i in range(1_100)]
