@@ -4,7 +4,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 import muster
@@ -15,7 +14,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_ZONE: Raw = {"topologyConstraint": {"requiredTopologyLevel": "zone"}}
 IN_RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
 ONE_GPU: Raw = {"nvidia.com/gpu": 1}
-not_yet = pytest.mark.xfail(strict=False, reason="X4: where the core sits is chosen without looking at extras")
 
 
 def cluster(**racks: int) -> list[Raw]:
@@ -44,7 +42,6 @@ def places(*objects: Any) -> Counter[str]:
     return Counter(f"{one.sub_group}@{one.node.rpartition('-')[0]}" for one in plan.bindings)
 
 
-@not_yet
 def test_two_of_three_replicas_start_in_the_zone_that_holds_three() -> None:
     """The zone that holds two is tighter, and the third replica could never join there (T1)."""
     replicas = [group(f"r{i}", 2, **IN_RACK) for i in range(3)]
@@ -57,14 +54,12 @@ def test_two_of_three_replicas_start_in_the_zone_that_holds_three() -> None:
     assert all("@b-" in place for place in found)
 
 
-@not_yet
 def test_five_pods_with_a_minimum_of_two_start_in_the_rack_of_five() -> None:
     """A rack of two is tighter for the core, and locks three pods out."""
     found = places(cluster(a_r1=2, a_r2=5), podgroup(minMember=2, **IN_RACK), workers(5))
     assert found == {"@a-r2": 5}
 
 
-@not_yet
 def test_leaves_with_extras_start_in_racks_of_their_own() -> None:
     """Both cores would fit together into one rack; then neither leaf could grow to three."""
     roles = [group("a", 1, **IN_RACK), group("b", 1, **IN_RACK)]
@@ -73,7 +68,6 @@ def test_leaves_with_extras_start_in_racks_of_their_own() -> None:
     assert len({place.partition("@")[2] for place in found}) == 2
 
 
-@not_yet
 def test_growth_looks_below_the_first_level() -> None:
     """The zone is chosen for what a leaf two levels below may still become."""
     tree = [group("r"), group("l", 1, parent="r"), group("w", 1, parent="r", **IN_RACK)]
@@ -81,7 +75,6 @@ def test_growth_looks_below_the_first_level() -> None:
     assert sum(found.values()) == 5
 
 
-@not_yet
 def test_the_dynamo_example_is_complete_where_it_can_be() -> None:
     """Four prefill and two decode replicas run in the zone that holds them all, not in one that holds the core only."""
     (raw,) = muster.load(EXAMPLES / "dynamo-inference.yaml").pod_groups
@@ -136,7 +129,6 @@ def test_a_preferred_level_comes_before_growth() -> None:
     assert found == {"@a-r1": 2}
 
 
-@not_yet
 def test_a_preferred_level_counts_the_extras_that_exist() -> None:
     """T2: five pods that prefer one rack sit in the rack of five, their core of two included."""
     prefers: Raw = {"topologyConstraint": {"preferredTopologyLevel": "rack"}}
