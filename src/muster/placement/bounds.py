@@ -46,6 +46,7 @@ class Bounds:
 
     def copies(self, goal: Goal, tree: int, level: int) -> Ints:
         """For every domain of a level: how many goals of this kind it could hold by itself, at most."""
+        self._asked(goal)  # from the top, once for all below
         first = _Question(goal, tree, level)
         ahead = [first]
         while ahead:  # without recursion: trees may be deep
