@@ -28,6 +28,7 @@ from muster.control.writes import CONFLICT, Fence, in_time
 from muster.model.gang import Gang, State, state
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import GangPlan, Plan
+from muster.planning.waiting import NOT_ENOUGH_PODS
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.marks import stale_marks
 from muster.reporting.outcome import Outcome, orphans, outcomes
@@ -272,7 +273,10 @@ def _of_unsettled(news: News) -> Iterator[Letter]:
 
 
 def _at_rest(found: GangPlan) -> bool:
-    return found.verdict == "Scheduled" and not found.refusals
+    """It runs, and what is said of its extras, if anything, depends on nothing but the gang itself."""
+    return found.verdict == "Scheduled" and all(
+        one.details.get("role") == "extra" and one.reason == NOT_ENOUGH_PODS for one in found.refusals
+    )
 
 
 def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | None:

@@ -13,7 +13,7 @@ from muster.fairness.entitlement import Excess, closed
 from muster.model.gang import Gang, Leaf, Standing, State, walk
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import NODE_UNKNOWN, Goal, Goals, Impossible, every, located, shapes
+from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
 from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
@@ -24,6 +24,7 @@ from muster.planning.disturb import Disturbance
 from muster.planning.extras import further
 from muster.planning.line import Line
 from muster.planning.reserve import Reservations
+from muster.planning.waiting import refusal_of
 
 Ints = NDArray[np.int64]
 SHOWN = 3  # pods that a refusal names
@@ -175,7 +176,7 @@ class Allocation:
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
         verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        return replace(turn, verdict=verdict, refusals=(_told(found),))
+        return replace(turn, verdict=verdict, refusals=(refusal_of(found, turn.gang.root),))
 
     def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
@@ -208,9 +209,7 @@ class Allocation:
             if found is not None:
                 return self.board.bind(replace(turn, hopeless=frozenset(hopeless)), found, "extra")
             hopeless.add(name)
-            if isinstance(goal, Impossible) and goal.reason == NODE_UNKNOWN and not turn.refusals:
-                turn = replace(turn, refusals=(_told(goal),))
-        return turn
+        return turn  # why these wait is said once all gangs have had their turns: planning.waiting
 
     def _try(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """An extra is never worth an `unknown`: it waits for the next cycle."""
@@ -253,10 +252,6 @@ def _nothing_to_do(gang: Gang) -> bool:
         return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
-
-
-def _told(found: Impossible) -> Refusal:
-    return Refusal(found.reason, found.group, {"detail": found.detail, **found.facts})
 
 
 def _too_much(reason: str, found: Excess) -> Refusal:

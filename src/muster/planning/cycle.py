@@ -11,6 +11,7 @@ from muster.planning.allocate import Allocation, Granted, rank
 from muster.planning.board import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
 from muster.planning.policy import Policy
+from muster.planning.waiting import WaitingExtras
 
 NEAREST = 10  # gangs ahead that are named
 
@@ -30,6 +31,7 @@ def plan(
     allocation.run()
     allocation.disturbance.moves.settle()
     stale.release(board, allocation.disturbance)
+    WaitingExtras(board, allocation.allowance).explain()
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
     places = _queued(turns, board)
     return Plan(

@@ -4,50 +4,73 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.filters import FILTERS, Mask
-from muster.placement.goal import Goal, Goals, Kinds, Spot, every, shapes, size
+from muster.placement.goal import Goal, Goals, every, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.search import Search
+from muster.planning.bounds import hopeful
+from muster.planning.changes import Changes
 from muster.planning.decision import Refusal
 
 NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
-
-
-class Change(Struct, frozen=True):
-    """Something smaller that would fit now."""
-
-    group: str
-    field: str  # minMember, minSubGroup or requiredTopologyLevel
-    was: int | str
-    fits: int | str
+SHARE = 8  # words may cost one part in so many of what the gang has left to spend (X7)
 
 
 class Diagnosis:
     """One gang that the search refused, on the ledger that it was refused on."""
 
     def __init__(self, ledger: Ledger, goals: Goals, goal: Goal, budget: Budget) -> None:
-        self.snapshot, self.ledger, self.kinds, self.goal, self.budget = (
-            goals.snapshot,
-            ledger,
-            goals.kinds,
-            goal,
-            budget,
-        )
-        self.done = goals.done()
+        self.snapshot, self.ledger, self.goals, self.goal = goals.snapshot, ledger, goals, goal
+        self.budget = budget.part(budget.left // SHARE)
+        self._known: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
 
     def refusal(self) -> Refusal:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
-        culprit = self._culprit()
-        details = {"need": size(culprit), **self._best(culprit)}
-        details |= self._between(culprit)
-        refused = self._refused(culprit)
-        details |= {"refused": refused, "nodes": len(self.snapshot.nodes)}
-        details |= {"changes": [_plain(change) for change in self._changes(culprit)]}
+        culprit, scope = self._culprit()
+        details = self._facts(culprit) | self._between(culprit)
+        changes = Changes(self.goals, self.goal, self._fits, self.budget).smallest([culprit, *reversed(scope)])
+        details |= {"changes": [change.plain() for change in changes]}
         return Refusal(self._reason(culprit, details), culprit.name, details)
+
+    def brief(self, part: str) -> Refusal:
+        """Why one further part waits, by counts alone: for extras no search is made twice."""
+        around, inner = self._around(part)
+        culprit = self._counted(inner)
+        lacking = [one for one in (culprit, *reversed(around)) if self._best(one).get("room", 0) < size(one)]
+        held = [one for one in (inner, *reversed(around)) if one.required is not None]
+        found = (lacking or held or [inner])[0]
+        details = self._facts(found)
+        return Refusal(self._reason(found, details), part, details)
+
+    def _around(self, part: str) -> tuple[list[Goal], Goal]:
+        """The groups around a further part, whose domains it must stay inside of, and the part itself."""
+        around: list[Goal] = []
+        for one in every(self.goal):
+            if one.name == part or len(one.children) != 1:
+                return around, one
+            around.append(one)
+        return around[:-1], around[-1]
+
+    def _counted(self, goal: Goal) -> Goal:
+        """Down the tree, as long as too few children have enough seats anywhere, by counts."""
+        while goal.children:
+            misfits = [child for child in goal.children if not hopeful(child, self.ledger)]
+            if len(goal.children) - len(misfits) >= goal.need:
+                return goal
+            goal = misfits[0]
+        return goal
+
+    def _facts(self, culprit: Goal) -> dict[str, Any]:
+        """What is needed, the best there is, and how many nodes each filter refuses."""
+        return {
+            "need": size(culprit),
+            **self._best(culprit),
+            "refused": self._refused(culprit),
+            "nodes": len(self.snapshot.nodes),
+        }
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
         allowed = [self.ledger.allowed(shape).any() for shape in shapes(culprit)]
@@ -57,22 +80,45 @@ class Diagnosis:
             return "RulesBetweenPods"
         return "NoDomain" if details.get("level") else "NoRoom"
 
-    def _culprit(self) -> Goal:
-        """Down the tree, as long as too few children would fit even by themselves."""
+    def _culprit(self) -> tuple[Goal, list[Goal]]:
+        """Down the tree, as long as too few children would fit even by themselves; and the groups to change.
+
+        Where two children or more are too many to fit, no change inside a single one of them helps; where it is one,
+        nothing helps beside it. Whatever is left out here is known not to help.
+        """
         goal = self.goal
+        scope, closed = [goal], False
         while goal.children:
-            misfits = [child for child in goal.children if self._fits(child) is False]
-            if len(goal.children) - len(misfits) >= goal.need:
-                return goal
+            misfits = self._misfits(goal)
+            lacking = goal.need - (len(goal.children) - len(misfits))
+            if lacking <= 0:
+                return goal, scope if closed else [*scope, *every(goal)]
+            closed = closed or lacking > 1
+            if not closed:
+                scope += (*misfits, *(one for other in misfits[1:] for one in every(other)))
             goal = misfits[0]
-        return goal
+        return goal, scope
+
+    def _misfits(self, goal: Goal) -> list[Goal]:
+        """Children that do not fit even by themselves."""
+        if len(goal.children) == 1 and goal.required is None:
+            return list(goal.children)  # the same question, and the answer is known
+        return [child for child in goal.children if self._fits_alone(child) is False]
+
+    def _fits_alone(self, goal: Goal) -> bool | None:
+        """The same for every goal of a kind: equal children are asked about once."""
+        if goal.kind not in self._known:
+            self._known[goal.kind] = self._fits(goal)
+        return self._known[goal.kind]
 
     def _fits(self, goal: Goal, ignoring: frozenset[int] = frozenset()) -> bool | None:
-        """Whether a goal fits by itself; None: nobody knows."""
+        """Whether a goal fits; None: the budget does not reach."""
+        part = self.budget.part(self.budget.left // 4)
         try:
-            search = Search(
-                self.ledger, self.snapshot.topologies, self.kinds, self.budget.part(self.budget.left // 4), ignoring
-            )
+            part.spend()
+            if not hopeful(goal, self.ledger):
+                return False
+            search = Search(self.ledger, self.snapshot.topologies, self.goals.kinds, part, ignoring)
             return search.fits(goal)
         except OutOfSteps:
             return None
@@ -99,26 +145,27 @@ class Diagnosis:
             best = int(sums.argmax()) if len(sums) else NOWHERE
             best = best if goal.required.pinned is None else goal.required.pinned
             if best == NOWHERE:
-                return {"level": level.label, "domain": "", "room": 0}
+                apart = {"apart": True} if goal.required.pinned == NOWHERE else {}
+                return {"level": level.label, "domain": "", "room": 0, **apart}
             room, where, nodes = int(sums[best]), level.paths[best], level.nodes(best)
         found: dict[str, Any] = {"room": room, "domain": where}
         if goal.required is not None:
             found["level"] = self.snapshot.topologies[goal.required.topology].levels[goal.required.level].label
             found["pinned"] = goal.required.pinned is not None
-        if goal.is_leaf and len(classes) == 1:
-            found |= self._short(goal, classes[0], nodes, room)
+        if len(classes) == 1:
+            found |= self._short(size(goal), classes[0], nodes, room)
         return found
 
-    def _short(self, leaf: Goal, shape: int, nodes: Any, room: int) -> dict[str, Any]:
+    def _short(self, need: int, shape: int, nodes: Any, room: int) -> dict[str, Any]:
         """How much of which resource is missing there: the column that stops most pods."""
         columns = self.ledger.shapes.columns[shape]
         usable = nodes[self.ledger.allowed(shape)[nodes]]
-        if leaf.need <= room or not len(usable):
+        if need <= room or not len(usable):
             return {}
         asks = self.ledger.shapes.asks[shape][columns]
         per_column = np.maximum(self.ledger.free[np.ix_(usable, columns)] // asks, 0).sum(axis=0)
         scarce = int(per_column.argmin())
-        missing = (leaf.need - room) * int(asks[scarce])
+        missing = (need - room) * int(asks[scarce])
         return {"resource": self.snapshot.columns[int(columns[scarce])], "missing": missing}
 
     def _refused(self, goal: Goal) -> dict[str, int]:
@@ -137,54 +184,3 @@ class Diagnosis:
         for name, keep in FILTERS.items():
             yield name, keep(self.snapshot.classes[shape], self.ledger.shapes.scene)
         yield from self.ledger.company.masks(shape)
-
-    # what would help --------------------------------------------------------------------------------------------------
-
-    def _changes(self, culprit: Goal) -> Iterator[Change]:
-        yield from self._lower(culprit)
-        for branch in self._around(culprit):
-            yield from self._lower(branch)
-        if culprit.required is not None and culprit.required.pinned is None:
-            yield from self._coarser(culprit)
-
-    def _around(self, goal: Goal) -> list[Goal]:
-        """The branch right above, if there is one."""
-        return [one for one in every(self.goal) if any(child.name == goal.name for child in one.children)]
-
-    def _lower(self, group: Goal) -> Iterator[Change]:
-        """The largest minimum of this group with which the whole gang fits now."""
-        low, high = 0, group.need - 1
-        while low < high:  # fitting is monotone in the minimum
-            middle = (low + high + 1) // 2
-            if self._fits(self._with(group.name, need=middle)):
-                low = middle
-            else:
-                high = middle - 1
-        if low >= 1 and self._fits(self._with(group.name, need=low)):
-            done = self.done.get(group.name, 0)
-            field = "minMember" if group.is_leaf else "minSubGroup"
-            yield Change(group.name, field, group.need + done, low + done)
-
-    def _coarser(self, group: Goal) -> Iterator[Change]:
-        """The finest coarser level with which the whole gang fits now."""
-        assert group.required is not None
-        levels = self.snapshot.topologies[group.required.topology].levels
-        for level in range(group.required.level - 1, -2, -1):
-            spot = Spot(group.required.topology, level) if level >= 0 else None
-            if self._fits(self._with(group.name, required=spot)):
-                now = levels[level].label if level >= 0 else ""
-                yield Change(group.name, "requiredTopologyLevel", levels[group.required.level].label, now)
-                return
-
-    def _with(self, name: str, **changes: Any) -> Goal:
-        return _changed(self.goal, name, self.kinds, changes)
-
-
-def _changed(goal: Goal, name: str, kinds: Kinds, changes: dict[str, Any]) -> Goal:
-    """The goal with another minimum or level at one group."""
-    children = tuple(_changed(child, name, kinds, changes) for child in goal.children)
-    return kinds.made(goal, children=children, **(changes if goal.name == name else {}))
-
-
-def _plain(change: Change) -> dict[str, Any]:
-    return {"subGroup": change.group, "field": change.field, "from": change.was, "to": change.fits}

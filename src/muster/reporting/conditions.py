@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from muster.api.meta import Condition
 from muster.api.podgroup import PodGroup
-from muster.model.gang import State
+from muster.model.gang import Branch, Leaf, State, walk
 from muster.model.queues import QueueTree
 from muster.planning import stale
 from muster.planning.decision import GangPlan
 from muster.reporting.explain import reasons
-from muster.reporting.outcome import Outcome, pods
+from muster.reporting.outcome import Outcome
 from muster.reporting.text import many
 from muster.rules.membership import Stray
 
@@ -99,15 +99,36 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
     """
     if not old.spec.mark_unschedulable:
         return {}
-    says = _why_pods_wait(outcome)
-    waiting = (f"{outcome.gang.namespace}/{pod.name}" for pod in pods(outcome.gang.root, State.PENDING))
-    return {pod: unschedulable(says) for pod in waiting} | {stray.pod: of_stray(stray) for stray in outcome.strays}
+    says, extras = _why_pods_wait(outcome), _why_extras_wait(outcome)
+    waiting = {
+        f"{outcome.gang.namespace}/{pod.name}": unschedulable(extras.get(leaf.name, says))
+        for leaf in walk(outcome.gang.root)
+        if isinstance(leaf, Leaf)
+        for pod in leaf.those(State.PENDING)
+    }
+    return waiting | {stray.pod: of_stray(stray) for stray in outcome.strays}
 
 
 def _why_pods_wait(outcome: Outcome) -> str:
-    """The gang's sentence; where the gang runs and refuses nothing, its pending pods are extras."""
-    told = scheduled(outcome)
-    return _refused(outcome.found) or (EXTRA if told.status == "True" else told.message)
+    """The gang's sentence; where the gang runs, pods that no reason speaks of are extras."""
+    found = outcome.found
+    own = replace(found, refusals=tuple(one for one in found.refusals if one.details.get("role") != "extra"))
+    status = scheduled(outcome)
+    return _refused(own) or (EXTRA if status.status == "True" else status.message)
+
+
+def _why_extras_wait(outcome: Outcome) -> dict[str, str]:
+    """By leaf, the reason of the further part that it belongs to."""
+    why: dict[str, str] = {}
+    for said, words in zip(outcome.found.refusals, reasons(outcome.found), strict=True):
+        if said.details.get("role") == "extra" and "part" in said.details:
+            why |= dict.fromkeys((said.details["part"], *said.details.get("alike", ())), words["message"])
+    if not why:
+        return {}
+    for group in walk(outcome.gang.root):
+        if isinstance(group, Branch) and group.name in why:
+            why |= {child.name: why[group.name] for child in group.children if child.name not in why}
+    return why
 
 
 def unschedulable(says: str) -> Condition:

@@ -1,9 +1,10 @@
 """Words for decisions, made once (E1): what is needed, the best there is, what is missing, and what would help."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.api.quantity import written
+from muster.model.shortage import NOT_COUNTED
 from muster.planning.decision import GangPlan, Refusal
 from muster.reporting.text import many
 
@@ -21,12 +22,51 @@ FILTER_WORDS = {
 
 
 def sentence(refusal: Refusal) -> str:
-    """A refusal in one sentence."""
+    """A refusal in one sentence; of an extra first which part it is about (E1)."""
+    if refusal.reason == "MoreExtrasWait":
+        return f"{many(refusal.details['parts'], 'more extra')} {_wait(refusal.details['parts'])}"
+    if refusal.details.get("role") != "extra":
+        return _sentence(refusal)
+    return f"{_extra(refusal)}: {_sentence(refusal)}"
+
+
+def _extra(refusal: Refusal) -> str:
+    """Which further SubGroups, or further pods of which leaf."""
+    part, further = refusal.details.get("part", ""), refusal.details.get("further", 0)
+    alike = len(refusal.details.get("alike", ()))
+    like = f" and {alike} like it" if alike else ""
+    if not further:
+        return f"extra `{part}`{like} {_wait(1 + alike)}" if part else "extras wait"
+    of = f" of `{part}`{like}" if part else ""
+    return f"{many(further, 'further pod')}{of} {_wait(further + alike)}"
+
+
+def _wait(number: int) -> str:
+    return "waits" if number == 1 else "wait"
+
+
+def existing(group: str, facts: Mapping[str, Any]) -> str:
+    """How many pods a minimum asks for and how many of them there are: `3 of 4 pods of `a` exist`."""
+    of = f" of `{group}`" if group else ""
+    out = [f"{facts[word]} {word}" for word in NOT_COUNTED if facts.get(word)]
+    beside = f" ({', '.join(out)} not counted)" if out else ""
+    return f"{facts['exist']} of {many(facts['need'], 'pod')}{of} {'exists' if facts['need'] == 1 else 'exist'}{beside}"
+
+
+def _not_enough(refusal: Refusal, part: str) -> str:
+    facts = refusal.details
+    if "exist" not in facts:
+        return f"{part} waits for pods that do not exist or cannot be placed yet"
+    others = [existing(one["subGroup"], one) for one in facts.get("others", ())]
+    return "; ".join((existing(refusal.sub_group, facts), *others))
+
+
+def _sentence(refusal: Refusal) -> str:
     part = f"`{refusal.sub_group}`" if refusal.sub_group else "the gang"
     facts = refusal.details
     match refusal.reason:
         case "NotEnoughPods":
-            return f"not enough pods: {part} waits for pods that do not exist or cannot be placed yet"
+            return f"not enough pods: {_not_enough(refusal, part)}"
         case "InvalidSpec":
             return f"invalid: {facts.get('detail', part)}"
         case "Unsupported":
@@ -65,13 +105,16 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
 
 def _no_domain(part: str, facts: dict[str, Any]) -> str:
     level = str(facts["level"]).rsplit("/", 1)[-1]
+    if facts.get("apart"):
+        return f"no {level} holds {part}: its placed pods are not in one {level} themselves"
     if not facts["domain"]:
         return f"no node is in any {level}: {part} needs {many(facts['need'], 'pod')} in one"
     held = " (where its other pods are)" if facts.get("pinned") else ""
     if facts["room"] >= facts["need"]:
         return f"no {level} holds {part}: its parts fit one by one, but not together in any {level}{held}"
     best = f"best is `{facts['domain']}`{held} with room for {facts['room']}"
-    return f"no {level} holds {part}: needs {many(facts['need'], 'pod')} together, {best}{_short(facts)}"
+    together = " together" if facts["need"] > 1 else ""
+    return f"no {level} holds {part}: needs {many(facts['need'], 'pod')}{together}, {best}{_short(facts)}"
 
 
 def _queue(reason: str, facts: dict[str, Any]) -> str:

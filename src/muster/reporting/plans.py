@@ -68,7 +68,7 @@ def _eviction(eviction: Eviction) -> dict[str, str]:
 
 
 def _tree(found: GangPlan) -> dict[str, Any]:
-    now = found.gang.standings
+    now, domains = found.gang.standings, found.domains
     made: dict[str, dict[str, Any]] = {}
     for group in reversed(list(walk(found.gang.root))):
         made[group.name] = {
@@ -77,7 +77,7 @@ def _tree(found: GangPlan) -> dict[str, Any]:
             "satisfied": now[group.name].satisfied,
             "placed": now[group.name].placed,
             "pending": now[group.name].pending,
-            "domain": found.domains.get(group.name, ""),
+            "domain": domains.get(group.name, ""),
             "children": [made.pop(child.name) for child in group.children] if isinstance(group, Branch) else [],
         }
     return made[found.gang.root.name]
@@ -148,7 +148,7 @@ def gang_lines(found: GangPlan) -> Iterator[Line]:
         behind = f", behind {', '.join(found.ahead)}" if found.ahead else ", next in line"
         yield [Span(f"  place {found.position} in queue `{found.gang.queue}`{behind}", "dim")]
     for refusal in found.refusals:
-        yield [Span(f"  {sentence(refusal)}", "bad")]
+        yield [Span(f"  {sentence(refusal)}", "warn" if found.verdict == "Scheduled" else "bad")]
         for help_ in helps(refusal):
             yield [Span(f"  hint: {help_}")]
     yield from drawn(look(found.gang), found.domains)

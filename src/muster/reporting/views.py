@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from muster.api.podgroup import TopologyConstraint
 from muster.api.quantity import written
 from muster.errors import InputError
 from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
 from muster.model.roles import Roles, non_preemptible, resources, roles
+from muster.model.shortage import shortages
+from muster.reporting.explain import existing
 from muster.reporting.text import Line, Role, Span, guides, many, table
 
 Part = Literal["core", "extra", "needed", "optional", "broken"]
@@ -138,8 +141,7 @@ def _waiting(seen: Seen) -> str:
     lacking = missing(seen.gang.root)
     if ready_to_try(seen.gang.root):
         return f"{many(lacking, 'pod')} still to place"
-    lists = ", ".join(f"{want.pods} of {want.leaf or seen.gang.name}" for want in wants(seen.gang.root))
-    return f"waits for pods: {lists}"
+    return f"not enough pods: {'; '.join(existing(one.group, asdict(one)) for one in shortages(seen.gang.root))}"
 
 
 def _children(group: Group) -> tuple[str, list[str]]:
@@ -192,6 +194,10 @@ def data(seen: Seen) -> dict[str, Any]:
         "missing": [
             {"subGroup": want.leaf, "pods": want.pods, "candidates": [pod.name for pod in want.candidates]}
             for want in wants(gang.root)
+        ],
+        "notEnoughPods": [
+            {"subGroup": one.group, **{name: count for name, count in asdict(one).items() if name != "group"}}
+            for one in shortages(gang.root)
         ],
         "core": sorted(pod.name for pod in seen.roles.core),
         "surplus": [[pod.name for pod in unit] for unit in seen.roles.surplus],

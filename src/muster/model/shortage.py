@@ -1,0 +1,55 @@
+"""Which pods a gang lacks before it can be tried at all (N5, E1). `plan` and `tree` both ask here, so they agree."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from muster.model.gang import EXISTING, Branch, Group, Leaf, Standing, State, preference, standings, walk
+
+NOT_COUNTED = (State.GATED, State.TERMINATING, State.FAILED)  # pods that are there and count for nothing (N5)
+
+
+class Shortage(Struct, frozen=True):
+    """A leaf with fewer pods than its minimum; or a branch that asks for pods in all and has fewer (M5)."""
+
+    group: str
+    need: int  # pods
+    exist: int  # pods that are placed, have succeeded or could be placed
+    gated: int = 0
+    terminating: int = 0
+    failed: int = 0
+
+
+def shortages(root: Group) -> tuple[Shortage, ...]:
+    """What lacks pods among the children that would be chosen (M3), first choice first; nothing: enough pods exist."""
+    now, existing = standings(root), standings(root, EXISTING)
+    found: list[Shortage] = []
+    ahead: list[Group] = [root]
+    while ahead:
+        group = ahead.pop()
+        if existing[group.name].satisfied:
+            continue
+        if isinstance(group, Leaf):
+            found.append(_shortage(group, group.need, existing[group.name].counted))
+            continue
+        chosen = _chosen(group, now, existing)
+        ahead += reversed(chosen)
+        if existing[group.name].counted < group.need_pods and all(existing[child.name].satisfied for child in chosen):
+            found.append(_shortage(group, group.need_pods, existing[group.name].counted))
+    return tuple(found)
+
+
+def _chosen(branch: Branch, now: Mapping[str, Standing], existing: Mapping[str, Standing]) -> list[Group]:
+    """As many children as it needs: those with enough pods first, so that one that lacks pods blocks none (M3)."""
+    order = sorted(
+        branch.children,
+        key=lambda child: (not existing[child.name].satisfied, preference(child, now[child.name])),
+    )
+    return order[: branch.need]
+
+
+def _shortage(group: Group, need: int, exist: int) -> Shortage:
+    leaves = (leaf for leaf in walk(group) if isinstance(leaf, Leaf))
+    states = Counter(member.state for leaf in leaves for member in leaf.members)
+    return Shortage(group.name, need, exist, *(states[state] for state in NOT_COUNTED))
