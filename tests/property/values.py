@@ -82,7 +82,7 @@ def podgroups() -> list[Raw]:
         "phase": "Running",
         "running": 2,
         "resourcesStatus": {"requested": {"cpu": "2"}, "allocated": {"cpu": "2"}},
-        "levels": [{"name": "", "minimum": 1, "satisfied": True}],
+        "levels": [{"name": "", "minSubGroup": 1, "satisfied": True}],
         "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
     }
     children = podgroup(

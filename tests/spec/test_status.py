@@ -15,6 +15,7 @@ from muster.model.snapshot import take
 from muster.planning.decision import Binding, Plan, Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
+from muster.reporting.views import data, look
 from tests.aftermath import EARLIER, LATER, NOW, World, planned, stored, world, written
 from tests.given import Raw, group, pod, podgroup, pods
 from tests.spec.scene import node, queue, topology
@@ -293,13 +294,13 @@ def test_amounts_come_back_from_the_store_as_they_were() -> None:
 
 
 def test_every_level_tells_how_it_stands() -> None:
-    """Minimum, satisfied, placed, pending; parents before children, siblings in spec order (E2)."""
+    """Minimum, satisfied, placed, pending; children and pods apart; parents first, siblings in spec order (E2)."""
     manifest = podgroup(group("roles", of=1), group("b", 2, parent="roles"), group("a", 1, parent="roles"))
     some = [*pods(2, "b", on="n"), pod("b-more", "b"), pod("b-gated", "b", gated=True), pod("a-0", "a")]
     assert world(manifest, *some, verdict="Scheduled").status().levels == (
-        LevelStatus("", 1, satisfied=True, placed=2, pending=2),
-        LevelStatus("roles", 1, satisfied=True, placed=2, pending=2),
-        LevelStatus("b", 2, satisfied=True, placed=2, pending=1),
+        LevelStatus("", 0, 1, 1, 1, satisfied=True, placed=2, pending=2, gated=1),
+        LevelStatus("roles", 0, 1, 2, 1, satisfied=True, placed=2, pending=2, gated=1),
+        LevelStatus("b", 2, satisfied=True, placed=2, pending=1, gated=1),
         LevelStatus("a", 1, satisfied=False, placed=0, pending=1),
     )
 
@@ -307,7 +308,27 @@ def test_every_level_tells_how_it_stands() -> None:
 def test_an_older_branch_tells_its_pods_in_all() -> None:
     """Both of its minimums, or nobody would see why it is not satisfied (M5)."""
     told = world(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
-    assert told.levels[0] == LevelStatus("", 1, minimum_pods=3, satisfied=False, placed=1)
+    assert told.levels[0] == LevelStatus("", 3, 1, 1, 1, satisfied=False, placed=1)
+
+
+def test_the_root_of_a_flat_gang_counts_pods_and_no_children() -> None:
+    """E2: a PodGroup without SubGroups is a leaf; what has succeeded counts, and is told apart from what is placed."""
+    told = world(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
+    assert told.levels == (LevelStatus("", 2, satisfied=True, placed=1, succeeded=1),)
+
+
+def test_plan_and_tree_count_children_and_pods_apart() -> None:
+    """E2: the same fields as in the status, at every level, the root included; `need` stays as it was."""
+    objects = muster.objects([podgroup(group("a", 2), group("b", 1), minSubGroup=1), *pods(2, "a", on="n"), node("n")])
+    tree = muster.plan(objects).to_dict()["podGroups"][0]["tree"]
+    counts = ("need", "minMember", "minSubGroup", "subGroups", "satisfiedSubGroups")
+    assert [tuple(one[name] for name in counts) for one in (tree, *tree["children"])] == [
+        (1, 0, 1, 2, 1),
+        (2, 2, 0, 0, 0),
+        (1, 1, 0, 0, 0),
+    ]
+    seen = data(look(take(objects).gangs[0]))["tree"]
+    assert [seen[name] for name in counts] == [tree[name] for name in counts]
 
 
 RACKS = (node("n1", cpu=2, rack="r1"), node("n2", cpu=2, rack="r2"), topology("topology/rack"))

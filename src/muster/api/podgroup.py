@@ -111,13 +111,19 @@ class LevelStatus(Wire, frozen=True):
     """One level of the tree; the name is empty for the PodGroup itself (E2)."""
 
     name: Annotated[str, doc("The SubGroup, or empty for the PodGroup itself.")] = ""
-    minimum: Annotated[int, doc("Pods of a leaf, or children of a branch, that must run.")] = 0
-    minimum_pods: Annotated[
-        int, doc("Branch of an older PodGroup: pods that must run below it in all, in addition (M5).")
+    min_member: Annotated[
+        int, doc("Pods that must run: of a leaf; of a branch of an older PodGroup, below it in all (M5).")
     ] = 0
-    satisfied: Annotated[bool, doc("As many run.")] = False
+    min_sub_group: Annotated[int, doc("Branch: direct children that must be satisfied; 0 on a leaf.")] = 0
+    sub_groups: Annotated[int, doc("Branch: direct children that there are.")] = 0
+    satisfied_sub_groups: Annotated[int, doc("Branch: direct children that are satisfied.")] = 0
+    satisfied: Annotated[bool, doc("Every minimum of this level is met, and of as many levels below as it needs.")] = (
+        False
+    )
     placed: Annotated[int, doc("Pods placed at or below this level.")] = 0
+    succeeded: Annotated[int, doc("Pods at or below this level that have done their part; they count.")] = 0
     pending: Annotated[int, doc("Pods at or below this level that wait and could be placed.")] = 0
+    gated: Annotated[int, doc("Pods at or below this level behind scheduling gates.")] = 0
     domain: Annotated[str, doc("Where the pods of this level sit together, from the top level down.")] = ""
 
 

@@ -9,6 +9,7 @@ from muster.model.gang import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, Eviction, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
+from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
 from muster.reporting.views import drawn, look
 
@@ -74,6 +75,7 @@ def _tree(found: GangPlan) -> dict[str, Any]:
         made[group.name] = {
             "name": group.name,
             "need": group.need,
+            **minimums_of(group, now).plain(),
             "satisfied": now[group.name].satisfied,
             "placed": now[group.name].placed,
             "pending": now[group.name].pending,

@@ -11,12 +11,13 @@ from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, ResourcesStatus
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueStatus
-from muster.model.gang import Branch, Gang, Group, State, walk
+from muster.model.gang import Gang, Group, State, walk
 from muster.model.queues import Uses, arrange, uses
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import Plan
 from muster.reporting.conditions import ON_POD_GROUPS, ON_QUEUES, pod_group_conditions, queue_ready, settled
+from muster.reporting.minimums import minimums_of
 from muster.reporting.outcome import Outcome, gangs_bound, pods
 
 
@@ -64,14 +65,20 @@ def _sorted(amounts: Mapping[str, int]) -> Resources:
 
 
 def _level(group: Group, outcome: Outcome) -> LevelStatus:
+    """Children and pods in fields of their own (E2)."""
     standing = outcome.standings[group.name]
+    minimums = minimums_of(group, outcome.standings)
     return LevelStatus(
         name=group.name,
-        minimum=group.need,
-        minimum_pods=group.need_pods if isinstance(group, Branch) else 0,
+        min_member=minimums.min_member,
+        min_sub_group=minimums.min_sub_group,
+        sub_groups=minimums.sub_groups,
+        satisfied_sub_groups=minimums.satisfied_sub_groups,
         satisfied=standing.satisfied,
         placed=standing.placed,
+        succeeded=standing.succeeded,
         pending=standing.pending,
+        gated=standing.gated,
         domain=outcome.domains.get(group.name, ""),
     )
 

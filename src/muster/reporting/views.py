@@ -13,6 +13,7 @@ from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, read
 from muster.model.roles import Roles, non_preemptible, resources, roles
 from muster.model.shortage import shortages
 from muster.reporting.explain import existing
+from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, guides, many, table
 
 Part = Literal["core", "extra", "needed", "optional", "broken"]
@@ -234,6 +235,7 @@ def _nested(seen: Seen) -> dict[str, Any]:
             "need": group.need,
             "counts": "pods" if isinstance(group, Leaf) else "groups",
             **({"needPods": group.need_pods} if isinstance(group, Branch) and group.need_pods else {}),
+            **minimums_of(group, seen.standings).plain(),
             "satisfied": standing.satisfied,
             "placed": standing.placed,
             "succeeded": standing.succeeded,
