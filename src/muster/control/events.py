@@ -1,5 +1,7 @@
 """Events: why something waits, on the object that waits, as `kubectl describe` shows it (E1, N4).
 
+What was done is told by `event_queue`.
+
 Rule 1: the same about the same object is one Event that counts, as with Kubernetes' own recorders; it says what was
 found last. Rule 2: how often that is told is not decided here.
 """
@@ -18,7 +20,7 @@ from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster, Raw, Resource
 from muster.model.gang import State, state
 from muster.reporting.conditions import stray_words
-from muster.reporting.explain import reasons
+from muster.reporting.explain import is_worth_an_event, reasons
 from muster.reporting.outcome import Outcome
 from muster.rules.membership import Stray
 
@@ -88,25 +90,30 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
     """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
     resource, meta = resource_of(PodGroup), group.metadata
     for reason in reasons(outcome.found):
-        yield _event(resource, meta, reason["reason"], reason["message"], now)
+        if is_worth_an_event(reason["reason"], reason["details"]):
+            runs = reason["details"].get("role") == "extra"
+            yield event(resource, meta, reason["reason"], reason["message"], now, is_normal=runs)
     strays = [stray for stray in outcome.gang.strays if state(pods[stray.pod]) in (State.PENDING, State.GATED)]
     if strays:
-        yield _event(resource, meta, STRAY_PODS, stray_words(strays), now)
+        yield event(resource, meta, STRAY_PODS, stray_words(strays), now)
     for stray in strays:
         yield about_stray(stray, pods[stray.pod], now)
 
 
 def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
     """Something else about a gang."""
-    return _event(resource_of(PodGroup), group.metadata, reason, message, now)
+    return event(resource_of(PodGroup), group.metadata, reason, message, now)
 
 
 def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
     """Why a pod belongs to nobody."""
-    return _event(resource_of(Pod), pod.metadata, stray.why, f"the pod {stray.says}", now)
+    return event(resource_of(Pod), pod.metadata, stray.why, f"the pod {stray.says}", now)
 
 
-def _event(resource: Resource, meta: ObjectMeta, reason: str, message: str, now: datetime) -> Raw:
+def event(
+    resource: Resource, meta: ObjectMeta, reason: str, message: str, now: datetime, is_normal: bool = False
+) -> Raw:
+    """An Event about an object."""
     about = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -122,7 +129,7 @@ def _event(resource: Resource, meta: ObjectMeta, reason: str, message: str, now:
         "involvedObject": about,
         "reason": reason,
         "message": message[:LONGEST],
-        "type": "Warning",
+        "type": "Normal" if is_normal else "Warning",
         "source": {"component": "muster"},
         "firstTimestamp": at,
         "lastTimestamp": at,

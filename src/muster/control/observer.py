@@ -47,6 +47,9 @@ class Observer(Protocol):
     def conflict(self, resource: str) -> None:
         """A write was refused because the object had changed meanwhile."""
 
+    def event_dropped(self, reason: str) -> None:
+        """An Event was not sent, or not taken."""
+
 
 class Nobody:
     """Does not count."""
@@ -85,4 +88,7 @@ class Nobody:
         """See Observer."""
 
     def conflict(self, resource: str) -> None:
+        """See Observer."""
+
+    def event_dropped(self, reason: str) -> None:
         """See Observer."""

@@ -19,6 +19,7 @@ from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
 from muster.cluster.store import ApiError, Cluster, Resource
 from muster.config import Scheduling
 from muster.control.apply import Applier, concerned
+from muster.control.event_queue import EventQueue
 from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
@@ -76,8 +77,19 @@ class Scheduler:
         self._carried_out, told = _Patience(self._woken.set), _Patience(self._woken.set)
         self._ask_again = _Alarm(self._woken.set)  # somebody whose eviction was refused
         self.teller = Teller(cluster, self.fence, clock, seconds, self.observer, told.after)
+        self.events = EventQueue(
+            cluster, self.fence, clock, wall, self.mirror.pod_group, self._is_writing, self.observer, seconds
+        )
         self.writer = Writer(
-            cluster, self.inflight, self.fence, clock, seconds, self.observer, self.teller.make_way, self._still
+            cluster,
+            self.inflight,
+            self.fence,
+            clock,
+            seconds,
+            self.observer,
+            self.teller.make_way,
+            self._still,
+            self.events.add,
         )
         self._settled_late = _Patience(self._woken.set)
         self.applier = Applier(self.writer, at_once, self._late)
@@ -131,6 +143,7 @@ class Scheduler:
                 tasks.create_task(self._hear(resource, struct), name=f"follow {resource.plural}")
             tasks.create_task(self._cycles(), name="cycles")
             tasks.create_task(self.teller.run(), name="tell")
+            tasks.create_task(self.events.run(), name="events")
 
     async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
         """Whoever wants a list cancels the hearing; it begins anew."""
@@ -187,6 +200,10 @@ class Scheduler:
         wanted = self.mirror.pod_group(one.gang) is not None and not self.inflight.leaves(one.key, uid)
         return waits and wanted and node is not None and not node.spec.unschedulable
 
+    def _is_writing(self) -> bool:
+        """Whether bindings or evictions are on their way: events wait for them."""
+        return not self.applier.crew.at_rest
+
     def _late(self, good: bool) -> None:
         """Something was settled after its turn: its gang has waited for that."""
         self._settled_late.after(not good)
@@ -197,6 +214,7 @@ class Scheduler:
         """Somebody else acts."""
         self._since = None
         self.teller.forget()
+        self.events.forget()
         self.observer.stands_by()
 
     async def _quiet(self) -> None:

@@ -140,7 +140,9 @@ class Writer:
         observer: Observer | None = None,
         make_way: Callable[[str, str], Awaitable[None]] | None = None,
         still: Callable[[Binding, str], bool] = lambda *_: True,
+        on_done: Callable[[Binding | Eviction, str], None] = lambda *_: None,
     ) -> None:
+        self.on_done = on_done  # called once the API server has taken a binding or an eviction of a pod by its uid
         self.make_way = make_way  # called before a pod is bound, by namespace and name
         self.still = still  # whether a binding of a pod by its uid may be sent again, as far as is known now
         self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
@@ -241,6 +243,7 @@ class Writer:
         self.inflight.promised(one.key, order.uid)
         self.observer.bound(one.role, self.clock() - order.sent_at)
         order.tally.bound.add(one.key)
+        self.on_done(one, order.uid)
         return Answer.YES
 
     async def evict(self, order: "Evict") -> Answer:
@@ -292,6 +295,7 @@ class Writer:
         self.refusals.taken(one.key)
         self.observer.evicted(one.reason)
         order.tally.evicted += 1
+        self.on_done(one, order.uid)
         return Answer.YES
 
     async def probe(self, one: Eviction, uid: str, tally: Tally) -> Answer:

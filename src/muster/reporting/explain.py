@@ -196,6 +196,14 @@ def _kept(kept: dict[str, Any]) -> str:
     return f"{many(kept['pods'], 'pod')} ({names})"
 
 
+def is_worth_an_event(reason: str, details: Mapping[str, Any]) -> bool:
+    """Not how many more extras wait, and not that an optional SubGroup was never created: nothing of it waits."""
+    if details.get("role") != "extra":
+        return True
+    absent = reason == "NotEnoughPods" and not any(details.get(name) for name in ("exist", *NOT_COUNTED))
+    return reason != "MoreExtrasWait" and not absent
+
+
 def reasons(found: GangPlan) -> list[dict[str, Any]]:
     """A gang's refusals for programs."""
     return [

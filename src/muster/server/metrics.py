@@ -69,6 +69,12 @@ TABLE = (
     Metric(
         "conflicts_total", "counter", "Writes refused because the object had changed meanwhile (409).", ("resource",)
     ),
+    Metric(
+        "events_dropped_total",
+        "counter",
+        "Events of placements and evictions that were not sent (QueueFull) or not taken by the API server (NotTaken).",
+        ("reason",),
+    ),
     Metric("watch_lag_seconds", "gauge", "Since the last event or bookmark of a watch; -1: not begun.", ("resource",)),
     Metric(
         "watch_restarts_total", "counter", "Watches that were lost and taken up again or listed anew.", ("resource",)
@@ -159,6 +165,10 @@ class Metrics:
     def conflict(self, resource: str) -> None:
         """An object had changed since it was read."""
         self._counter("conflicts_total").labels(resource).inc()
+
+    def event_dropped(self, reason: str) -> None:
+        """An Event was not sent, or not taken."""
+        self._counter("events_dropped_total").labels(reason).inc()
 
     def nominated(self) -> None:
         """A place was noted on a pod."""

@@ -1,0 +1,95 @@
+"""What was done, in the words of events (E1): placements, evictions with for whom and why, releases."""
+
+from collections.abc import Iterator, Sequence
+
+from muster.planning.decision import Binding, Eviction, EvictionReason
+from muster.reporting.text import many
+
+SCHEDULED, RELEASED = "Scheduled", "Released"
+DONE: dict[EvictionReason, str] = {
+    "Preempt": "Preempted",
+    "Reclaim": "Reclaimed",
+    "Consolidate": "Consolidated",
+    "Stale": RELEASED,
+}
+DOING: dict[EvictionReason, str] = {
+    "Preempt": "Preempting",
+    "Reclaim": "Reclaiming",
+    "Consolidate": "Consolidating",
+    "Stale": RELEASED,
+}
+WHY: dict[EvictionReason, str] = {
+    "Preempt": "which has a higher priority",
+    "Reclaim": "whose queue is below its fair share",
+    "Consolidate": "which fits once running pods are moved together",
+    "Stale": "",
+}
+LISTED = 3  # gangs in one message
+Done = Binding | Eviction
+
+
+def reason_of(done: Done) -> str:
+    """The reason of the event on the pod and on its PodGroup."""
+    return SCHEDULED if isinstance(done, Binding) else DONE[done.reason]
+
+
+def is_normal(reason: str) -> bool:
+    """A release means that something went wrong; the rest is how clusters work."""
+    return reason != RELEASED
+
+
+def concerned(done: Done) -> Iterator[tuple[str, str]]:
+    """The PodGroups that it concerns, each with the reason of its event: the pod's own, and the one it leaves for."""
+    yield done.gang, reason_of(done)
+    if isinstance(done, Eviction) and done.reason != "Stale" and done.whom and done.whom != done.gang:
+        yield done.whom, DOING[done.reason]
+
+
+def on_pod(done: Done) -> str:
+    """What happened to one pod."""
+    if isinstance(done, Binding):
+        return f"assigned to node `{done.node}` with its gang `{done.pod_group}` ({done.role})"
+    if done.reason == "Stale":
+        return f"released from node `{done.node}`: {_short_of_pods(done)}"
+    moved = f"; its replacement has a place on node `{done.move_to}`" if done.move_to else ""
+    return f"evicted from node `{done.node}` to make room for `{done.whom}`, {WHY[done.reason]}{moved}"
+
+
+def on_group(group: str, done: Sequence[Done]) -> str:
+    """What happened to the pods of a PodGroup, or for it; all with one reason."""
+    bound = [one for one in done if isinstance(one, Binding)]
+    if bound:
+        return _placed(bound)
+    evicted = [one for one in done if isinstance(one, Eviction)]
+    own = [one for one in evicted if one.gang == group]
+    return _left(own) if own else _made_room(evicted)
+
+
+def _placed(bound: Sequence[Binding]) -> str:
+    extras = sum(one.role == "extra" for one in bound)
+    roles = f", {extras} of them extra" if extras else ""
+    return f"{many(len(bound), 'pod')} assigned to {many(len({one.node for one in bound}), 'node')}{roles}"
+
+
+def _left(own: Sequence[Eviction]) -> str:
+    first = own[0]
+    if first.reason == "Stale":
+        return f"{many(len(own), 'pod')} released: {_short_of_pods(first)}"
+    moved = sum(bool(one.move_to) for one in own)
+    places = f"; {moved} of them have a new place" if moved else ""
+    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.whom for one in own)}{places}"
+
+
+def _made_room(evicted: Sequence[Eviction]) -> str:
+    return f"{many(len(evicted), 'pod')} of {_listed(one.gang for one in evicted)} evicted to make room for it"
+
+
+def _short_of_pods(one: Eviction) -> str:
+    what = f"SubGroup `{one.sub_group}`" if one.sub_group else "the gang"
+    return f"{what} was below its minimum for longer than its grace"
+
+
+def _listed(gangs: Iterator[str]) -> str:
+    names = sorted(set(gangs))
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(f"`{name}`" for name in names[:LISTED]) + more
