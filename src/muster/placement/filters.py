@@ -1,12 +1,21 @@
 """Which nodes a pod may be on, whatever is free there (X5). Each filter has a name; each sees all nodes at once."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from muster.api.core import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration
+from muster.api.core import (
+    Node,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    PersistentVolume,
+    Taint,
+    Toleration,
+)
 from muster.api.names import DEFAULT_NAMESPACE, HOSTNAME
 from muster.api.objects import key
 from muster.model.snapshot import PodClass, Snapshot
@@ -165,23 +174,48 @@ def ready(pods: PodClass, scene: Scene) -> Mask:  # noqa: ARG001 (every filter h
     return scene.snapshot.ready
 
 
+class ClaimTrouble(Struct, frozen=True):
+    """A claim of a pod that no node can serve as things are."""
+
+    claim: str
+    storage_class: str
+    why: Literal["missing", "unbound", "volume missing"]
+
+
 def reachable(pods: PodClass, scene: Scene) -> Mask:
     """Nodes from which every bound volume of the pod can be reached; a claim that is not bound allows none."""
     mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    claims = [volume.persistent_volume_claim for volume in pods.pod.spec.volumes if volume.persistent_volume_claim]
-    if not claims:
-        return mask
-    namespace = pods.pod.metadata.namespace or DEFAULT_NAMESPACE
-    given = {key(claim.metadata): claim.spec.volume_name for claim in scene.snapshot.objects.claims}
-    volumes = {volume.metadata.name: volume for volume in scene.snapshot.objects.volumes}
-    for claim in claims:
-        volume = volumes.get(given.get(f"{namespace}/{claim.claim_name}", ""))
-        if volume is None:
+    for found in _volumes(pods, scene):
+        if isinstance(found, ClaimTrouble):
             return np.zeros(len(scene.snapshot.nodes), dtype=bool)
-        affinity = volume.spec.node_affinity
+        affinity = found.spec.node_affinity
         if affinity is not None and affinity.required is not None:
             mask &= matching(affinity.required, scene)
     return mask
+
+
+def claim_trouble(pods: PodClass, scene: Scene) -> ClaimTrouble | None:
+    """The first claim that keeps a pod from every node, by name (X5)."""
+    return next((found for found in _volumes(pods, scene) if isinstance(found, ClaimTrouble)), None)
+
+
+def _volumes(pods: PodClass, scene: Scene) -> Iterator[PersistentVolume | ClaimTrouble]:
+    """What is behind every claim of a pod."""
+    sources = [one.persistent_volume_claim for one in pods.pod.spec.volumes if one.persistent_volume_claim]
+    if not sources:
+        return
+    namespace = pods.pod.metadata.namespace or DEFAULT_NAMESPACE
+    claims = {key(claim.metadata): claim.spec for claim in scene.snapshot.objects.claims}
+    volumes = {volume.metadata.name: volume for volume in scene.snapshot.objects.volumes}
+    for source in sources:
+        claim = claims.get(f"{namespace}/{source.claim_name}")
+        if claim is None:
+            yield ClaimTrouble(source.claim_name, "", "missing")
+        elif claim.volume_name in volumes:
+            yield volumes[claim.volume_name]
+        else:
+            why: Literal["volume missing", "unbound"] = "volume missing" if claim.volume_name else "unbound"
+            yield ClaimTrouble(source.claim_name, claim.storage_class_name, why)
 
 
 FILTERS: Mapping[str, Filter] = {

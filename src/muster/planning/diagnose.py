@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.filters import FILTERS, Mask
+from muster.placement.filters import FILTERS, Mask, claim_trouble
 from muster.placement.goal import Goal, Goals, every, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.search import Search
@@ -70,10 +70,20 @@ class Diagnosis:
             **self._best(culprit),
             "refused": self._refused(culprit),
             "nodes": len(self.snapshot.nodes),
+            **self._claim(culprit),
         }
+
+    def _claim(self, culprit: Goal) -> dict[str, Any]:
+        """The claim that keeps some of its pods from every node, if there is one (X5)."""
+        scene = self.ledger.shapes.scene
+        troubles = (claim_trouble(self.snapshot.classes[shape], scene) for shape in shapes(culprit))
+        found = next((one for one in troubles if one is not None), None)
+        return {} if found is None else {"claim": found.claim, "storageClass": found.storage_class, "why": found.why}
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
         allowed = [self.ledger.allowed(shape).any() for shape in shapes(culprit)]
+        if "claim" in details and not all(allowed):
+            return "VolumeNotBound"
         if not any(allowed):
             return "NoNodeMatches"
         if "rule" in details:

@@ -73,6 +73,8 @@ def _sentence(refusal: Refusal) -> str:
             return f"not supported yet: pods of {part} use {facts.get('detail')}, which muster does not decide"
         case "SearchCutShort":
             return "unknown: the search used up its budget of steps before it found a placement or a proof"
+        case "VolumeNotBound":
+            return _claim(part, facts)
         case "NoNodeMatches":
             return f"no node matches {part}: {_refused(facts)}"
         case "NoDomain":
@@ -83,6 +85,19 @@ def _sentence(refusal: Refusal) -> str:
             return _between(part, facts)
         case _:
             return _not_now(refusal.reason, part, facts)
+
+
+def _claim(part: str, facts: dict[str, Any]) -> str:
+    """Which claim keeps pods from every node, and why (X5)."""
+    claim = f"pods of {part} use claim `{facts['claim']}`"
+    match facts["why"]:
+        case "missing":
+            return f"no volume: {claim}, which does not exist"
+        case "volume missing":
+            return f"no volume: {claim}, which is bound to a volume that does not exist"
+        case _:
+            of = f" of storage class `{facts['storageClass']}`" if facts["storageClass"] else ""
+            return f"no volume: {claim}{of}, which is not bound, and muster does not choose nodes for unbound claims"
 
 
 def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
@@ -180,6 +195,8 @@ def helps(refusal: Refusal) -> Iterator[str]:
         yield f"{_kept(kept)} cannot be evicted for it, as budgets or the API server keep them"
     if refusal.reason == "NodeUnknown":
         yield f"it goes on once node `{refusal.details['node']}` is back or pod `{refusal.details['pod']}` is gone"
+    if refusal.reason == "VolumeNotBound" and refusal.details["why"] == "unbound":
+        yield "a storage class with `volumeBindingMode: Immediate`, or one pod that uses the claim first, has it bound"
     for change in refusal.details.get("changes", ()):
         group = f" on `{change['subGroup']}`" if change["subGroup"] else ""
         if change["field"] == "requiredTopologyLevel":
