@@ -510,6 +510,7 @@ WATCHED = {
     "": ("nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims"),
     "scheduling.k8s.io": ("priorityclasses",),
     "policy": ("poddisruptionbudgets",),
+    "storage.k8s.io": ("storageclasses",),
     "scheduling.run.ai": ("podgroups", "queues"),
     "kai.scheduler": ("topologies",),
 }
@@ -524,6 +525,7 @@ CALLS = {
     ("", "pods", "get", ""),  # cluster.kubernetes_binding: whether a binding that was not answered has happened
     ("", "pods/binding", "create", ""),  # control.apply
     ("", "pods/eviction", "create", ""),  # control.apply
+    ("", "persistentvolumeclaims", "patch", ""),  # control.volumes: the selected node
     ("", "pods/status", "patch", ""),  # control.status: PodScheduled, nominatedNodeName
     ("scheduling.run.ai", "podgroups/status", "patch", ""),  # control.status
     ("scheduling.run.ai", "queues/status", "patch", ""),

@@ -319,7 +319,7 @@ async def test_every_metric_of_the_loop_moves() -> None:
     async with observed(world, Faulty(world.memory, script), HASTY, metrics, fence) as live:
         before = readings(metrics)
         fence.leading = True
-        assert before["watch_lag_seconds"] == -10, "ten kinds, none of them heard yet"
+        assert before["watch_lag_seconds"] == -11, "eleven kinds, none of them heard yet"
         await live.settle()
         world.submit(
             group("high", minMember=2, queue="team", priorityClassName="high", preemptibility="preemptible"), {"": 2}

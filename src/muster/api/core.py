@@ -287,3 +287,25 @@ class PersistentVolumeClaim(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class TopologySelectorRequirement(Wire, frozen=True):
+    """A node label and the values that do."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Wire, frozen=True):
+    """Nodes with every one of these labels."""
+
+    match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
+
+
+class StorageClass(Wire, frozen=True):
+    """How volumes are made, when, and where."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = ""  # empty: Immediate
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()  # none: everywhere

@@ -9,6 +9,7 @@ QUEUES: Final = "scheduling.run.ai/v2"
 TOPOLOGIES: Final = "kai.scheduler/v1alpha1"
 PRIORITIES: Final = "scheduling.k8s.io/v1"
 POLICY: Final = "policy/v1"
+STORAGE: Final = "storage.k8s.io/v1"
 OURS: Final = "muster.dev/v1"
 
 # on pods: which gang, which leaf (N3), and who comes first in it (M4)
@@ -30,6 +31,9 @@ STALE_SUBGROUPS: Final = "muster.dev/stale-subgroups"  # annotation: JSON, SubGr
 LAST_START: Final = "kai.scheduler/last-start-timestamp"  # annotation
 BACKED_OFF: Final = "muster.dev/backed-off"  # annotation: what the one attempt of S4 was made on
 NOTES_OF_TIME: Final = frozenset((STALE_SINCE, STALE_SUBGROUPS, LAST_START))  # they matter when time has passed
+
+# on claims that wait for their first consumer: the node on which their volume is made
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"  # annotation
 
 # on every namespace: its name
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

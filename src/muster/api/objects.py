@@ -11,6 +11,7 @@ from muster.api.core import (
     Pod,
     PodDisruptionBudget,
     PriorityClass,
+    StorageClass,
 )
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.podgroup import PodGroup
@@ -28,8 +29,9 @@ KINDS: dict[tuple[str, str], type[Wire]] = {
     (names.CORE, "PersistentVolumeClaim"): PersistentVolumeClaim,
     (names.PRIORITIES, "PriorityClass"): PriorityClass,
     (names.POLICY, "PodDisruptionBudget"): PodDisruptionBudget,
+    (names.STORAGE, "StorageClass"): StorageClass,
 }
-CLUSTER_SCOPED = frozenset((Queue, Topology, Node, Namespace, PriorityClass, PersistentVolume))
+CLUSTER_SCOPED = frozenset((Queue, Topology, Node, Namespace, PriorityClass, PersistentVolume, StorageClass))
 
 
 class Objects(Struct, frozen=True, eq=False):
@@ -45,6 +47,7 @@ class Objects(Struct, frozen=True, eq=False):
     budgets: tuple[PodDisruptionBudget, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
     unknown: dict[str, int] = {}  # `Kind (apiVersion)` -> how many
 
 
@@ -59,6 +62,7 @@ FIELDS: dict[type[Wire], str] = {
     PodDisruptionBudget: "budgets",
     PersistentVolume: "volumes",
     PersistentVolumeClaim: "claims",
+    StorageClass: "storage_classes",
 }
 
 

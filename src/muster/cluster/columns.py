@@ -304,6 +304,14 @@ PRIORITY = (
     AGE,
     path("PreemptionPolicy", ".preemptionPolicy", empty=""),
 )
+STORAGE_CLASS = (
+    NAME,
+    path("Provisioner", ".provisioner", empty=""),
+    path("ReclaimPolicy", ".reclaimPolicy", empty="Delete"),
+    path("VolumeBindingMode", ".volumeBindingMode", empty="Immediate"),
+    path("AllowVolumeExpansion", ".allowVolumeExpansion", "boolean", empty=False),
+    AGE,
+)
 LEASE = (NAME, path("Holder", ".spec.holderIdentity", empty=""), AGE)
 DEFINITION = (NAME, Column("Created At", lambda raw, _: raw["metadata"].get("creationTimestamp"), "date"))
 WEBHOOKS = (NAME, Column("Webhooks", _count("webhooks"), "integer"), AGE)

@@ -112,6 +112,14 @@ BUILT_IN: tuple[Kind, ...] = (
         namespaced=False,
         counted=True,
     ),
+    _kind(
+        "storage.k8s.io/v1",
+        "storageclasses",
+        "StorageClass",
+        short="sc",
+        columns=columns.STORAGE_CLASS,
+        namespaced=False,
+    ),
     _kind("coordination.k8s.io/v1", "leases", "Lease", columns=columns.LEASE),
     _kind("events.k8s.io/v1", "events", "Event", short="ev", columns=columns.EVENT),
     _kind(
@@ -186,6 +194,7 @@ STATEFUL_SETS = _BUILT_IN["apps", "statefulsets"]
 DAEMON_SETS = _BUILT_IN["apps", "daemonsets"]
 BUDGETS = _BUILT_IN["policy", "poddisruptionbudgets"]
 PRIORITY_CLASSES = _BUILT_IN["scheduling.k8s.io", "priorityclasses"]
+STORAGE_CLASSES = _BUILT_IN["storage.k8s.io", "storageclasses"]
 LEASES = _BUILT_IN["coordination.k8s.io", "leases"]
 DEFINITIONS = _BUILT_IN["apiextensions.k8s.io", "customresourcedefinitions"]
 POD_GROUPS = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")

@@ -35,6 +35,7 @@ PLURALS = {
     "PersistentVolume": "persistentvolumes",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
     "PodDisruptionBudget": "poddisruptionbudgets",
 }
 

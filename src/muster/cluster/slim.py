@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod
+from muster.api.core import Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, StorageClass
 from muster.api.meta import Wire
 
 T = TypeVar("T")
@@ -19,9 +19,11 @@ MOST = 50_000  # parts that are remembered; then they are collected anew, and wh
 
 
 def bare(found: Wire) -> Wire:
-    """Nodes, volumes, claims and namespaces without annotations: agents keep writing them, and no rule reads them."""
-    if isinstance(found, Node | PersistentVolume | PersistentVolumeClaim | Namespace):
-        return replace(found, metadata=replace(found.metadata, annotations={}, owner_references=()))
+    """Nodes, volumes, claims, classes and namespaces without annotations that no rule reads: agents write many."""
+    if isinstance(found, Node | PersistentVolume | PersistentVolumeClaim | StorageClass | Namespace):
+        node = found.metadata.annotations.get(names.SELECTED_NODE, "")
+        read = {names.SELECTED_NODE: node} if node and isinstance(found, PersistentVolumeClaim) else {}
+        return replace(found, metadata=replace(found.metadata, annotations=read, owner_references=()))
     return found
 
 

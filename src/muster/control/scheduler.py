@@ -24,6 +24,7 @@ from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
+from muster.control.volumes import VolumeBinder
 from muster.control.writes import Done, Doubt, Fence, Writer
 from muster.model.snapshot import Snapshot
 from muster.planning.allocate import Granted
@@ -90,6 +91,7 @@ class Scheduler:
             self.teller.make_way,
             self._still,
             self.events.add,
+            VolumeBinder(cluster, self.mirror, clock).select_node,
         )
         self._settled_late = _Patience(self._woken.set)
         self.applier = Applier(self.writer, at_once, self._late)

@@ -141,7 +141,9 @@ class Writer:
         make_way: Callable[[str, str], Awaitable[None]] | None = None,
         still: Callable[[Binding, str], bool] = lambda *_: True,
         on_done: Callable[[Binding | Eviction, str], None] = lambda *_: None,
+        select_node: Callable[[Binding], Awaitable[None]] | None = None,
     ) -> None:
+        self.select_node = select_node  # called before a pod is bound: writes the node on claims that wait for it
         self.on_done = on_done  # called once the API server has taken a binding or an eviction of a pod by its uid
         self.make_way = make_way  # called before a pod is bound, by namespace and name
         self.still = still  # whether a binding of a pod by its uid may be sent again, as far as is known now
@@ -159,6 +161,13 @@ class Writer:
         if not self.fence.leading or self.fence.term != order.term:
             order.tally.unbound(one, "another leader may be acting")
             return Answer.NO
+        if self.select_node is not None:
+            try:
+                async with in_time(self.fence, self.seconds):
+                    await self.select_node(one)
+            except ApiError as error:
+                order.tally.unbound(one, error.message)
+                return Answer.NO
         order.first_at = self.clock()
         return await self._bind(order)
 

@@ -1,7 +1,7 @@
 """Which nodes a pod may be on, whatever is free there (X5). Each filter has a name; each sees all nodes at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -13,12 +13,13 @@ from muster.api.core import (
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PersistentVolume,
+    StorageClass,
     Taint,
     Toleration,
 )
-from muster.api.names import DEFAULT_NAMESPACE, HOSTNAME
-from muster.api.objects import key
+from muster.api.names import HOSTNAME
 from muster.model.snapshot import PodClass, Snapshot
+from muster.placement.claims import Behind, Claims, ClaimTrouble, Provisioned
 
 Mask = NDArray[np.bool_]
 KEEPING_OFF = ("NoSchedule", "NoExecute")
@@ -73,11 +74,16 @@ def _whole(text: str) -> bool:
     return text.removeprefix("-").isdecimal() and len(text) < 20
 
 
-class Scene(Struct, frozen=True, eq=False):
-    """A snapshot, with its node labels as columns."""
+class Scene(Struct, frozen=True, eq=False, dict=True):
+    """A snapshot, with its node labels as columns and its claims by name."""
 
     snapshot: Snapshot
     labels: Labels
+
+    @cached_property
+    def claims(self) -> Claims:
+        """Looked up where some pod has claims."""
+        return Claims(self.snapshot.objects, self.snapshot.node_index.__contains__)
 
 
 Filter = Callable[[PodClass, Scene], Mask]
@@ -174,48 +180,45 @@ def ready(pods: PodClass, scene: Scene) -> Mask:  # noqa: ARG001 (every filter h
     return scene.snapshot.ready
 
 
-class ClaimTrouble(Struct, frozen=True):
-    """A claim of a pod that no node can serve as things are."""
-
-    claim: str
-    storage_class: str
-    why: Literal["missing", "unbound", "volume missing"]
-
-
 def reachable(pods: PodClass, scene: Scene) -> Mask:
-    """Nodes from which every bound volume of the pod can be reached; a claim that is not bound allows none."""
+    """Nodes from which every volume of the pod can be reached, or on which it can be made; see `claims`."""
     mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    for found in _volumes(pods, scene):
-        if isinstance(found, ClaimTrouble):
-            return np.zeros(len(scene.snapshot.nodes), dtype=bool)
-        affinity = found.spec.node_affinity
-        if affinity is not None and affinity.required is not None:
-            mask &= matching(affinity.required, scene)
+    for found in _behind(pods, scene):
+        match found:
+            case ClaimTrouble():
+                return np.zeros(len(scene.snapshot.nodes), dtype=bool)
+            case Provisioned(storage_class=kind, node=node):
+                mask &= _offered(kind, scene)
+                if node:
+                    mask &= np.arange(len(mask)) == scene.snapshot.node_index[node]
+            case PersistentVolume(spec=spec):
+                if spec.node_affinity is not None and spec.node_affinity.required is not None:
+                    mask &= matching(spec.node_affinity.required, scene)
+    return mask
+
+
+def _offered(kind: StorageClass, scene: Scene) -> Mask:
+    """Nodes on which volumes of a class can be made: those of one of its `allowedTopologies`; all where it has none."""
+    if not kind.allowed_topologies:
+        return np.ones(len(scene.snapshot.nodes), dtype=bool)
+    mask = np.zeros(len(scene.snapshot.nodes), dtype=bool)
+    for term in kind.allowed_topologies:
+        inside = np.ones(len(mask), dtype=bool)
+        for one in term.match_label_expressions:
+            inside &= scene.labels.equal(one.key, one.values)
+        mask |= inside
     return mask
 
 
 def claim_trouble(pods: PodClass, scene: Scene) -> ClaimTrouble | None:
     """The first claim that keeps a pod from every node, by name (X5)."""
-    return next((found for found in _volumes(pods, scene) if isinstance(found, ClaimTrouble)), None)
+    return next((found for found in _behind(pods, scene) if isinstance(found, ClaimTrouble)), None)
 
 
-def _volumes(pods: PodClass, scene: Scene) -> Iterator[PersistentVolume | ClaimTrouble]:
-    """What is behind every claim of a pod."""
-    sources = [one.persistent_volume_claim for one in pods.pod.spec.volumes if one.persistent_volume_claim]
-    if not sources:
-        return
-    namespace = pods.pod.metadata.namespace or DEFAULT_NAMESPACE
-    claims = {key(claim.metadata): claim.spec for claim in scene.snapshot.objects.claims}
-    volumes = {volume.metadata.name: volume for volume in scene.snapshot.objects.volumes}
-    for source in sources:
-        claim = claims.get(f"{namespace}/{source.claim_name}")
-        if claim is None:
-            yield ClaimTrouble(source.claim_name, "", "missing")
-        elif claim.volume_name in volumes:
-            yield volumes[claim.volume_name]
-        else:
-            why: Literal["volume missing", "unbound"] = "volume missing" if claim.volume_name else "unbound"
-            yield ClaimTrouble(source.claim_name, claim.storage_class_name, why)
+def _behind(pods: PodClass, scene: Scene) -> Iterator[Behind]:
+    """What is behind every claim of a pod; most pods have none."""
+    if any(volume.persistent_volume_claim for volume in pods.pod.spec.volumes):
+        yield from scene.claims.behind(pods.pod)
 
 
 FILTERS: Mapping[str, Filter] = {

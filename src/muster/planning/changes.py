@@ -14,7 +14,7 @@ from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.goal import Goal, Goals, Spot, every, size
 
-MOST_GROUPS = 32  # that are tried, those nearest to the culprit first
+MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
 MOST_CHANGES = 4  # that are told
 Fits = Callable[[Goal], bool | None]  # None: the budget ran out
 

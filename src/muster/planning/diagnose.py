@@ -78,7 +78,16 @@ class Diagnosis:
         scene = self.ledger.shapes.scene
         troubles = (claim_trouble(self.snapshot.classes[shape], scene) for shape in shapes(culprit))
         found = next((one for one in troubles if one is not None), None)
-        return {} if found is None else {"claim": found.claim, "storageClass": found.storage_class, "why": found.why}
+        return (
+            {}
+            if found is None
+            else {
+                "claim": found.claim,
+                "storageClass": found.storage_class,
+                "why": found.why,
+                "node": found.node,
+            }
+        )
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
         allowed = [self.ledger.allowed(shape).any() for shape in shapes(culprit)]
@@ -123,7 +132,7 @@ class Diagnosis:
 
     def _fits(self, goal: Goal, ignoring: frozenset[int] = frozenset()) -> bool | None:
         """Whether a goal fits; None: the budget does not reach."""
-        part = self.budget.part(self.budget.left // 4)
+        part = self.budget.part(self.budget.left // 2)
         try:
             part.spend()
             if not hopeful(goal, self.ledger):

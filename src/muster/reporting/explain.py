@@ -87,17 +87,25 @@ def _sentence(refusal: Refusal) -> str:
             return _not_now(refusal.reason, part, facts)
 
 
+CLAIM_WORDS = {
+    "missing": "which does not exist",
+    "volume missing": "which is bound to a volume that does not exist",
+    "unbound": "which is not bound yet",
+    "static": "which waits for one of the volumes of a class without a provisioner: muster does not choose among them",
+    "shared": "which is not bound yet and is used by several pods: its volume would hold all of them to one node",
+}
+CLAIM_HINTS = {
+    "static": "bind the claim to a volume (`spec.volumeName`), or use a class with a provisioner",
+    "shared": "have the claim bound before, by one pod that uses it or a class with `volumeBindingMode: Immediate`",
+}
+
+
 def _claim(part: str, facts: dict[str, Any]) -> str:
     """Which claim keeps pods from every node, and why (X5)."""
-    claim = f"pods of {part} use claim `{facts['claim']}`"
-    match facts["why"]:
-        case "missing":
-            return f"no volume: {claim}, which does not exist"
-        case "volume missing":
-            return f"no volume: {claim}, which is bound to a volume that does not exist"
-        case _:
-            of = f" of storage class `{facts['storageClass']}`" if facts["storageClass"] else ""
-            return f"no volume: {claim}{of}, which is not bound, and muster does not choose nodes for unbound claims"
+    of = f" of storage class `{facts['storageClass']}`" if facts["storageClass"] else ""
+    gone = f"whose volume is made on node `{facts['node']}`, which does not exist"
+    why = CLAIM_WORDS.get(facts["why"], gone)
+    return f"no volume: pods of {part} use claim `{facts['claim']}`{of}, {why}"
 
 
 def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
@@ -195,8 +203,8 @@ def helps(refusal: Refusal) -> Iterator[str]:
         yield f"{_kept(kept)} cannot be evicted for it, as budgets or the API server keep them"
     if refusal.reason == "NodeUnknown":
         yield f"it goes on once node `{refusal.details['node']}` is back or pod `{refusal.details['pod']}` is gone"
-    if refusal.reason == "VolumeNotBound" and refusal.details["why"] == "unbound":
-        yield "a storage class with `volumeBindingMode: Immediate`, or one pod that uses the claim first, has it bound"
+    if refusal.reason == "VolumeNotBound" and (way_out := CLAIM_HINTS.get(refusal.details["why"])):
+        yield way_out
     for change in refusal.details.get("changes", ()):
         group = f" on `{change['subGroup']}`" if change["subGroup"] else ""
         if change["field"] == "requiredTopologyLevel":
