@@ -31,6 +31,7 @@ ACCOUNT = f"system:serviceaccount:{HOME}:muster"
 FILES = ("00-namespace", "10-crds", "20-rbac", "30-config", "40-service", "50-deployment", "60-webhook")
 QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", False)
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
+STORAGE = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
 
 
 def resource_of(raw: Raw) -> Resource:
@@ -143,8 +144,17 @@ def pod(name: str, gang: str) -> Raw:
         "nodeSelector": {"rbac": "yes"},
         "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
     }
+    if gang == "high":
+        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     meta = {"name": name, "namespace": SPACE, "annotations": {"pod-group-name": gang}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def claim(name: str) -> Raw:
+    """Of a class that waits for its first consumer: muster selects the node (`control.volumes`)."""
+    asks = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "rbac"}
+    meta = {"name": name, "namespace": SPACE}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": asks}
 
 
 def objects() -> list[Raw]:
@@ -153,6 +163,14 @@ def objects() -> list[Raw]:
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}},
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "rbac-high"}, "value": 90},
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "rbac"},
+            "provisioner": "rbac.example.com",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+        *(claim(f"high-{i}") for i in range(2)),
         {
             "apiVersion": "scheduling.run.ai/v2",
             "kind": "Queue",
@@ -267,7 +285,7 @@ async def forbidden(account: Cluster) -> None:
 async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     found = connect(apiserver.kubeconfig)
     for raw in objects():
-        await put(found, resource_of(raw) if raw["kind"] != "PriorityClass" else CLASSES, raw)
+        await put(found, {"PriorityClass": CLASSES, "StorageClass": STORAGE}.get(raw["kind"]) or resource_of(raw), raw)
     await put(found, NODES, objects()[-1])
     status = {"status": objects()[-1]["status"]}
     await found.patch(NODES, "", "rbac-a", status, subresource="status")
@@ -276,7 +294,7 @@ async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
         await gone(found, PODS, SPACE, raw["metadata"]["name"])
     for gang in ("low", "high"):
         await gone(found, POD_GROUPS, SPACE, gang)
-    for resource, name in ((NODES, "rbac-a"), (QUEUES, "rbac"), (CLASSES, "rbac-high")):
+    for resource, name in ((NODES, "rbac-a"), (QUEUES, "rbac"), (CLASSES, "rbac-high"), (STORAGE, "rbac")):
         await gone(found, resource, "", name)
     await found.close()
 
