@@ -25,6 +25,11 @@ class Accounts:
         self.column = {name: i for i, name in enumerate(columns)}
         self.shared = tuple(name for name in self.tree.resources if name in self.column)
 
+    def amounts(self) -> tuple[dict[str, Resources], dict[str, Resources]]:
+        """What queues hold, and what of it is protected, as values of their own."""
+        allocated = {name: Resources(amount) for name, amount in self.allocated.items()}
+        return allocated, {name: Resources(amount) for name, amount in self.protected.items()}
+
     def charge(self, queue: str, amount: Mapping[str, int], sign: int = 1) -> None:
         """Something is granted to a queue, or taken from it."""
         _add(self.allocated, [node.name for node in self.tree.path(queue)], amount, sign)

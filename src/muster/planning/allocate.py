@@ -1,6 +1,7 @@
 """Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, State, walk
+from muster.model.gang import Gang, Leaf, Standing, State, satisfied, walk
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
@@ -18,10 +19,11 @@ from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
-from muster.planning.decision import Binding, Refusal, Verdict
+from muster.planning.decision import Binding, Failure, Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
 from muster.planning.disturb import Disturbance
 from muster.planning.extras import further
+from muster.planning.hints import hinted
 from muster.planning.line import Line
 from muster.planning.reserve import Reservations
 from muster.planning.waiting import refusal_of
@@ -52,21 +54,14 @@ class Allocation:
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         grants = dict.fromkeys(self.board.turns, 0)
-        for key, turn in self.board.turns.items():
-            if _nothing_to_do(turn.gang) and self._sound(turn.gang):
-                self.board.turns[key] = replace(turn, verdict="Scheduled")
-                continue
-            now = turn.gang.standing
-            if refusal := self._shut(turn.gang):
-                verdict: Verdict = "Scheduled" if now.satisfied else "Waiting"
-                self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
-            else:
-                self.line.add(turn.gang.queue, rank(turn.gang, now, 0), key)
+        for key, turn in list(self.board.turns.items()):
+            self.board.turns[key] = self._attempt(turn, self._enter)
         while (first := self.line.next()) is not None:
+            self.board.budget.check()
             before = self.board.turns[first]
             if before.evictions:
                 continue  # it has just lost pods: it is planned anew when they are gone
-            after = self._grant(before)
+            after = self._attempt(before, self._grant)
             self.board.turns[first] = after
             grants[first] += 1
             if len(after.bindings) > len(before.bindings):
@@ -75,6 +70,24 @@ class Allocation:
             now = after.gang.standing
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
+
+    def _attempt(self, turn: Turn, work: Callable[[Turn], Turn]) -> Turn:
+        """What comes of a turn; a failure inside is the verdict of its gang, and of no other (X2, X7)."""
+        try:
+            after = self.board.attempt(turn.gang.key, partial(work, turn))
+        except OutOfSteps:
+            return _unknown(turn, Refusal("SearchCutShort"))
+        return _unknown(turn, after.refusal) if isinstance(after, Failure) else after
+
+    def _enter(self, turn: Turn) -> Turn:
+        """Into the line, unless there is nothing to do, or nothing that may be done."""
+        if _nothing_to_do(turn.gang) and self._sound(turn.gang):
+            return replace(turn, verdict="Scheduled")
+        now = turn.gang.standing
+        if refusal := self._shut(turn.gang):
+            return replace(turn, verdict="Scheduled" if now.satisfied else "Waiting", refusals=(refusal,))
+        self.line.add(turn.gang.queue, rank(turn.gang, now, 0), turn.gang.key)
+        return turn
 
     def _sound(self, gang: Gang) -> bool:
         """Every level that it names exists (T6)."""
@@ -127,7 +140,9 @@ class Allocation:
             if isinstance(first, Goal) and (made := self.disturbance.make_room(turn, first)):
                 return made
         except OutOfSteps:
-            return replace(turn, verdict="Unknown", refusals=(Refusal("SearchCutShort"),))
+            if (seats := hinted(self.board, turn.gang)) is not None:
+                return self.board.bind(replace(turn, verdict="Scheduled"), seats, "core")
+            return _unknown(turn, Refusal("SearchCutShort"))
         return self._refused(turn, goals, first)
 
     def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
@@ -166,7 +181,8 @@ class Allocation:
             return replace(turn, verdict="Waiting", refusals=(over,))
         twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
         if twin not in self._known:
-            self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal()
+            diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
+            self._known[twin] = self.board.recall.diagnosis(self.board.now, goals, goal, diagnose)
         said = self._known[twin]
         if turn.gang.key in self.disturbance.waiting:
             said = replace(said, details=said.details | {"soon": True})
@@ -241,6 +257,12 @@ class Allocation:
 def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
     """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
+
+
+def _unknown(turn: Turn, refusal: Refusal) -> Turn:
+    """Nothing more is known of a gang; where its core is placed, that stands."""
+    verdict: Verdict = "Scheduled" if turn.verdict == "Scheduled" or satisfied(turn.gang.root) else "Unknown"
+    return replace(turn, verdict=verdict, refusals=(*turn.refusals, refusal))
 
 
 def _nothing_to_do(gang: Gang) -> bool:

@@ -5,6 +5,9 @@ until somebody leaves. Whoever is nominated takes its room from both: nobody els
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from traceback import format_exception
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -20,18 +23,22 @@ from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.placement import flat
-from muster.placement.budget import Budget
+from muster.placement.budget import Budget, Cancelled, OutOfSteps
 from muster.placement.goal import Goal, Goals, Kinds
 from muster.placement.growth import Placement
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
 from muster.planning.accounts import Accounts
-from muster.planning.decision import Binding, Eviction, EvictionReason, Refusal, Role, Verdict
+from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Refusal, Role, Verdict
+from muster.planning.memory import AnswerCache, Recall
 from muster.planning.policy import Policy
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
+T = TypeVar("T")
+FRAMES = 20  # of a traceback: the last ones
+LONGEST_MESSAGE = 200  # of an exception, as people read it
 
 
 class Turn(Struct, frozen=True, eq=False):
@@ -46,10 +53,27 @@ class Turn(Struct, frozen=True, eq=False):
     hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
 
 
+class Checkpoint(Struct, frozen=True, eq=False):
+    """A board as it was, to go back to."""
+
+    now: Ledger
+    later: Ledger
+    allocated: dict[str, Resources]
+    protected: dict[str, Resources]
+    turns: dict[str, Turn]
+    busy: int
+
+
 class Board:
     """The state of one cycle. Whatever is decided is written here, and nowhere else."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, is_cancelled: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        is_cancelled: Callable[[], bool] | None = None,
+        memory: AnswerCache | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.kinds = Kinds()
@@ -64,6 +88,11 @@ class Board:
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
+        self.failures: dict[str, Failure] = {}  # by gang
+        self.version = 0  # how often something was written
+        self.recall = Recall(memory, self)
+        self._checkpoint: Checkpoint | None = None  # before the first write of an attempt that is not a single step
+        self._is_attempting = False
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
@@ -83,16 +112,17 @@ class Board:
     def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
         """Seats for a goal; OutOfSteps: unknown."""
         if flat.applies(ledger, goal):
-            self.spending.spend(flat.STEPS)
             return flat.seats(ledger, goal, allowance)
-        return find(self.search(ledger, allowance=allowance), goal)
+        work = partial(find, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
 
     def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(ledger, goal):
-            found = self.find(ledger, goal, allowance)
+            found = flat.seats(ledger, goal, allowance)
             return None if found is None else Placement(found)
-        return find_with_growth(self.search(ledger, allowance=allowance), goal)
+        work = partial(find_with_growth, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
 
     def has_room(self, seats: Sequence[Seat]) -> bool:
         """Whether all of these seats are free now."""
@@ -131,6 +161,41 @@ class Board:
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
         return over_quota_non_preemptible(self.accounts.tree, self.accounts.protected, gang.queue, more)
 
+    # one gang's work --------------------------------------------------------------------------------------------------
+
+    def attempt(self, gang: str, work: Callable[[], T]) -> T | Failure:
+        """Work for one gang. Where it fails, the board is as it was before, and only that gang is concerned.
+
+        Work that is cancelled, or out of steps or memory, is no failure.
+        """
+        self._checkpoint, self._is_attempting = None, True
+        try:
+            return work()
+        except (Cancelled, OutOfSteps, MemoryError):
+            self._roll_back()
+            raise
+        except Exception as error:
+            self._roll_back()
+            self.failures[gang] = _failure(gang, error)
+            return self.failures[gang]
+        finally:
+            self._checkpoint, self._is_attempting = None, False
+
+    def save(self) -> None:
+        """Called before writes between which something could fail: what is written in one step needs none."""
+        if self._is_attempting and self._checkpoint is None:
+            now = self.now.copy()
+            later = now if self.later is self.now else self.later.copy()
+            allocated, protected = self.accounts.amounts()
+            self._checkpoint = Checkpoint(now, later, allocated, protected, dict(self.turns), len(self.busy))
+
+    def _roll_back(self) -> None:
+        if (saved := self._checkpoint) is not None:
+            self.now, self.later, self.turns = saved.now, saved.later, saved.turns
+            self.accounts.allocated, self.accounts.protected = saved.allocated, saved.protected
+            del self.busy[saved.busy :]
+            self.version += 1
+
     # writing --------------------------------------------------------------------------------------------------------
 
     def _part(self) -> None:
@@ -139,6 +204,7 @@ class Board:
 
     def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
         """Take room for (node, class, pods), now and later; or give it back."""
+        self.version += 1
         for node, shape, count in seats:
             self.now.put(node, shape, sign * count)
             if self.later is not self.now:
@@ -158,12 +224,14 @@ class Board:
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
+        """All is worked out before the first write."""
+        asked = self.asked(seats)
+        protected = self.more_protected(before, after, asked)
         self.busy.append(before.key)
         self.put((seat.node, seat.shape, seat.pods) for seat in seats)
         if before.queue in self.accounts.tree.nodes:
-            asked = self.asked(seats)
             self.accounts.charge(before.queue, asked)
-            self.accounts.protect(before.queue, self.more_protected(before, after, asked))
+            self.accounts.protect(before.queue, protected)
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -200,6 +268,8 @@ class Board:
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str) -> None:
         """Pods of a gang leave; their room is free later."""
+        self.save()
+        self.version += 1
         turn = self.turns[key]
         gang = turn.gang
         self._part()
@@ -239,3 +309,8 @@ class Board:
         if marks is not None:
             self.later.company.put(self.snapshot.node_index[node], marks, -1)
             self.later.forget()
+
+
+def _failure(gang: str, error: Exception) -> Failure:
+    message = " ".join(str(error).split())[:LONGEST_MESSAGE]
+    return Failure(gang, type(error).__name__, message, "".join(format_exception(error, limit=-FRAMES)))

@@ -113,7 +113,8 @@ class Disturbance:
         ways = (Consolidate(self, turn.gang, goal), Reclaim(self, turn.gang, goal), Preempt(self, turn.gang, goal))
         worthwhile = [rules for rules in ways if rules.worthwhile() and self.crowd.all]
         for rules in worthwhile:
-            found = Selection(self.board, self.crowd, goal, rules.candidates(), rules).best()
+            select = Selection(self.board, self.crowd, goal, rules.candidates(), rules).best
+            found = self.board.recall.victims(turn.gang, goal, rules.reason, self.budgets, select)
             if found is not None:
                 return self._carry_out(turn, rules, found)
         self._hopeless[twin] = self._immovable(worthwhile)

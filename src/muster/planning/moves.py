@@ -1,6 +1,7 @@
 """Pods that have to leave and find another place: moves, not losses (P5, P6)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -51,12 +52,17 @@ class Moves:
     def settle(self) -> None:
         """Every victim without a new place gets one, if there is one left once everybody else has theirs."""
         for key in sorted(self.board.turns):
-            turn = self.board.turns[key]
-            lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
-            if lost and self._could(turn.gang, lost):
-                homes = rehomed(self.board, self.board.later.copy(), turn.gang, lost)
-                self.write(key, homes)
-                self._spare(key)
+            if self.board.turns[key].evictions:
+                self.board.attempt(key, partial(self._settle, key))
+
+    def _settle(self, key: str) -> None:
+        turn = self.board.turns[key]
+        lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
+        if lost and self._could(turn.gang, lost):
+            homes = rehomed(self.board, self.board.later.copy(), turn.gang, lost)
+            self.board.save()
+            self.write(key, homes)
+            self._spare(key)
 
     def _spare(self, key: str) -> None:
         """Whoever would come back to where it is does not leave: single pods, or all of the gang that were to go."""

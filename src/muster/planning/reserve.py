@@ -1,6 +1,7 @@
 """Places that were freed for a gang are kept for it (P7): `status.nominatedNodeName` of its waiting pods."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from muster.model.topology import NOWHERE
 from muster.placement.goal import Goals, Spot
 from muster.placement.search import Seat
 from muster.planning.board import Board, Turn
+from muster.planning.decision import Failure
 
 Held = tuple[Seat, ...]
 
@@ -26,8 +28,8 @@ class Reservations:
             if pod.status.nominated_node_name in board.snapshot.node_index and not pod.spec.node_name
         }
         for gang in board.snapshot.gangs if nominated else ():
-            held = self._held_by(gang, nominated)
-            if held:
+            held = self.board.attempt(gang.key, partial(self._held_by, gang, nominated))
+            if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
 
@@ -84,6 +86,7 @@ class Reservations:
         """The gang's turn has come: what was kept for it is free to it."""
         held = self._held.pop(gang, ())
         if held:
+            self.board.save()
             self._take(self.board.before[gang], held, -1)
         return held
 

@@ -120,6 +120,9 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
         case "BindingFailed":
             return f"decided, but not done: {facts.get('detail')}"
+        case "InternalError":
+            what = f"{facts['error']}: {facts['message']}" if facts["message"] else facts["error"]
+            return f"unknown: an error inside muster ended the work for this gang ({what}); its log has more"
         case "BackedOff":
             return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
         case _:
