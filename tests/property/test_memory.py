@@ -85,8 +85,10 @@ def changed(rng: random.Random, objects: list[Raw], number: int) -> list[Raw]:
             room = rng.choice(of("Node", found))["status"]["allocatable"]
             some = rng.choice(sorted(room))
             room[some] = str(int(room[some]) + 1) if str(room[some]).isdecimal() else room[some]
-        case _ if queues := of("Queue", found):
+        case 4 if queues := of("Queue", found):
             rng.choice(queues)["spec"]["priority"] = rng.randrange(50, 150)
+        case _:
+            pass
     return found
 
 

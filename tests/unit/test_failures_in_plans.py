@@ -8,6 +8,7 @@ import pytest
 
 import muster
 from muster.model.snapshot import Snapshot, take
+from muster.placement import preferences
 from muster.placement.budget import Budget, Cancelled
 from muster.placement.goal import Goal, every
 from muster.planning import board as boards
@@ -42,7 +43,7 @@ def snapshot(*objects: list[Raw]) -> Snapshot:
 
 def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every search for a goal with a group of that name."""
-    search = boards.find
+    search = preferences.find
 
     def find(searched: Any, goal: Goal) -> Any:
         if any(one.name == name for one in every(goal)):
@@ -180,7 +181,7 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
 
 def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Every search for such a goal does nothing but spend."""
-    search = boards.find
+    search = preferences.find
 
     def find(searched: Any, goal: Goal) -> Any:
         while any(one.name == name for one in every(goal)):

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 import muster
 from muster.model.snapshot import Snapshot, take
+from muster.placement import preferences
 from muster.placement.budget import Cancelled
 from muster.placement.goal import Goal, every
 from muster.planning import board as boards
@@ -31,7 +32,7 @@ SHORT = Policy(steps=1_000)
 @pytest.fixture(autouse=True)
 def hard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches for a goal with a group called `hard` cost more than a cycle may spend."""
-    search = boards.find
+    search = preferences.find
 
     def find(searched: Any, goal: Goal) -> Any:
         if any(one.name == "hard" for one in every(goal)):
@@ -44,7 +45,7 @@ def hard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gang(number: int = 2, cpu: int = 2, level: str = "rack", **spec: Any) -> list[Raw]:
     members = [pod(f"g-{i}", "hard", gang="g", cpu=str(cpu)) for i in range(number)]
-    where = {"topologyConstraint": {"requiredTopologyLevel": level}} if level else {}
+    where: dict[str, Any] = {"topologyConstraint": {"requiredTopologyLevel": level}} if level else {}
     return [podgroup(group("hard", number, **where), name="g", **spec), *members]
 
 
