@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from muster.cli import run, stopping
 from muster.cluster import follow
 from muster.cluster.kinds import LEASES, NAMESPACES, PODS
+from muster.cluster.mirror import Mirror
 from muster.config import Config, Scheduling
 from muster.control import longer_searches, writes
 from muster.control.leader import Leader, Terms
@@ -102,7 +103,7 @@ async def test_a_plan_that_is_given_up_leaves_what_was_granted_and_nothing_else(
         await live.until(lambda: world.seats() == {"first-first-0": "a"})
         with capture_logs() as logs:
             scheduler.cancel_plan()
-            await live.until(lambda: scheduler.began is None, 2.0)
+            await live.until(lambda: scheduler.turns == 1, 2.0)
         assert scheduler.cycles == 0, "it was not carried out"
         assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["cycle is given up"]
         assert metrics.registry.get_sample_value("muster_cancelled_cycles_total") == 1
@@ -356,3 +357,42 @@ async def test_who_does_not_lead_does_not_search(spin: Spin) -> None:
         fence.leading = False
         live.scheduler.wake()
         await live.until(lambda: not any(one.name == "longer search" for one in threading.enumerate()))
+
+
+# the loop while a plan is made --------------------------------------------------------------------------------------
+
+
+async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease, the webhook and probes live on it: it waits for nothing that grows with the cluster or with a plan.
+
+    A ratio: the longest that the loop is held up against one snapshot and one plan of the same cluster in the same run.
+    """
+    world = World([node(f"n{i}", f"r{i // 8}", gpus=8) for i in range(400)])
+    for i in range(400):
+        world.create(GROUPS, group(f"g{i}", minMember=3))
+        for j in range(6):
+            world.create(PODS, pod(f"g{i}-{j}", f"g{i}", 3))
+    seen: dict[str, float] = {}
+    build, decide = Mirror.build, Scheduler._decide
+    monkeypatch.setattr(Mirror, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))
+    monkeypatch.setattr(Scheduler, "_decide", lambda *given: _timed(seen, "plan", lambda: decide(*given)))
+    scheduler = Scheduler(world.memory, replace(PATIENT, dry_run=True), None, time.monotonic, world.time.now)
+    task = asyncio.create_task(scheduler.run())
+    while not scheduler.synced or scheduler.began is None:
+        await asyncio.sleep(0.001)
+    longest = 0.0
+    while scheduler.turns == 0:
+        before = time.perf_counter()
+        await asyncio.sleep(0.001)
+        longest = max(longest, time.perf_counter() - before)
+    task.cancel()
+    await asyncio.wait([task])
+    assert longest < (seen["snapshot"] + seen["plan"]) / 2, (longest, seen)
+
+
+def _timed(seen: dict[str, float], name: str, work: Any) -> Any:
+    began = time.perf_counter()
+    try:
+        return work()
+    finally:
+        seen[name] = max(seen.get(name, 0.0), time.perf_counter() - began)

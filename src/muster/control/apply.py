@@ -28,13 +28,13 @@ class Applier:
         self.crew = Crew(at_once, late)  # `late`: something was settled after its turn: well or not
 
     @asynccontextmanager
-    async def at_work(self, pods: Mapping[str, Pod]) -> AsyncIterator["Work"]:
-        """A plan is carried out while it is made; `pods` as it knows them.
+    async def at_work(self, pods: Mapping[str, Pod], term: int | None = None) -> AsyncIterator["Work"]:
+        """A plan is carried out while it is made; `pods` as it knows them, and the term in which it knew them.
 
         On leaving, everything has been answered, but for what is behind: `at_rest` tells.
         """
         self.crew.open()
-        work = Work(self, pods)
+        work = Work(self, pods, self.writer.fence.term if term is None else term)
         try:
             yield work
             unsent = await self.crew.settle(PATIENCE_SECONDS)
@@ -55,9 +55,8 @@ class Applier:
 class Work:
     """One plan being carried out. Bindings come gang by gang as they are decided: each is final in its plan."""
 
-    def __init__(self, applier: Applier, pods: Mapping[str, Pod]) -> None:
-        self._applier, self._pods = applier, pods
-        self._term = applier.writer.fence.term  # the one that the plan is made in
+    def __init__(self, applier: Applier, pods: Mapping[str, Pod], term: int) -> None:
+        self._applier, self._pods, self._term = applier, pods, term
         self._tally = Tally()
         self._given: set[Binding] = set()
         self.open = True

@@ -81,6 +81,7 @@ class Scheduler:
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self.wake)
         self._give_up = threading.Event()  # the plan that is being made
         self._is_stopped = False
+        self._is_building = False  # a snapshot, in a thread: nothing is counted meanwhile
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
@@ -195,7 +196,7 @@ class Scheduler:
 
     async def _count(self) -> None:
         """What was heard of, a little at a time: others have work to do, and a lease to renew."""
-        while self.synced and self.mirror.fold(AT_A_TIME):
+        while self.synced and not self._is_building and self.mirror.fold(AT_A_TIME):
             await asyncio.sleep(0)
 
     async def _cycles(self) -> None:
@@ -277,8 +278,9 @@ class Scheduler:
 
     async def _cycle(self, now: datetime, began: float) -> Done:
         since, self._since = self._since, None
-        snapshot = self._known(now)
-        async with self.applier.at_work(snapshot.pods) as work:
+        term = self.fence.term
+        snapshot = await self._known(now)
+        async with self.applier.at_work(snapshot.pods, term) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
             policy = replace(self.policy, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
             decide = partial(self._decide, snapshot, policy, granted, began, self._give_up.is_set)
@@ -308,9 +310,15 @@ class Scheduler:
         now = self.clock()
         return {gang: _told(self.writer.doubts.get(gang, {}), now) for gang in self.applier.crew.unsettled}
 
-    def _known(self, now: datetime) -> Snapshot:
+    async def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
-        return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
+        await self._count()
+        rest = self.mirror.prepare(self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
+        self._is_building = True
+        try:
+            return await in_daemon_thread("snapshot", partial(self.mirror.build, rest, now))
+        finally:
+            self._is_building = False
 
     def _decide(
         self,
