@@ -131,6 +131,8 @@ class Allocation:
         first: Goal | Impossible | None = None
         try:
             for goal in goals.cores():
+                if first is not None:
+                    self.board.spending.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or goal
                 found = self._seats(turn.gang, goal) if isinstance(goal, Goal) else None
                 if found is not None:
