@@ -48,8 +48,8 @@ def internal_errors(plan: Raw) -> list[str]:
     """A failure inside is one gang's verdict, and still a bug."""
     return [
         f"{one['namespace']}/{one['name']}: {reason['message']}"
-        for one in plan["podGroups"]
-        for reason in one["reasons"]
+        for one in plan.get("podGroups") or ()
+        for reason in one.get("reasons") or ()
         if reason["reason"] == "InternalError"
     ]
 
