@@ -31,8 +31,8 @@ def find(search, goal):
             print("spinning", file=sys.stderr, flush=True)
             begun = True
         search.budget.spend()
-    return preferences.find(search, goal)
-board.find = find
+    return preferences.find_with_growth(search, goal)
+board.find_with_growth = find
 if "--spin" in sys.argv:
     sys.argv.remove("--spin")
     up.Scheduling = lambda: Scheduling({HUGE})

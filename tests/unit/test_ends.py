@@ -59,13 +59,13 @@ class Spin:
                 search.budget.spend()
         if "broken" in names:
             raise KeyError("lost")
-        return preferences.find(search, goal)
+        return preferences.find_with_growth(search, goal)
 
 
 @pytest.fixture
 def spin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spin]:
     found = Spin()
-    monkeypatch.setattr(board, "find", found.find)
+    monkeypatch.setattr(board, "find_with_growth", found.find)
     yield found
     end = time.monotonic() + 5
     while any(thread.name in ("plan", "longer search") for thread in threading.enumerate()):

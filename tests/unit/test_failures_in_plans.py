@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,14 +44,14 @@ def snapshot(*objects: list[Raw]) -> Snapshot:
 
 def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every search for a goal with a group of that name."""
-    search = preferences.find
+    for way in ("find", "find_with_growth"):
+        monkeypatch.setattr(boards, way, partial(_failing, getattr(preferences, way), name, error))
 
-    def find(searched: Any, goal: Goal) -> Any:
-        if any(one.name == name for one in every(goal)):
-            raise error
-        return search(searched, goal)
 
-    monkeypatch.setattr(boards, "find", find)
+def _failing(search: Callable[..., Any], name: str, error: BaseException, searched: Any, goal: Goal) -> Any:
+    if any(one.name == name for one in every(goal)):
+        raise error
+    return search(searched, goal)
 
 
 def promises(objects: list[Raw], found: Plan, but: str) -> list[str]:
@@ -181,14 +182,13 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
 
 def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Every search for such a goal does nothing but spend."""
-    search = preferences.find
 
     def find(searched: Any, goal: Goal) -> Any:
         while any(one.name == name for one in every(goal)):
             searched.budget.spend()
-        return search(searched, goal)
+        return preferences.find_with_growth(searched, goal)
 
-    monkeypatch.setattr(boards, "find", find)
+    monkeypatch.setattr(boards, "find_with_growth", find)
 
 
 def after(calls: int) -> Callable[[], bool]:

@@ -1,6 +1,8 @@
 """A gang that was cut short gets a longer search beside the cycles, whose answer is checked again before use (X7)."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,15 +34,15 @@ SHORT = Policy(steps=1_000)
 @pytest.fixture(autouse=True)
 def hard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches for a goal with a group called `hard` cost more than a cycle may spend."""
-    search = preferences.find
+    for way in ("find", "find_with_growth"):
+        monkeypatch.setattr(boards, way, partial(_costly, getattr(preferences, way)))
 
-    def find(searched: Any, goal: Goal) -> Any:
-        if any(one.name == "hard" for one in every(goal)):
-            for _ in range(COST):
-                searched.budget.spend()
-        return search(searched, goal)
 
-    monkeypatch.setattr(boards, "find", find)
+def _costly(search: Callable[..., Any], searched: Any, goal: Goal) -> Any:
+    if any(one.name == "hard" for one in every(goal)):
+        for _ in range(COST):
+            searched.budget.spend()
+    return search(searched, goal)
 
 
 def gang(number: int = 2, cpu: int = 2, level: str = "rack", **spec: Any) -> list[Raw]:

@@ -62,9 +62,9 @@ def search_longer(
         for goal in _open_goals(board, before):
             if not question and (question := board.recall.question(board.now, goal, allowance)) in tried:
                 return None
-            seats = board.find(board.now, goal, allowance)
-            if seats is not None and board.too_protected(before, seats) is None:
-                bound = board.bind(Turn(before, "Scheduled"), seats, "core")
+            found = board.find_core(board.now, goal, allowance)
+            if found is not None and board.too_protected(before, found.core) is None:
+                bound = board.bind(Turn(before, "Scheduled"), found.core, "core")
                 hint = Hint(gang, tuple((one.pod, one.node) for one in bound.bindings))
                 return LongerAnswer(question, board.spending.spent, hint)
     except OutOfSteps:
