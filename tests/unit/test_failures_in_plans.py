@@ -9,7 +9,7 @@ import pytest
 
 import muster
 from muster.model.snapshot import Snapshot, take
-from muster.placement import preferences
+from muster.placement import flat, preferences
 from muster.placement.budget import Budget, Cancelled
 from muster.placement.goal import Goal, every
 from muster.planning import board as boards
@@ -43,7 +43,8 @@ def snapshot(*objects: list[Raw]) -> Snapshot:
 
 
 def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every search for a goal with a group of that name."""
+    """Every search for a goal with a group of that name; flat gangs are searched for like others."""
+    monkeypatch.setattr(flat, "applies", lambda *_: False)
     for way in ("find", "find_with_growth"):
         monkeypatch.setattr(boards, way, partial(_failing, getattr(preferences, way), name, error))
 

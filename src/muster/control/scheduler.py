@@ -26,8 +26,8 @@ from muster.control.journal import Journal
 from muster.control.longer_searches import LongerSearches
 from muster.control.observer import Nobody, Observer
 from muster.control.status import News, Teller
-from muster.control.volumes import VolumeBinder
 from muster.control.threads import in_daemon_thread
+from muster.control.volumes import VolumeBinder
 from muster.control.writes import Done, Doubt, Fence, Writer
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
