@@ -103,7 +103,7 @@ class ResourcesStatus(Wire, frozen=True):
     """What the gang asks for and what it has (E2)."""
 
     requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
-    allocated: Annotated[Resources, doc("Of every pod that is placed.")] = Resources()
+    allocated: Annotated[Resources, doc("Of every pod that is placed, leftovers too.")] = Resources()
     allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
 
 
@@ -136,6 +136,10 @@ class PodGroupStatus(Wire, frozen=True):
     pending: Annotated[int, doc("Pods that wait, those behind scheduling gates too.")] = 0
     succeeded: Annotated[int, doc("Pods that have done their part.")] = 0
     failed: Annotated[int, doc("Pods that failed.")] = 0
+    leftovers: Annotated[
+        int,
+        doc("Pods that run in no leaf, as their SubGroup was removed (N4): they count for nothing and leave first."),
+    ] = 0
     resources_status: Annotated[ResourcesStatus, doc("What the gang asks for and what it has.")] = ResourcesStatus()
     levels: Annotated[tuple[LevelStatus, ...], doc("Every level of the tree, parents before children.")] = ()
     conditions: Annotated[

@@ -79,11 +79,22 @@ class QueueTree(Struct, frozen=True, eq=False):
 
 
 class Uses(Struct, frozen=True, eq=False):
-    """What queues ask for and hold, each with everything below it (E2)."""
+    """What queues ask for and hold, each with everything below it (E2).
+
+    Who reads what (Q4): shares and the order between queues look at `allocated`; a limit holds for `holding`, so at
+    every moment; a nomination is made for the time when `terminating` is over, so it is checked without that.
+    """
 
     requested: Amounts  # of pods that are placed or could be
-    allocated: Amounts  # of placed pods
+    allocated: Amounts  # of placed pods, those without a leaf too (N4)
     non_preemptible: Amounts  # of placed pods that nobody may disturb
+    terminating: Amounts  # of pods that are terminating and still hold their nodes
+    terminating_non_preemptible: Amounts  # the part of it that is of non-preemptible gangs
+
+    @property
+    def holding(self) -> dict[str, Resources]:
+        """All that is held on nodes now."""
+        return {name: plus(amount, self.terminating[name]) for name, amount in self.allocated.items()}
 
 
 # the tree -----------------------------------------------------------------------------------------------------------
@@ -176,8 +187,11 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
 
     A gang in a queue that is in no tree is nobody's. In a queue with queues below it, or without a valid tree of its
     own, a gang holds what it holds, and its pending pods ask for nothing: they cannot be placed.
+
+    Of a semi-preemptible gang no terminating pod is protected: its core is what is placed (P2).
     """
-    requested, allocated, protected = ({name: Resources() for name in tree.nodes} for _ in range(3))
+    found = tuple({name: Resources() for name in tree.nodes} for _ in range(5))
+    requested, allocated, protected, terminating, terminating_protected = found
     for gang in gangs:
         if gang.queue not in tree.nodes:
             continue
@@ -185,11 +199,13 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
         _add(requested[gang.queue], gang.held)
         if not (gang.broken or tree.nodes[gang.queue].children):
             _add(requested[gang.queue], gang.wanted)
+        _add(terminating[gang.queue], gang.terminating)
         if gang.preemptibility == names.NON_PREEMPTIBLE:
-            _add(protected[gang.queue], gang.held)
+            _add(protected[gang.queue], gang.protected)
+            _add(terminating_protected[gang.queue], gang.terminating_members)
         elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
             _add(protected[gang.queue], resources(non_preemptible(gang)))
-    return Uses(*(_summed(tree, amounts) for amounts in (requested, allocated, protected)))
+    return Uses(*(_summed(tree, amounts) for amounts in found))
 
 
 def _add(total: Resources, more: Mapping[str, int]) -> None:

@@ -105,9 +105,13 @@ class Allocation:
         return True
 
     def _shut(self, gang: Gang) -> Refusal | None:
-        """The queue takes nobody (Q1, Q2), or the gang has had its one attempt (S4)."""
+        """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
         if gang.broken:
             return None
+        if gang.is_foreign:
+            return _other_scheduler(gang)
+        if gang.unknown_class:
+            return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
         if reason := closed(self.board.accounts.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
         if backed_off(gang, self.board.snapshot):
@@ -170,7 +174,7 @@ class Allocation:
     def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
         """What the queue still allows to a gang's core, or to its extras."""
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
-        return self.board.accounts.allowance(gang.queue, protected=not preemptible)
+        return self.board.accounts.allowance(gang.queue, protected=not preemptible, binding=True)
 
     # no -------------------------------------------------------------------------------------------------------------
 
@@ -194,7 +198,10 @@ class Allocation:
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
         verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        return replace(turn, verdict=verdict, refusals=(refusal_of(found, turn.gang.root),))
+        refusals: tuple[Refusal, ...] = (refusal_of(found, turn.gang.root),)
+        if found.reason == "NotEnoughPods" and turn.gang.other_schedulers:
+            refusals = (_other_scheduler(turn.gang), *refusals)
+        return replace(turn, verdict=verdict, refusals=refusals)
 
     def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
@@ -211,7 +218,8 @@ class Allocation:
             asked = self.board.asked(seats)
             if (over := self.board.too_protected(gang, seats)) is not None:
                 return _too_much("NonPreemptibleOverQuota", over)
-        found = self.board.accounts.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
+        protected = {} if gang.preemptibility == PREEMPTIBLE else asked
+        found = self.board.accounts.excess(gang.queue, asked, protected, binding=True)
         return None if found is None else _too_much(*found)
 
     # extras -----------------------------------------------------------------------------------------------------------
@@ -244,7 +252,7 @@ class Allocation:
             return None
         asked = self.board.asked(found)
         more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
-        return found if self.board.accounts.excess(gang.queue, asked, more) is None else None
+        return found if self.board.accounts.excess(gang.queue, asked, more, binding=True) is None else None
 
     def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""
@@ -276,6 +284,11 @@ def _nothing_to_do(gang: Gang) -> bool:
         return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
+
+
+def _other_scheduler(gang: Gang) -> Refusal:
+    """Some or all of its pods ask for schedulers that are not ours (N6)."""
+    return Refusal("OtherScheduler", details={"schedulers": list(gang.other_schedulers), "all": gang.is_foreign})
 
 
 def _too_much(reason: str, found: Excess) -> Refusal:

@@ -18,7 +18,7 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.shares import division
-from muster.model.gang import Gang, Leaf, Member, State, changed, walk
+from muster.model.gang import Gang, Leaf, Member, State, changed, walk, with_members
 from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
@@ -221,6 +221,8 @@ class Board:
         nominations, gang = self._seat(turn.gang, seats, "core")
         self._part()
         self._granted(turn.gang, gang, seats)
+        if gang.queue in self.accounts.tree.nodes:
+            self.accounts.nominate(gang.queue, self.asked(seats))
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
@@ -278,12 +280,15 @@ class Board:
             evictions.append(Eviction(gang.namespace, member.name, member.node, gang.name, leaf, reason, whom))
             self.free(self.later, gang, member)
         gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
-        after = replace(gang, root=changed(gang.root, gone))
+        after = with_members(gang, gone)
         if gang.queue in self.accounts.tree.nodes:
             held = resources(member for _, member in pods)
+            left = {member.name for member in gang.leftovers}  # never protected (N4)
+            kept = resources(member for _, member in pods if member.name not in left)
             self.accounts.charge(gang.queue, held, -1)
-            less = {name: -amount for name, amount in held.items()}
+            less = {name: -amount for name, amount in kept.items()}
             self.accounts.protect(gang.queue, self.more_protected(gang, after, less))
+            self.accounts.terminate(gang.queue, held, kept if gang.preemptibility == NON_PREEMPTIBLE else {})
         self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:
