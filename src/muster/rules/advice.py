@@ -10,7 +10,7 @@ from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.rules.around import Around
-from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
+from muster.rules.defaults import BUILT_IN, constraints, priority_class, queue
 from muster.rules.problem import Problem, listed
 
 _NUMBER = re.compile(r"\d+")
@@ -163,14 +163,14 @@ def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
 
 
 def known_priority(group: PodGroup, around: Around) -> Iterator[Problem]:
-    """P1: where PriorityClasses are given, one that is not among them counts as the default."""
+    """P1: where PriorityClasses are known, a PodGroup whose class is not among them will wait."""
     classes = around.objects.priority_classes
     known = {*BUILT_IN, *(found.metadata.name for found in classes)}
     wanted = priority_class(group)
-    if classes and wanted and wanted not in known:
+    if (classes or around.whole) and wanted and wanted not in known:
         yield Problem(
             "spec.priorityClassName",
-            f"`{wanted[:80]}` does not exist: the priority is {priority(group, classes)}",
+            f"priority class `{wanted[:80]}` does not exist: the PodGroup will wait",
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="P1",
