@@ -20,7 +20,7 @@ from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstr
 from muster.api.quantity import Resources
 from muster.rules import defaults
 from muster.rules.membership import OURS, Stray, gang_of, is_ours, leaf_of, orphan
-from muster.rules.podgroup import TREE, from_the_top, judge
+from muster.rules.podgroup import from_the_top, senseless
 from muster.rules.problem import Problem
 from muster.rules.requests import requests
 
@@ -119,7 +119,7 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     strays: tuple[Stray, ...] = ()
     leftovers: tuple[Member, ...] = ()  # strays on nodes: they run, or are terminating (N4)
     other_schedulers: tuple[str, ...] = ()  # that pods which name it ask for, instead of ours (N6)
-    broken: tuple[Problem, ...] = ()  # the spec is not a tree: nothing else about it can be relied on
+    broken: tuple[Problem, ...] = ()  # no tree, or no meaning: nothing else about it can be relied on
     source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
     @property
@@ -241,7 +241,7 @@ def build(
         strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
         leftovers=tuple(sorted(leftovers, key=lambda one: one.rank)),
         other_schedulers=tuple(sorted(others)),
-        broken=tuple(judge(group.spec, TREE)),
+        broken=tuple(senseless(group)),
         source=group,
     )
 

@@ -46,10 +46,21 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
             yield Problem(
                 f"{at}.minSubGroup",
                 f"{need} of {len(below)} may leave out every `{lost[0]}`: its children look like different roles",
-                hint=f"nest them: one SubGroup for each of {listed(roles)}, with `minSubGroup` inside each",
+                hint=_nest(roles),
                 severity="warning",
                 rule="V6",
             )
+
+
+def _nest(roles: Counter[str]) -> str:
+    """The way out that V1-V3 accept: groups of several children above those of one role, and all roles needed."""
+    several = [name for name, many in roles.items() if many > 1]
+    if not several:
+        return "leave it out: each of them is a role by itself, and all are needed"
+    of_each = f"the children of each of {listed(several)}" if len(several) > 1 else f"those of {several[0]}"
+    return (
+        f"nest {of_each} under a new SubGroup that says with `minSubGroup` how many; leave it out here, for all roles"
+    )
 
 
 def role(name: str) -> str:
