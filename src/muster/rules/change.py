@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
-from muster.rules.fields import Value, put
-from muster.rules.podgroup import Place, judge, outline
+from muster.rules.podgroup import Place, outline
 from muster.rules.problem import Problem
 
 RATCHETED = frozenset(("V1", "V2"))
@@ -59,13 +58,6 @@ def _children(old: Place, new: Place) -> tuple[int, int]:
     if not new.children or (old.min_sub_group is None and new.min_sub_group is None):
         return 0, 0
     return old.min_sub_group or old.children, new.min_sub_group or new.children
-
-
-def may_set(stored: PodGroup, path: str, value: Value) -> bool:
-    """Whether an update of this field alone would be accepted: whoever advises it must not be refused (V1-V5)."""
-    new = replace(stored, spec=put(stored.spec, path, value).part)
-    judged = ratchet(judge(new.spec), judge(stored.spec))
-    return not any(problem.severity == "error" for problem in (*judged, *raised_minimums(stored, new)))
 
 
 def _semi_preemptible(group: PodGroup) -> bool:
