@@ -5,9 +5,10 @@ the rules says nothing: it counts as left out, and never stops anyone.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -192,25 +193,50 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
     """
     found = tuple({name: Resources() for name in tree.nodes} for _ in range(5))
     requested, allocated, protected, terminating, terminating_protected = found
-    for gang in gangs:
-        if gang.queue not in tree.nodes:
-            continue
-        _add(allocated[gang.queue], gang.held)
-        _add(requested[gang.queue], gang.held)
-        if not (gang.broken or tree.nodes[gang.queue].children):
-            _add(requested[gang.queue], gang.wanted)
-        _add(terminating[gang.queue], gang.terminating)
-        if gang.preemptibility == names.NON_PREEMPTIBLE:
-            _add(protected[gang.queue], gang.protected)
-            _add(terminating_protected[gang.queue], gang.terminating_members)
-        elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
-            _add(protected[gang.queue], resources(non_preemptible(gang)))
+    alike = Counter((gang.queue, bool(gang.broken), footprint(gang)) for gang in gangs if gang.queue in tree.nodes)
+    for (queue, is_broken, one), count in alike.items():
+        _add(allocated[queue], one.held, count)
+        _add(requested[queue], one.held, count)
+        if not (is_broken or tree.nodes[queue].children):
+            _add(requested[queue], one.wanted, count)
+        _add(protected[queue], one.protected, count)
+        _add(terminating[queue], one.terminating, count)
+        _add(terminating_protected[queue], one.terminating_protected, count)
     return Uses(*(_summed(tree, amounts) for amounts in found))
 
 
-def _add(total: Resources, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+Items = tuple[tuple[str, int], ...]
+
+
+class Footprint(NamedTuple):
+    """What one gang means to its queue: most gangs of a cluster have one of a few."""
+
+    held: Items
+    wanted: Items
+    protected: Items
+    terminating: Items
+    terminating_protected: Items
+
+
+def footprint(gang: Gang) -> Footprint:
+    """Worked out once for every gang."""
+    known: Footprint | None = gang.__dict__.get("footprint")
+    if known is None:
+        protected: Mapping[str, int] = {}
+        if gang.preemptibility == names.NON_PREEMPTIBLE:
+            protected = gang.protected
+        elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
+            protected = resources(non_preemptible(gang))
+        kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
+        amounts = (gang.held, gang.wanted, protected, gang.terminating, kept)
+        known = Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
+        gang.__dict__["footprint"] = known
+    return known
+
+
+def _add(total: Resources, more: Items, count: int) -> None:
+    for name, amount in more:
+        total[name] = total.get(name, 0) + amount * count
 
 
 def _summed(tree: QueueTree, found: dict[str, Resources]) -> dict[str, Resources]:
