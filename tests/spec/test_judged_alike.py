@@ -76,6 +76,19 @@ def test_less_is_advised_where_that_may_be_written() -> None:
     assert advised(node("n", cpu=2), tree, *three) == [("minSubGroup", 2)]
 
 
+def test_a_second_minimum_beside_pods_in_all_is_not_advised() -> None:
+    """V1: two of three would fit, but `minSubGroup` beside `minMember` is refused."""
+    three = [one for leaf in "abc" for one in pods(1, leaf, cpu=1)]
+    tree = podgroup(*(group(leaf, 1) for leaf in "abc"), minMember=3)
+    assert advised(node("n", cpu=2), tree, *three) == []
+
+
+def test_less_of_a_leaf_is_not_advised_where_its_pods_count_in_all() -> None:
+    """M5: the leaf states one pod; that four are wanted of it is not written there."""
+    tree = podgroup(group("a", 1), minMember=4)
+    assert advised(node("n", cpu=2), tree, *pods(4, "a", cpu=1)) == []
+
+
 def test_what_is_advised_is_accepted() -> None:
     """As an update of the PodGroup, and it helps."""
     racks = [node(f"n{i}", cpu=2, rack=f"r{i}") for i in range(2)]

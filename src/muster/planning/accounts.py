@@ -12,6 +12,7 @@ from muster.fairness.order import Place, place
 from muster.fairness.shares import Division
 
 Ints = NDArray[np.int64]
+Held = tuple[dict[str, Resources], ...]  # by queue
 NO_END = np.iinfo(np.int64).max // 4
 
 
@@ -30,10 +31,18 @@ class Accounts:
         self.column = {name: i for i, name in enumerate(columns)}
         self.shared = tuple(name for name in self.tree.resources if name in self.column)
 
-    def amounts(self) -> tuple[dict[str, Resources], dict[str, Resources]]:
-        """What queues hold, and what of it is protected, as values of their own."""
-        allocated = {name: Resources(amount) for name, amount in self.allocated.items()}
-        return allocated, {name: Resources(amount) for name, amount in self.protected.items()}
+    @property
+    def moving(self) -> Held:
+        """All that grants and evictions change."""
+        return (self.allocated, self.protected, self.terminating, self.terminating_protected, self.nominated)
+
+    def amounts(self) -> Held:
+        """What queues hold, as values of their own."""
+        return tuple({name: Resources(amount) for name, amount in one.items()} for one in self.moving)
+
+    def restore(self, held: Held) -> None:
+        """As it was when `amounts` was asked."""
+        self.allocated, self.protected, self.terminating, self.terminating_protected, self.nominated = held
 
     def charge(self, queue: str, amount: Mapping[str, int], sign: int = 1) -> None:
         """Something is granted to a queue, or taken from it."""

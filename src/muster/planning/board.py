@@ -29,7 +29,7 @@ from muster.placement.growth import Placement
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
-from muster.planning.accounts import Accounts
+from muster.planning.accounts import Accounts, Held
 from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Refusal, Role, Verdict
 from muster.planning.memory import AnswerCache, Recall
 from muster.planning.policy import Policy
@@ -58,8 +58,7 @@ class Checkpoint(Struct, frozen=True, eq=False):
 
     now: Ledger
     later: Ledger
-    allocated: dict[str, Resources]
-    protected: dict[str, Resources]
+    held: Held  # by queues
     turns: dict[str, Turn]
     busy: int
 
@@ -186,13 +185,12 @@ class Board:
         if self._is_attempting and self._checkpoint is None:
             now = self.now.copy()
             later = now if self.later is self.now else self.later.copy()
-            allocated, protected = self.accounts.amounts()
-            self._checkpoint = Checkpoint(now, later, allocated, protected, dict(self.turns), len(self.busy))
+            self._checkpoint = Checkpoint(now, later, self.accounts.amounts(), dict(self.turns), len(self.busy))
 
     def _roll_back(self) -> None:
         if (saved := self._checkpoint) is not None:
             self.now, self.later, self.turns = saved.now, saved.later, saved.turns
-            self.accounts.allocated, self.accounts.protected = saved.allocated, saved.protected
+            self.accounts.restore(saved.held)
             del self.busy[saved.busy :]
             self.version += 1
 

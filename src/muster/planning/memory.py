@@ -284,7 +284,7 @@ class _Digests:
         """What this cycle has granted, evicted and promised so far."""
         board = self._board
         if self._state[0] != board.version:
-            held = _amounts(board.accounts.allocated), _amounts(board.accounts.protected)
+            held = [_amounts(one) for one in board.accounts.moving]
             evicted = [one.key for turn in board.turns.values() for one in turn.evictions]
             parts = [board.now.free.tobytes(), board.later.free.tobytes()]
             if board.snapshot.neighbours.rules:
