@@ -20,10 +20,11 @@ from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
 from muster.planning.decision import Binding, Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
-from muster.planning.disturb import Disturbance
 from muster.planning.extras import further
 from muster.planning.line import Line
-from muster.planning.reserve import Reservations
+from muster.planning.preemption.make_room import Preemption
+from muster.planning.preemption.nominations import Nominations
+from muster.planning.preemption.share import ByPriority
 from muster.planning.waiting import refusal_of
 
 Ints = NDArray[np.int64]
@@ -41,9 +42,10 @@ class Allocation:
     def __init__(self, board: Board, granted: Granted | None = None) -> None:
         self.board = board
         self._tell = granted or _nobody
-        self.line = Line(board.accounts)
-        self.reserved = Reservations(board)
-        self.disturbance = Disturbance(board, self.line)
+        self.line = Line(lambda: board.usage)
+        self.reserved = Nominations(board)
+        self.preemption = Preemption(board, self.line)
+        self.turns_to_come = ByPriority()
         self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
@@ -62,11 +64,14 @@ class Allocation:
                 self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
             else:
                 self.line.add(turn.gang.queue, rank(turn.gang, now, 0), key)
-        while (first := self.line.next()) is not None:
+                self.turns_to_come.expect(turn.gang, now)
+        while (first := self.turns_to_come.next(self.line)) is not None:
             before = self.board.turns[first]
             if before.evictions:
                 continue  # it has just lost pods: it is planned anew when they are gone
             after = self._grant(before)
+            if first in self.turns_to_come.postponed:
+                continue
             self.board.turns[first] = after
             grants[first] += 1
             if len(after.bindings) > len(before.bindings):
@@ -95,7 +100,7 @@ class Allocation:
         """The queue takes nobody (Q1, Q2), or the gang has had its one attempt (S4)."""
         if gang.broken:
             return None
-        if reason := closed(self.board.accounts.tree, gang.queue):
+        if reason := closed(self.board.usage.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
         if backed_off(gang, self.board.snapshot):
             return Refusal("BackedOff")
@@ -124,7 +129,9 @@ class Allocation:
                     return self.board.bind(replace(turn, verdict="Scheduled"), found, "core")
             if held:
                 return self.reserved.keep(turn, held)
-            if isinstance(first, Goal) and (made := self.disturbance.make_room(turn, first)):
+            if self.preemption.share.could_run_out and self.turns_to_come.postpone(turn.gang):
+                return turn
+            if isinstance(first, Goal) and (made := self.preemption.make_room(turn, first)):
                 return made
         except OutOfSteps:
             return replace(turn, verdict="Unknown", refusals=(Refusal("SearchCutShort"),))
@@ -153,7 +160,7 @@ class Allocation:
     def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
         """What the queue still allows to a gang's core, or to its extras."""
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
-        return self.board.accounts.allowance(gang.queue, protected=not preemptible)
+        return self.board.usage.allowance(gang.queue, protected=not preemptible)
 
     # no -------------------------------------------------------------------------------------------------------------
 
@@ -168,10 +175,12 @@ class Allocation:
         if twin not in self._known:
             self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal()
         said = self._known[twin]
-        if turn.gang.key in self.disturbance.waiting:
+        if turn.gang.key in self.preemption.waiting:
             said = replace(said, details=said.details | {"soon": True})
-        if kept := self.disturbance.kept(turn.gang, goal):
+        if kept := self.preemption.kept(turn.gang, goal):
             said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
+        if turn.gang.key in self.preemption.limited:
+            return replace(turn, verdict="Waiting", refusals=(self.preemption.limited[turn.gang.key], said))
         return replace(turn, verdict="Infeasible", refusals=(said,))
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
@@ -193,7 +202,7 @@ class Allocation:
             asked = self.board.asked(seats)
             if (over := self.board.too_protected(gang, seats)) is not None:
                 return _too_much("NonPreemptibleOverQuota", over)
-        found = self.board.accounts.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
+        found = self.board.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else _too_much(*found)
 
     # extras -----------------------------------------------------------------------------------------------------------
@@ -226,7 +235,7 @@ class Allocation:
             return None
         asked = self.board.asked(found)
         more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
-        return found if self.board.accounts.excess(gang.queue, asked, more) is None else None
+        return found if self.board.usage.excess(gang.queue, asked, more) is None else None
 
     def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""

@@ -26,9 +26,9 @@ from muster.placement.growth import Placement
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
-from muster.planning.accounts import Accounts
-from muster.planning.decision import Binding, Eviction, EvictionReason, Refusal, Role, Verdict
+from muster.planning.decision import Binding, Eviction, EvictionReason, Proof, Refusal, Role, Verdict
 from muster.planning.policy import Policy
+from muster.planning.preemption.queue_usage import queue_usage
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
@@ -57,7 +57,7 @@ class Board:
         self.now = Ledger(self.shapes, snapshot.free)
         self.later = self.now
         self.division = division(snapshot)
-        self.accounts = Accounts(self.division, snapshot.columns)
+        self.usage = queue_usage(self.division, snapshot)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
@@ -129,7 +129,7 @@ class Board:
         if gang.preemptibility == PREEMPTIBLE:
             return None
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
-        return over_quota_non_preemptible(self.accounts.tree, self.accounts.protected, gang.queue, more)
+        return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
 
     # writing --------------------------------------------------------------------------------------------------------
 
@@ -160,10 +160,9 @@ class Board:
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
         self.busy.append(before.key)
         self.put((seat.node, seat.shape, seat.pods) for seat in seats)
-        if before.queue in self.accounts.tree.nodes:
+        if before.queue in self.usage.tree.nodes:
             asked = self.asked(seats)
-            self.accounts.charge(before.queue, asked)
-            self.accounts.protect(before.queue, self.more_protected(before, after, asked))
+            self.usage = self.usage.with_(before.queue, asked, self.more_protected(before, after, asked))
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -198,22 +197,22 @@ class Board:
             del line[: seat.pods]
         return bindings, replace(gang, root=changed(gang.root, placed))
 
-    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str) -> None:
+    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""
         turn = self.turns[key]
         gang = turn.gang
         self._part()
         evictions = []
         for leaf, member in pods:
-            evictions.append(Eviction(gang.namespace, member.name, member.node, gang.name, leaf, reason, whom))
+            seat = (gang.namespace, member.name, member.node, gang.name, leaf)
+            evictions.append(Eviction(*seat, reason=reason, whom=whom, proof=proof))
             self.free(self.later, gang, member)
         gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
         after = replace(gang, root=changed(gang.root, gone))
-        if gang.queue in self.accounts.tree.nodes:
+        if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
-            self.accounts.charge(gang.queue, held, -1)
             less = {name: -amount for name, amount in held.items()}
-            self.accounts.protect(gang.queue, self.more_protected(gang, after, less))
+            self.usage = self.usage.evicted(gang.queue, held, self.more_protected(gang, after, less))
         self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:
@@ -221,8 +220,8 @@ class Board:
         gang = self.turns[key].gang
         nodes = self.snapshot.node_index
         self.put((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
-        if gang.queue in self.accounts.tree.nodes:
-            self.accounts.charge(gang.queue, resources(member for _, member in pods))
+        if gang.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods))
 
     def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
         """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""

@@ -29,8 +29,8 @@ def plan(
     board = Board(snapshot, policy or Policy(), is_cancelled)
     allocation = Allocation(board, granted)
     allocation.run()
-    allocation.disturbance.moves.settle()
-    stale.release(board, allocation.disturbance)
+    allocation.preemption.relocation.place_victims()
+    stale.release(board, allocation.preemption)
     WaitingExtras(board, allocation.allowance).explain()
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
     places = _queued(turns, board)

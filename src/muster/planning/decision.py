@@ -12,6 +12,7 @@ from muster.placement.goal import Goals
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
 EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
+Proof = Literal["exact", "irreducible", ""]  # of a set of victims: no smaller one would do, or none of it can stay
 
 
 class Seat(Struct, frozen=True, order=True):
@@ -46,6 +47,7 @@ class Eviction(Seat, frozen=True, order=True):
     reason: EvictionReason
     whom: str  # namespace/name of the gang it makes room for; its own where it is stale
     move_to: str = ""
+    proof: Proof = ""  # empty: it is released as stale
 
 
 class Refusal(Struct, frozen=True):

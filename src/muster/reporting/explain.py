@@ -120,6 +120,9 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
         case "BindingFailed":
             return f"decided, but not done: {facts.get('detail')}"
+        case "DisturbanceLimit":
+            share = f"{facts['disturbed']} of the {many(facts['allowed'], 'pod')} that one cycle may disturb"
+            return f"room for it is left to a later cycle: {share} leave or move for others already"
         case "BackedOff":
             return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
         case _:

@@ -14,7 +14,7 @@ from muster.planning.board import Board, Turn
 Held = tuple[Seat, ...]
 
 
-class Reservations:
+class Nominations:
     """What earlier cycles nominated, as far as it still makes a gang whole once those who leave have left."""
 
     def __init__(self, board: Board) -> None:
@@ -34,9 +34,9 @@ class Reservations:
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
         """Room on nodes and in the queue."""
         self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign)
-        asked = self.board.asked(held)
-        self.board.accounts.charge(gang.queue, asked, sign)
-        self.board.accounts.protect(gang.queue, self._protected(gang, held), sign)
+        asked, protected = self.board.asked(held), self._protected(gang, held)
+        signed = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
+        self.board.usage = self.board.usage.with_(gang.queue, *signed)
 
     def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
         return self.board.more_protected(gang, self.board.seated(gang, held), self.board.asked(held))
@@ -52,7 +52,7 @@ class Reservations:
                     shape = self.board.shape(gang, member.name)
                     seats.append(Seat(leaf.name, shape, self.board.snapshot.node_index[node], 1))
                     placed[leaf.name, member.name] = replace(member, state=State.PLACED, node=node)
-        if not seats or gang.queue not in self.board.accounts.tree.nodes or satisfied(gang.root):
+        if not seats or gang.queue not in self.board.usage.tree.nodes or satisfied(gang.root):
             return ()
         after = replace(gang, root=changed(gang.root, placed))
         good = satisfied(after.root) and self._together(after) and self._room(seats)
@@ -61,7 +61,7 @@ class Reservations:
     def _allowed(self, gang: Gang, held: Held) -> bool:
         """Within the limits and quotas of its queue (Q4)."""
         asked = self.board.asked(held)
-        return self.board.accounts.excess(gang.queue, asked, self._protected(gang, held)) is None
+        return self.board.usage.excess(gang.queue, asked, self._protected(gang, held), later=True) is None
 
     def _together(self, gang: Gang) -> bool:
         """Every required level is met (T1), for all that anybody knows."""

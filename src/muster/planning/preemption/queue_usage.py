@@ -1,0 +1,162 @@
+"""Queue usage as a value, and what it leaves to a gang (Q3, Q4). A hypothesis is another value, never an undo."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
+from muster.fairness.entitlement import Excess, over_limit, over_quota_non_preemptible
+from muster.fairness.order import Place, place
+from muster.fairness.shares import Division
+from muster.model.gang import Gang, Leaf, State, walk
+from muster.model.queues import Amounts, QueueTree, plus
+from muster.model.roles import resources
+from muster.model.snapshot import Snapshot
+
+Ints = NDArray[np.int64]
+NO_END = np.iinfo(np.int64).max // 4
+Bound = tuple[str, str, int, int, int]  # queue, resource, column, limit, quota
+
+
+class QueueBounds:
+    """What stays the same in a cycle: the tree, fair shares, and the limits and quotas on the way up from a queue."""
+
+    def __init__(self, division: Division, columns: tuple[str, ...]) -> None:
+        self.tree: QueueTree = division.tree
+        self.shares: Amounts = division.shares
+        self.column = {name: i for i, name in enumerate(columns)}
+        self.shared = tuple(name for name in self.tree.resources if name in self.column)
+        self._above: dict[str, tuple[Bound, ...]] = {}
+
+    def above(self, queue: str) -> tuple[Bound, ...]:
+        """Every limit and every quota that binds a queue, its own and those of the queues above it."""
+        if queue not in self._above:
+            self._above[queue] = tuple(self._bounds(queue))
+        return self._above[queue]
+
+    def _bounds(self, queue: str) -> Iterable[Bound]:
+        for node in self.tree.path(queue):
+            for resource, column in self.column.items():
+                share = node.share(resource)
+                quota = share.quota if node.governs(resource) else UNLIMITED
+                if share.limit != UNLIMITED or quota != UNLIMITED:
+                    yield node.name, resource, column, share.limit, quota
+
+
+class QueueUsage(Struct, frozen=True, eq=False):
+    """Amounts by queue, each with everything below it."""
+
+    bounds: QueueBounds
+    allocated: Amounts  # placed pods, and places that were promised
+    protected: Amounts  # the part of it that is non-preemptible
+    terminating: Amounts  # what pods on their way out still hold: it counts for limits (Q4), and for nothing else
+
+    @property
+    def tree(self) -> QueueTree:
+        """The queues."""
+        return self.bounds.tree
+
+    @property
+    def shares(self) -> Amounts:
+        """The fair share of every queue."""
+        return self.bounds.shares
+
+    def with_(self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int] | None = None) -> "QueueUsage":
+        """A queue holds so much more; what is protected may be less."""
+        allocated = self._added(self.allocated, queue, amount)
+        return QueueUsage(self.bounds, allocated, self._added(self.protected, queue, protected or {}), self.terminating)
+
+    def without(self, held: Mapping[str, Mapping[str, int]]) -> "QueueUsage":
+        """Once units have left that hold so much, by queue; queues in no tree hold nothing here."""
+        allocated = self.allocated
+        for queue, amount in held.items():
+            if queue in self.tree.nodes:
+                allocated = self._added(allocated, queue, _negative(amount))
+        return QueueUsage(self.bounds, allocated, self.protected, self.terminating)
+
+    def evicted(self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int]) -> "QueueUsage":
+        """Pods of a queue begin to leave: they hold what they hold until they are gone."""
+        return QueueUsage(
+            self.bounds,
+            self._added(self.allocated, queue, _negative(amount)),
+            self._added(self.protected, queue, protected),
+            self._added(self.terminating, queue, amount),
+        )
+
+    def _added(self, amounts: Amounts, queue: str, amount: Mapping[str, int]) -> Amounts:
+        if not any(amount.values()):
+            return amounts
+        return {**amounts, **{node.name: plus(amounts[node.name], amount) for node in self.tree.path(queue)}}
+
+    def place(self, queue: str) -> Place:
+        """Where a queue stands among its siblings now (G4)."""
+        return place(self.tree.nodes[queue], self.shares[queue], self.allocated[queue])
+
+    def allowance(self, queue: str, protected: bool, later: bool = False) -> Ints | None:
+        """By column what pods may still take before a limit, or a quota of what is protected, is passed; None: any.
+
+        `later`: once terminating pods are gone.
+        """
+        found: Ints | None = None
+        for name, resource, column, limit, quota in self.bounds.above(queue):
+            ends = []
+            if limit != UNLIMITED:
+                ends.append(limit - self._held(name, resource, later))
+            if protected and quota != UNLIMITED:
+                ends.append(quota - self.protected[name].get(resource, 0))
+            if ends:
+                found = np.full(len(self.bounds.column), NO_END, dtype=np.int64) if found is None else found
+                found[column] = min(found[column], *ends)
+        return found
+
+    def _held(self, queue: str, resource: str, later: bool) -> int:
+        held = self.allocated[queue].get(resource, 0)
+        return held if later else held + self.terminating[queue].get(resource, 0)
+
+    def excess(
+        self, queue: str, extra: Mapping[str, int], protected: Mapping[str, int], later: bool = False
+    ) -> tuple[str, Excess] | None:
+        """The reason and the amount of what more would be too much."""
+        over = over_limit(self.tree, self.allocated if later else self._all_held(queue), queue, extra)
+        if over is not None:
+            return "OverLimit", over
+        over = over_quota_non_preemptible(self.tree, self.protected, queue, protected)
+        return None if over is None else ("NonPreemptibleOverQuota", over)
+
+    def _all_held(self, queue: str) -> Amounts:
+        names = (node.name for node in self.tree.path(queue))
+        return {name: plus(self.allocated[name], self.terminating[name]) for name in names}
+
+
+def queue_usage(division: Division, snapshot: Snapshot) -> QueueUsage:
+    """What queues hold when a cycle begins."""
+    uses = division.uses
+    usage = QueueUsage(
+        QueueBounds(division, snapshot.columns),
+        uses.allocated,
+        uses.non_preemptible,
+        {name: Resources() for name in division.tree.nodes},
+    )
+    terminating = usage.terminating
+    for gang in snapshot.gangs if snapshot.leaving.any() else ():
+        if gang.queue in division.tree.nodes and (held := _terminating(gang)):
+            terminating = usage._added(terminating, gang.queue, held)
+    return QueueUsage(usage.bounds, usage.allocated, usage.protected, terminating)
+
+
+def _terminating(gang: Gang) -> Mapping[str, int]:
+    """What the pods of a gang that are on their way out still hold on nodes."""
+    return resources(
+        member
+        for leaf in walk(gang.root)
+        if isinstance(leaf, Leaf)
+        for member in leaf.those(State.TERMINATING)
+        if member.node
+    )
+
+
+def _negative(amount: Mapping[str, int]) -> Resources:
+    return Resources({name: -number for name, number in amount.items()})
