@@ -15,7 +15,8 @@ CLASSES = (priority_class("low", 10), priority_class("mid", 40), priority_class(
 def running(gang: str, on: str, cpu: int = 1, **spec: Any) -> list[Raw]:
     """A gang of one running pod."""
     member = pod(gang, gang=gang, on=on, phase="Running", cpu=cpu)
-    return [podgroup(name=gang, **({"minMember": 1, "priorityClassName": "low"} | spec)), member]
+    fields: dict[str, Any] = {"minMember": 1, "priorityClassName": "low"} | spec
+    return [podgroup(name=gang, **fields), member]
 
 
 def waiting(gang: str, number: int, cpu: int = 1, **spec: Any) -> list[Raw]:

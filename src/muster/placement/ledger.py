@@ -162,6 +162,11 @@ class Ledger:
             self.forget()
         self._refresh(node)
 
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Take room by column, for pods that do not exist yet; less than none gives it back."""
+        self.free[node] -= amounts
+        self._refresh(node)
+
     def release(self, node: int, shape: int, marks: Marks) -> None:
         """Give back the room of a running pod of a class."""
         self.free[node] += self.shapes.asks[shape]

@@ -43,7 +43,7 @@ class Allocation:
         self.board = board
         self._tell = granted or _nobody
         self.line = Line(lambda: board.usage)
-        self.reserved = Nominations(board)
+        self.nominations = Nominations(board)
         self.preemption = Preemption(board, self.line)
         self.turns_to_come = ByPriority()
         self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
@@ -53,6 +53,7 @@ class Allocation:
 
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
+        self._bind_nominees()
         grants = dict.fromkeys(self.board.turns, 0)
         for key, turn in self.board.turns.items():
             if _nothing_to_do(turn.gang) and self._sound(turn.gang):
@@ -81,6 +82,12 @@ class Allocation:
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
 
+    def _bind_nominees(self) -> None:
+        """Gangs whose promised places have become free have them before anything else is decided (P7)."""
+        for key, seats in self.nominations.free_now():
+            self.board.turns[key] = self.board.bind(replace(self.board.turns[key], verdict="Scheduled"), seats, "core")
+            self._tell(self.board.turns[key].bindings)
+
     def _sound(self, gang: Gang) -> bool:
         """Every level that it names exists (T6)."""
         for group in walk(gang.root):
@@ -102,12 +109,21 @@ class Allocation:
             return None
         if reason := closed(self.board.usage.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
-        if backed_off(gang, self.board.snapshot):
-            return Refusal("BackedOff")
+        if (failed := backed_off(gang, self.board.snapshot)) is not None:
+            return Refusal("BackedOff", details=failed)
         return None
 
     def _grant(self, turn: Turn) -> Turn:
+        """A gang's turn; room that is kept for its own pods that move is free to it meanwhile (P7)."""
         self.board.charge_to(turn.gang.key)
+        if not self.nominations.release_moves(turn.gang):
+            return self._decide(turn)
+        self._full.clear()
+        after = self._decide(turn)
+        self.nominations.hold_moves(after.gang)
+        return after
+
+    def _decide(self, turn: Turn) -> Turn:
         goals = self.board.goals(turn.gang)
         if invalid := goals.invalid():
             return self._impossible(turn, invalid)
@@ -119,7 +135,9 @@ class Allocation:
 
     def _core(self, turn: Turn, goals: Goals) -> Turn:
         """The whole core, or nothing and the reason (G1)."""
-        held = self.reserved.release(turn.gang.key)
+        held = self.nominations.release(turn.gang.key)
+        if held:
+            self._full.clear()  # what was withheld while gangs ahead were tried is free to this one
         first: Goal | Impossible | None = None
         try:
             for goal in goals.cores():
@@ -128,7 +146,7 @@ class Allocation:
                 if found is not None:
                     return self.board.bind(replace(turn, verdict="Scheduled"), found, "core")
             if held:
-                return self.reserved.keep(turn, held)
+                return self.nominations.keep(turn, held)
             if self.preemption.share.could_run_out and self.turns_to_come.postpone(turn.gang):
                 return turn
             if isinstance(first, Goal) and (made := self.preemption.make_room(turn, first)):

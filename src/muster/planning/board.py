@@ -144,6 +144,12 @@ class Board:
             if self.later is not self.now:
                 self.later.put(node, shape, sign * count)
 
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Keep room for pods that do not exist yet, now and later; less than none gives it back."""
+        self.now.hold(node, amounts)
+        if self.later is not self.now:
+            self.later.hold(node, amounts)
+
     def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
         """Pods that go to free nodes."""
         bindings, gang = self._seat(turn.gang, seats, role)
