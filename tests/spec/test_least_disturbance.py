@@ -1,5 +1,6 @@
 """P5 and P8: how little is disturbed, for which gang first, and which queues are never taken from."""
 
+import random
 from datetime import datetime
 from typing import Any
 
@@ -143,6 +144,80 @@ def test_a_busy_cluster_is_disturbed_little_and_as_much_is_bound_as_without_cons
         assert sum(one.reason == "Consolidate" for one in plan.evictions) <= 16
         assert len(plan.bindings) >= len(without.bindings)
         assert sum(plan.searches) <= 60_000
+
+
+def many_victims(seed: int, gangs: int = 37, nodes: int = 16) -> list[Raw]:
+    """Full nodes of eight GPUs, running gangs with disruption budgets over them, and a gang that wants half of it."""
+    rng = random.Random(seed)
+    free = {f"n{i:02}": 8 for i in range(nodes)}
+    scene: list[Raw] = [*CLASSES, topology("topology/rack")]
+    scene += [node(name, cpu=8, rack=f"r{i // 4}") for i, name in enumerate(free)]
+    for i in range(gangs):
+        cpu, hosts = rng.choice((1, 1, 2)), []
+        for _ in range(rng.randint(2, 4)):
+            able = [name for name, left in free.items() if left >= cpu]
+            if able:
+                hosts.append(rng.choice(able))
+                free[hosts[-1]] -= cpu
+        scene.append(podgroup(name=f"v{i:02}", minMember=max(len(hosts) - 1, 1), priorityClassName="low"))
+        members = [
+            pod(f"v{i:02}-{j}", gang=f"v{i:02}", on=host, phase="Running", cpu=cpu) for j, host in enumerate(hosts)
+        ]
+        for member in members:
+            member["metadata"]["labels"] |= {"app": f"app{i % 5}"}
+        scene += members
+    scene += [budget(f"app{i}", rng.randint(4, 20)) for i in range(5)]
+    return [*scene, *waiting("new", 6, cpu=7, priorityClassName="high")]
+
+
+def budget(app: str, allowed: int) -> Raw:
+    spec = {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1}
+    raw = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app, "namespace": "team"}}
+    return raw | {"spec": spec, "status": {"disruptionsAllowed": allowed}}
+
+
+def test_thirty_seven_gangs_with_budgets_are_decided_within_the_steps() -> None:
+    """X7: on 16 nodes; a set of victims, or none, is proved, and the verdict is never a guess."""
+    proofs = set()
+    for seed in range(6):
+        plan = muster.plan(muster.objects(many_victims(seed)), muster.Policy(max_moved_pods=0), NOW)
+        assert plan.verdict("team/new") in ("Scheduled", "Infeasible"), seed
+        proofs |= {(seed, one.proof) for one in plan.evictions}
+        assert max(plan.decided.searches) <= 102_000, seed
+    assert sum(proof == "exact" for _, proof in proofs) >= 5
+
+
+def test_an_exhausted_budget_is_unknown_and_disturbs_nothing() -> None:
+    """X2, X7: where the steps do not even prove that it could help, the verdict is `Unknown`, never `Infeasible`."""
+    plan = muster.plan(muster.objects(many_victims(0)), muster.Policy(steps=5), NOW)
+    assert plan.verdict("team/new") == "Unknown"
+    assert plan.evictions == ()
+
+
+# figures --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_says_how_much_it_disturbs_for_whom_and_what_was_allowed() -> None:
+    """P8, and P6's proof on every eviction."""
+    plan = planned(*two_preemptors(40))
+    assert plan["disturbance"] == {
+        "evicted": 2,
+        "moved": 0,
+        "running": 40,
+        "allowed": 2,
+        "for": [{"podGroup": f"team/{name}", "evicted": 1, "moved": 0, "proof": "exact"} for name in ("a", "b")],
+    }
+    assert [one["details"] for one in plan["evictions"]] == [{"proof": "exact"}] * 2
+
+
+def test_moves_count_as_moves_and_stale_pods_not_at_all() -> None:
+    scene = [*CLASSES, *fragmented(2, 1), *waiting("new", 1, cpu=2, priorityClassName="low")]
+    short = podgroup(name="short", minMember=2, priorityClassName="high")
+    short["metadata"]["annotations"] = {"kai.scheduler/stale-podgroup-timestamp": "2026-06-01T11:00:00Z"}
+    scene += [node("n9", cpu=1), short, pod("short", gang="short", on="n9", phase="Running", cpu=1)]
+    plan = planned(*scene)
+    assert sorted(one["reason"] for one in plan["evictions"]) == ["Consolidate", "Stale"]
+    assert [plan["disturbance"][name] for name in ("evicted", "moved", "running")] == [0, 1, 3]
 
 
 # reclaim --------------------------------------------------------------------------------------------------------------

@@ -176,6 +176,24 @@ def test_pods_that_are_deleted_by_others_count_for_the_limit_until_they_are_gone
     assert len(cluster.placed("team/new")) == 1
 
 
+def test_what_a_limit_leaves_beside_a_promise_is_bound_now() -> None:
+    """Q4, P8: promised pods come in the place of what leaves: two more are within the limit, now and then."""
+    limit = [queue("small", cpu={"quota": 4000, "limit": 4000})]
+    hosts = [node(f"n{i}", cpu=1) for i in range(1, 5)]
+    cluster = Cluster(*CLASSES, *limit, *hosts, *running("v", "n1", queue="small"), max_moved_pods=0)
+    cluster.add(*waiting("new", queue="small", priorityClassName="high"))
+    cluster.of("Pod")[-1]["spec"]["nodeSelector"] = {"topology/only": "n1"}
+    cluster.of("Node")[0]["metadata"]["labels"] = {"topology/only": "n1"}
+    assert [one["moveTo"] for one in cluster.cycle()["evictions"]] == ["n2"]
+    cluster.add(*waiting("more", 2, queue="small", priorityClassName="low"))
+    cluster.cycle()
+    assert len(cluster.placed("team/more")) == 2
+    assert cluster.holding("small") == 3
+    cluster.leave()
+    cluster.cycle()
+    assert cluster.holding("small") == 4
+
+
 # one attempt ----------------------------------------------------------------------------------------------------------
 
 

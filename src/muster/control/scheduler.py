@@ -23,6 +23,7 @@ from muster.control.event_queue import EventQueue
 from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.observer import Nobody, Observer
+from muster.control.promises import UnseenPromises
 from muster.control.status import News, Teller
 from muster.control.volumes import VolumeBinder
 from muster.control.writes import Done, Doubt, Fence, Writer
@@ -72,6 +73,7 @@ class Scheduler:
         self._asked = (0, 0)  # the one for which pods are listed again, and how many lists had begun before
         self.inflight = Inflight(lambda: self.health[PODS].lists)
         self._journal = Journal(self.settings.dry_run)
+        self._promises = UnseenPromises()
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
@@ -246,7 +248,11 @@ class Scheduler:
         snapshot = self._known(now)
         async with self.applier.at_work(snapshot.pods) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
-            policy = replace(self.policy, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
+            policy = replace(
+                self.policy,
+                untouchable=self.writer.refusals.untouchable(self.mirror.pod),
+                moved=self._promises.unseen(self.mirror.pod_group),
+            )
             plan, pods = await asyncio.to_thread(self._decide, snapshot, policy, granted)
             took = self.clock() - began
             self.observer.cycle(plan, took)
@@ -254,6 +260,7 @@ class Scheduler:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
                 work.finish(plan, pods)
+                self._promises.note(snapshot, plan, now)
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:

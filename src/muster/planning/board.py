@@ -160,15 +160,16 @@ class Board:
         """Pods whose places are still being freed."""
         nominations, gang = self._seat(turn.gang, seats, "core")
         self._part()
-        self._granted(turn.gang, gang, seats)
+        self._granted(turn.gang, gang, seats, is_promised=True)
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
-    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
+    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat], is_promised: bool = False) -> None:
         self.busy.append(before.key)
         self.put((seat.node, seat.shape, seat.pods) for seat in seats)
         if before.queue in self.usage.tree.nodes:
             asked = self.asked(seats)
-            self.usage = self.usage.with_(before.queue, asked, self.more_protected(before, after, asked))
+            more = self.more_protected(before, after, asked)
+            self.usage = self.usage.with_(before.queue, asked, more, is_promised)
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -227,7 +228,7 @@ class Board:
         nodes = self.snapshot.node_index
         self.put((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
         if gang.queue in self.usage.tree.nodes:
-            self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods))
+            self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 
     def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
         """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""

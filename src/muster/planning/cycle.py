@@ -40,6 +40,7 @@ def plan(
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
         gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
         searches=tuple(budget.spent for budget in board.gang_budgets.values()),
+        disturbance=allocation.preemption.share.figures(),
         division=board.division,
     )
 

@@ -50,6 +50,33 @@ class Eviction(Seat, frozen=True, order=True):
     proof: Proof = ""  # empty: it is released as stale
 
 
+class MadeRoom(Struct, frozen=True, order=True):
+    """What one gang's place costs others: pods that leave, and pods that move."""
+
+    gang: str  # namespace/name
+    evicted: int
+    moved: int
+    proof: Proof
+
+
+class Disturbance(Struct, frozen=True):
+    """How much a cycle disturbs, and how much it may (P8). Pods that are released as stale do not count."""
+
+    running: int = 0  # pods of gangs on nodes, terminating ones too
+    allowed: int = 0  # the share of them that one cycle may disturb; one gang's worth is allowed in any case
+    gangs: tuple[MadeRoom, ...] = ()  # for which gangs
+
+    @property
+    def evicted(self) -> int:
+        """Pods that leave."""
+        return sum(one.evicted for one in self.gangs)
+
+    @property
+    def moved(self) -> int:
+        """Pods that have a new place in the same plan."""
+        return sum(one.moved for one in self.gangs)
+
+
 class Refusal(Struct, frozen=True):
     """Why a gang, or a part of it, is not placed; `details` are facts, words are made in `reporting`."""
 
@@ -82,6 +109,7 @@ class Plan(Struct, frozen=True, eq=False):
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
     searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
+    disturbance: Disturbance = Disturbance()
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
 
     def gang(self, key: str) -> GangPlan:

@@ -51,6 +51,7 @@ class Candidates:
         self.only_node = np.array([self._only_node(i) for i in range(number)], dtype=np.int64)  # -1: several
         self._tabulate_pods()
         self.freed = self._freed()
+        self._held: dict[int, Resources] = {}
         self.last_to_leave: Ints = np.lexsort((-self.order, self.created, -self.priority))
         self.first_to_leave: Ints = np.lexsort((self.order, -self.created, self.priority, self.total_pods))
         self.rank = np.empty(number, dtype=np.int64)  # among the first to leave
@@ -191,6 +192,12 @@ class Candidates:
             unit = self.units[number]
             by_queue.setdefault(unit.gang.queue, []).extend(member for _, member in unit.pods)
         return {queue: resources(members) for queue, members in by_queue.items()}
+
+    def held_by(self, number: int) -> Resources:
+        """What a unit by itself holds in its queue."""
+        if number not in self._held:
+            self._held[number] = resources(member for _, member in self.units[number].pods)
+        return self._held[number]
 
     # what changes ---------------------------------------------------------------------------------------------------
 

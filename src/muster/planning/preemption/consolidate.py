@@ -19,6 +19,7 @@ from muster.planning.preemption.rules import Ints, Rules
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
 
 OFTEN_UNSTATED = ("cpu", "memory")
 
@@ -78,6 +79,25 @@ class Consolidate(Rules):
         if any(freed[column] > most for column, most in self._most_moved(asked)):
             return False
         return super().allows(units, asked)
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = True) -> None:
+        """Every pod that moves has a new place on some node; what moves is no more than the gang asks for."""
+        super().add_queue_rows(program, moves=moves)
+        for column, _ in self._most_moved(self._asked_at_most()):
+            freed = [
+                (variable, int(self.candidates.freed_by([number])[column]))
+                for number, variable in program.leaves.items()
+            ]
+            asked = [(variable, -value) for variable, value in program.asked(column)]
+            program.add_row([*freed, *asked], 0)
+        by_class: dict[int, list[tuple[int, int]]] = {}
+        for row in np.flatnonzero(self.candidates.rows(program.leaves)).tolist():
+            moved = (program.leaves[int(self.candidates.pod_unit[row])], 1)
+            by_class.setdefault(int(self.candidates.pod_class[row]), []).append(moved)
+        for shape, leave in by_class.items():
+            fits = np.minimum(program.search.base.fits(shape), len(leave))
+            come = [(program.add_pods(node, shape, int(fits[node])), 1) for node in np.flatnonzero(fits).tolist()]
+            program.add_equation(come, leave)
 
     def allowance(self, units: Units) -> Ints | None:  # noqa: ARG002 (pods that move are held by their queue as before)
         """Limits and quotas as they are."""

@@ -17,15 +17,16 @@ from muster.planning.preemption.candidates import Candidates, Mask
 from muster.planning.preemption.consolidate import Consolidate
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets
 from muster.planning.preemption.preempt import Preempt
+from muster.planning.preemption.question import Question, Selection
 from muster.planning.preemption.reclaim import Reclaim
 from muster.planning.preemption.relocation import Relocation
 from muster.planning.preemption.rules import Rules
 from muster.planning.preemption.share import DisturbanceShare
-from muster.planning.preemption.victims import Question, Selection, select, select_nearby
+from muster.planning.preemption.victims import select, select_nearby
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
-EXACT_PART = 10  # of a gang's steps, the part that the search for a smallest set may take: one in so many
+EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
 
 
 class Preemption:

@@ -31,9 +31,9 @@ class Promise(Struct, frozen=True):
     places: Places
 
 
-def promise_of(gang: Gang, now: datetime | None) -> Promise | None:
-    """What is still to be kept for a gang; None: nothing, or no longer."""
-    text = gang.source.metadata.annotations.get(names.MOVED_TO)
+def promise_of(gang: Gang, now: datetime | None, unseen: str = "") -> Promise | None:
+    """What is still to be kept for a gang; None: nothing, or no longer. `unseen`: an annotation on its way."""
+    text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
     found = _read(text) if text else None
     if found is None or (now is not None and now - found.since >= (grace_of(gang) or GRACE)):
         return None
@@ -62,6 +62,12 @@ def annotation(gang: Gang, evictions: Iterable[Eviction], now: datetime) -> str 
         here = places.setdefault(one.sub_group, {})
         here[one.move_to] = _plus(here.get(one.move_to, {}), {PODS: 1, **asks.get((one.sub_group, one.pod), {})})
     return _written(Promise(now, places))
+
+
+def is_newer(one: str, other: str) -> bool:
+    """Whether an annotation was made after another; one that cannot be read is the oldest."""
+    first, second = _read(one), _read(other)
+    return first is not None and (second is None or first.since > second.since)
 
 
 def _outstanding(gang: Gang, promise: Promise) -> Iterable[tuple[str, Mapping[str, Amounts]]]:

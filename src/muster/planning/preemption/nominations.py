@@ -72,8 +72,8 @@ class Nominations:
         """Room on nodes and in the queue."""
         self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign)
         asked, protected = self.board.asked(held), self._protected(gang, held)
-        signed = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
-        self.board.usage = self.board.usage.with_(gang.queue, *signed)
+        more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
+        self.board.usage = self.board.usage.with_(gang.queue, more, kept, is_promised=True)
 
     def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
         return self.board.more_protected(gang, self.board.seated(gang, held), self.board.asked(held))
@@ -131,13 +131,14 @@ class Nominations:
     # pods that move -------------------------------------------------------------------------------------------------
 
     def _hold_moves(self) -> None:
+        unseen = self.board.policy.moved
         for gang in self.board.snapshot.gangs:
-            if names.MOVED_TO in gang.source.metadata.annotations:
+            if names.MOVED_TO in gang.source.metadata.annotations or gang.key in unseen:
                 self.hold_moves(gang)
 
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
-        promise = promise_of(gang, self.board.snapshot.now)
+        promise = promise_of(gang, self.board.snapshot.now, self.board.policy.moved.get(gang.key, ""))
         if promise is None or closed(self.board.usage.tree, gang.queue):
             return
         index = self.board.snapshot.node_index
@@ -158,7 +159,7 @@ class Nominations:
         for node, amounts in room:
             self.board.hold(node, sign * amounts)
         asked = {name: sign * amount for name, amount in self._in_all(room).items()}
-        self.board.usage = self.board.usage.with_(gang.queue, asked)
+        self.board.usage = self.board.usage.with_(gang.queue, asked, is_promised=True)
 
     def _by_column(self, amounts: Mapping[str, int]) -> Ints:
         columns = self.board.snapshot.columns

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
@@ -51,6 +52,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
 
     bounds: QueueBounds
     allocated: Amounts  # placed pods, and places that were promised
+    promised: Amounts  # the part of it that is not bound yet
     protected: Amounts  # the part of it that is non-preemptible
     terminating: Amounts  # what pods on their way out still hold: it counts for limits (Q4), and for nothing else
 
@@ -64,10 +66,20 @@ class QueueUsage(Struct, frozen=True, eq=False):
         """The fair share of every queue."""
         return self.bounds.shares
 
-    def with_(self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int] | None = None) -> "QueueUsage":
-        """A queue holds so much more; what is protected may be less."""
-        allocated = self._added(self.allocated, queue, amount)
-        return QueueUsage(self.bounds, allocated, self._added(self.protected, queue, protected or {}), self.terminating)
+    def with_(
+        self,
+        queue: str,
+        amount: Mapping[str, int],
+        protected: Mapping[str, int] | None = None,
+        is_promised: bool = False,
+    ) -> "QueueUsage":
+        """A queue holds so much more, or will; amounts below zero are less."""
+        return replace(
+            self,
+            allocated=self._added(self.allocated, queue, amount),
+            promised=self._added(self.promised, queue, amount) if is_promised else self.promised,
+            protected=self._added(self.protected, queue, protected or {}),
+        )
 
     def without(self, held: Mapping[str, Mapping[str, int]]) -> "QueueUsage":
         """Once units have left that hold so much, by queue; queues in no tree hold nothing here."""
@@ -75,15 +87,15 @@ class QueueUsage(Struct, frozen=True, eq=False):
         for queue, amount in held.items():
             if queue in self.tree.nodes:
                 allocated = self._added(allocated, queue, _negative(amount))
-        return QueueUsage(self.bounds, allocated, self.protected, self.terminating)
+        return replace(self, allocated=allocated)
 
     def evicted(self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int]) -> "QueueUsage":
         """Pods of a queue begin to leave: they hold what they hold until they are gone."""
-        return QueueUsage(
-            self.bounds,
-            self._added(self.allocated, queue, _negative(amount)),
-            self._added(self.protected, queue, protected),
-            self._added(self.terminating, queue, amount),
+        return replace(
+            self,
+            allocated=self._added(self.allocated, queue, _negative(amount)),
+            protected=self._added(self.protected, queue, protected),
+            terminating=self._added(self.terminating, queue, amount),
         )
 
     def _added(self, amounts: Amounts, queue: str, amount: Mapping[str, int]) -> Amounts:
@@ -98,7 +110,8 @@ class QueueUsage(Struct, frozen=True, eq=False):
     def allowance(self, queue: str, protected: bool, later: bool = False) -> Ints | None:
         """By column what pods may still take before a limit, or a quota of what is protected, is passed; None: any.
 
-        `later`: once terminating pods are gone.
+        `later`: once terminating pods are gone. Before that a limit holds for what is on nodes now, and for what will
+        be (Q4): what is promised comes in the place of what leaves.
         """
         found: Ints | None = None
         for name, resource, column, limit, quota in self.bounds.above(queue):
@@ -114,37 +127,35 @@ class QueueUsage(Struct, frozen=True, eq=False):
 
     def _held(self, queue: str, resource: str, later: bool) -> int:
         held = self.allocated[queue].get(resource, 0)
-        return held if later else held + self.terminating[queue].get(resource, 0)
+        leaving = self.terminating[queue].get(resource, 0) - self.promised[queue].get(resource, 0)
+        return held if later else held + max(leaving, 0)
 
     def excess(
         self, queue: str, extra: Mapping[str, int], protected: Mapping[str, int], later: bool = False
     ) -> tuple[str, Excess] | None:
         """The reason and the amount of what more would be too much."""
-        over = over_limit(self.tree, self.allocated if later else self._all_held(queue), queue, extra)
+        over = over_limit(self.tree, self.allocated if later else self._all_held(queue, extra), queue, extra)
         if over is not None:
             return "OverLimit", over
         over = over_quota_non_preemptible(self.tree, self.protected, queue, protected)
         return None if over is None else ("NonPreemptibleOverQuota", over)
 
-    def _all_held(self, queue: str) -> Amounts:
-        names = (node.name for node in self.tree.path(queue))
-        return {name: plus(self.allocated[name], self.terminating[name]) for name in names}
+    def _all_held(self, queue: str, resources_: Iterable[str]) -> Amounts:
+        return {
+            node.name: Resources({name: self._held(node.name, name, later=False) for name in resources_})
+            for node in self.tree.path(queue)
+        }
 
 
 def queue_usage(division: Division, snapshot: Snapshot) -> QueueUsage:
     """What queues hold when a cycle begins."""
-    uses = division.uses
-    usage = QueueUsage(
-        QueueBounds(division, snapshot.columns),
-        uses.allocated,
-        uses.non_preemptible,
-        {name: Resources() for name in division.tree.nodes},
-    )
-    terminating = usage.terminating
+    uses, nothing = division.uses, {name: Resources() for name in division.tree.nodes}
+    bounds = QueueBounds(division, snapshot.columns)
+    usage = QueueUsage(bounds, uses.allocated, nothing, uses.non_preemptible, nothing)
     for gang in snapshot.gangs if snapshot.leaving.any() else ():
         if gang.queue in division.tree.nodes and (held := _terminating(gang)):
-            terminating = usage._added(terminating, gang.queue, held)
-    return QueueUsage(usage.bounds, usage.allocated, usage.protected, terminating)
+            usage = replace(usage, terminating=usage._added(usage.terminating, gang.queue, held))
+    return usage
 
 
 def _terminating(gang: Gang) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang
 from muster.model.queues import QueueNode, plus
 from muster.placement.goal import Goal
+from muster.placement.solver import Term
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.queue_usage import NO_END
@@ -23,6 +24,7 @@ from muster.planning.preemption.rules import Rules
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 
@@ -131,6 +133,96 @@ class Reclaim(Rules):
         quota, held = node.share(name).quota, self.usage.allocated[node.name].get(name, 0)
         floor = held if quota == UNLIMITED else min(quota, held)
         return held - taken.gone(node).get(name, 0) >= floor
+
+    # the integer program ----------------------------------------------------------------------------------------------
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
+        """Fair shares and quotas, as conditions on the queues that units are taken from."""
+        super().add_queue_rows(program, moves)
+        for name in self.asked:
+            column = self.usage.bounds.column[name]
+            program.add_row(program.asked(column), int(self.entitled[column]))
+        taken: dict[str, int] = {}  # by leaf queue: whether units are taken from it
+        for number, variable in program.leaves.items():
+            queue = self.candidates.units[number].gang.queue
+            if queue not in taken:
+                taken[queue] = program.model.add_variable(1)
+            program.model.add_row([(variable, 1), (taken[queue], -1)], most=0)
+        nodes = {node.name: node for queue in taken for node in self._ways_down(queue)[1]}
+        above = {name: self._above_rows(program, node) for name, node in nodes.items()}
+        for queue, is_taken in taken.items():
+            mine, theirs = self._ways_down(queue)
+            for node in theirs:
+                some = [(variable, -1) for variable in above[node.name]]
+                program.model.add_row([(is_taken, 1), *some], most=0)
+            self._entitled_rows(program, is_taken, mine, theirs)
+
+    def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
+        """By resource a variable that is one only where the queue stands above its share and quota to the last unit."""
+        found = []
+        for name in self.asked:
+            quota, share = node.share(name).quota, self.usage.shares[node.name].get(name, 0)
+            if quota == UNLIMITED:
+                continue
+            is_above = program.model.add_variable(1)
+            found.append(is_above)
+            gone = program.gone(name, node.name)
+            everything = sum(value for _, value in gone)
+            last = [(self._last(program, number), -self._whole(number, name)) for number in self._under(program, node)]
+            program.model.add_row([(variable, 1) for variable, _ in last], most=1)
+            room = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
+            program.add_row([*gone, *last, (is_above, everything - min(room, 0))], room + everything - min(room, 0))
+        return found
+
+    def _under(self, program: "VictimProgram", node: QueueNode) -> list[int]:
+        return [number for number in program.leaves if program.is_under(number, node.name)]
+
+    def _last(self, program: "VictimProgram", number: int) -> int:
+        """A variable that may be one where a unit leaves that is part of no other one that does."""
+        variable = program.model.add_variable(1)
+        program.model.add_row([(variable, 1), (program.leaves[number], -1)], most=0)
+        for outer in self.candidates.units[number].around:
+            if outer in program.leaves:
+                program.model.add_row([(variable, 1), (program.leaves[outer], 1)], most=1)
+        return variable
+
+    def _whole(self, number: int, resource: str) -> int:
+        """What a unit holds with those inside that are still there."""
+        return sum(self.candidates.held_by(one).get(resource, 0) for one in self.candidates.whole([number]))
+
+    def _entitled_rows(
+        self, program: "VictimProgram", is_taken: int, mine: Sequence[QueueNode], theirs: Sequence[QueueNode]
+    ) -> None:
+        """Where units are taken, the reclaimer stays within its shares; above its quota no queue ends below its own."""
+        for name in self.asked:
+            asked = program.asked(self.usage.bounds.column[name])
+            most = program.asked_at_most(self.usage.bounds.column[name])
+            for node in mine:
+                room = self.usage.shares[node.name].get(name, 0) - self.usage.allocated[node.name].get(name, 0)
+                self._row_if(program, is_taken, [*asked, *_minus(program.gone(name, node.name))], room, most)
+            quota, held = mine[0].share(name).quota, self.usage.allocated[mine[0].name].get(name, 0)
+            if quota == UNLIMITED:
+                continue
+            is_over = program.model.add_variable(1)
+            within = [*asked, *_minus(program.gone(name, mine[0].name))]
+            program.add_row([*within, (is_over, -max(most - quota + held, 0))], quota - held)
+            for node in theirs:
+                stays = node.share(name).quota
+                floor = self.usage.allocated[node.name].get(name, 0)
+                spare = 0 if stays == UNLIMITED else max(floor - stays, 0)
+                gone = program.gone(name, node.name)
+                everything = sum(value for _, value in gone)
+                both = [(is_taken, everything), (is_over, everything)]
+                program.add_row([*gone, *both], spare + 2 * everything)
+
+    def _row_if(self, program: "VictimProgram", condition: int, terms: list[Term], room: int, most: int) -> None:
+        """A bound that holds where a variable is one; `most` is the largest value of the terms."""
+        slack = max(most - room, 0)
+        program.add_row([*terms, (condition, slack)], room + slack)
+
+
+def _minus(terms: list[Term]) -> list[Term]:
+    return [(variable, -value) for variable, value in terms]
 
 
 class _Taken:

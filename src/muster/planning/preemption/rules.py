@@ -11,6 +11,7 @@ from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import moment
 from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang
 from muster.placement.goal import Goal
 from muster.placement.search import Seat
@@ -22,6 +23,7 @@ from muster.planning.preemption.queue_usage import QueueUsage
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 
@@ -123,6 +125,33 @@ class Rules:
     def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
         return seats if self.board.too_protected(self.gang, seats) is None else None
+
+    def add_rows(self, program: "VictimProgram") -> None:
+        """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""
+        candidates, budgets = self.candidates, self.preemption.budgets
+        pods = [(variable, len(candidates.units[number].pods)) for number, variable in program.leaves.items()]
+        if self.most_pods < sum(count for _, count in pods):
+            program.add_row(pods, self.most_pods)
+        selected: dict[int, list[tuple[int, int]]] = {}
+        for number, variable in program.leaves.items():
+            for pod in candidates.names([number]):
+                for budget in budgets.of.get(pod, ()):
+                    selected.setdefault(budget, []).append((variable, 1))
+        for budget, terms in selected.items():
+            program.add_row(terms, budgets.left[budget])
+        self.add_queue_rows(program)
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
+        """Limits, and the quotas of what is protected, on the way up (Q4); pods that move are held as before."""
+        for queue, resource, column, limit, quota in self.usage.bounds.above(self.gang.queue):
+            if not self.asks[column]:
+                continue
+            if limit != UNLIMITED:
+                gone = [] if moves else [(variable, -value) for variable, value in program.gone(resource, queue)]
+                held = self.usage.allocated[queue].get(resource, 0)
+                program.add_row([*program.asked(column), *gone], limit - held)
+            if self.is_protected and quota != UNLIMITED:
+                program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
 
     def is_within(self, units: Units, seats: tuple[Seat, ...]) -> bool:
         """Whether seats stay within the allowance."""

@@ -4,6 +4,7 @@ from heapq import heappop, heappush
 
 from muster.model.gang import Gang, Standing
 from muster.planning.board import Board
+from muster.planning.decision import Disturbance, Eviction, MadeRoom
 from muster.planning.line import Line
 
 NO_END = 1 << 62
@@ -15,6 +16,7 @@ class DisturbanceShare:
     def __init__(self, board: Board) -> None:
         snapshot = board.snapshot
         pods = snapshot.columns.index("pods")
+        self.board = board
         self.running = int((snapshot.used[:, pods] - snapshot.strange[:, pods]).sum())  # of gangs, terminating too
         self.allowed = self.running * board.policy.max_disturbed_percent // 100
         self.spent = 0
@@ -32,6 +34,21 @@ class DisturbanceShare:
     def spend(self, pods: int) -> None:
         """So many pods leave for a gang."""
         self.spent += pods
+
+    def figures(self) -> Disturbance:
+        """What the cycle came to, for which gangs."""
+        by_gang: dict[str, list[Eviction]] = {}
+        for turn in self.board.turns.values():
+            for one in turn.evictions:
+                if one.reason != "Stale":
+                    by_gang.setdefault(one.whom, []).append(one)
+        gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
+        return Disturbance(self.running, self.allowed, tuple(sorted(gangs)))
+
+
+def _made_room(gang: str, evictions: list[Eviction]) -> MadeRoom:
+    moved = sum(bool(one.move_to) for one in evictions)
+    return MadeRoom(gang, len(evictions) - moved, moved, evictions[0].proof)
 
 
 class ByPriority:
