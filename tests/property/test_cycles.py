@@ -19,11 +19,7 @@ QUIET_WORLDS, MOST_QUIET = WORLDS // 10, 40  # cycles until a world that nothing
 SHOWN = 3
 KNOWN = {
     "foreign": "N6: bound pods of other schedulers are taken for members of our gangs",
-    "moved": "P7: places that moved pods were promised are given to others",
-    "promised": "P7: a nominee whose place is free is not always bound",
-    "idle": "P8: a nominee is not always bound where it fits on free room",
-    "limit": "Q4: terminating pods are not counted against limits",
-    "bounded": "P8: nothing limits how much one cycle disturbs",
+    "limit": "Q4: leftovers (N4) are not counted against limits",
 }
 
 

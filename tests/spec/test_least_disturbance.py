@@ -133,6 +133,16 @@ def test_what_fits_on_free_room_is_bound_though_a_gang_waits_for_pods_that_leave
     assert reasons(plan, "large")[0] == "Infeasible"
 
 
+def test_a_nominee_keeps_only_what_it_was_promised() -> None:
+    """P8: of four cpus two are free now, and one is left beside the promise: whoever fits there is bound now."""
+    scene = [*CLASSES, node("n1", cpu=4), *running("v", "n1", cpu=2)]
+    scene += waiting("large", 1, cpu=3, priorityClassName="high")
+    plan = planned(*scene, *waiting("small", 1, priorityClassName="low"))
+    assert [one["podGroup"] for one in plan["nominations"]] == ["large"]
+    assert [one["podGroup"] for one in plan["bindings"]] == ["small"]
+    assert planned(*scene, *waiting("small", 2, priorityClassName="low"))["bindings"] == []
+
+
 def test_a_busy_cluster_is_disturbed_little_and_as_much_is_bound_as_without_consolidation() -> None:
     """The figures of P8 on 100 nodes with 500 running pods; steps, not seconds (X7)."""
     for seed in range(3):

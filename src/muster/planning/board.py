@@ -1,7 +1,7 @@
 """A cycle as it goes on: what is free now and once those who leave have left, what queues hold, who got what.
 
 Two ledgers: `now` is what can be bound to, `later` is the same with the room that is still being freed. They are one
-until somebody leaves. Whoever is nominated takes its room from both: nobody else is put there (P7).
+until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,11 +64,12 @@ class Board:
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
+        self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
         if snapshot.leaving.any():
-            self._part()
+            self.part()
             self.later.free += snapshot.leaving
             for pod in snapshot.objects.pods:
                 if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
@@ -133,22 +134,43 @@ class Board:
 
     # writing --------------------------------------------------------------------------------------------------------
 
-    def _part(self) -> None:
+    def part(self) -> None:
+        """From here on, what is free later is another matter than what is free now."""
         if self.later is self.now:
             self.later = self.now.copy()
+            self._unbound = self.now.free.copy()
+            self._awaited = np.zeros_like(self._unbound)
 
-    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
-        """Take room for (node, class, pods), now and later; or give it back."""
+    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
+        """Take room for (node, class, pods), now and later; or give it back.
+
+        What is promised comes later: of now it takes only what would not be left for it then (P8).
+        """
         for node, shape, count in seats:
-            self.now.put(node, shape, sign * count)
-            if self.later is not self.now:
-                self.later.put(node, shape, sign * count)
+            if self.later is self.now:
+                self.now.put(node, shape, sign * count)
+                continue
+            self.later.put(node, shape, sign * count)
+            self.now.mark(node, shape, sign * count)
+            if not is_promised:
+                self._unbound[node] -= self.shapes.asks[shape] * sign * count
+            self._level(node)
 
     def hold(self, node: int, amounts: Ints) -> None:
-        """Keep room for pods that do not exist yet, now and later; less than none gives it back."""
-        self.now.hold(node, amounts)
-        if self.later is not self.now:
-            self.later.hold(node, amounts)
+        """Promise room to pods that do not exist yet; less than none gives it back."""
+        self.part()
+        self.later.hold(node, amounts)
+        self._level(node)
+
+    def await_room(self, seats: Iterable[Seat]) -> None:
+        """A gang will fit there, and was promised nothing: it takes room of later, and none of now."""
+        for seat in seats:
+            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods
+            self.later.put(seat.node, seat.shape, seat.pods)
+
+    def _level(self, node: int) -> None:
+        """What may be bound is free now, and will not be missed by those who were promised something."""
+        self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
     def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
         """Pods that go to free nodes."""
@@ -159,13 +181,13 @@ class Board:
     def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
         """Pods whose places are still being freed."""
         nominations, gang = self._seat(turn.gang, seats, "core")
-        self._part()
+        self.part()
         self._granted(turn.gang, gang, seats, is_promised=True)
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat], is_promised: bool = False) -> None:
         self.busy.append(before.key)
-        self.put((seat.node, seat.shape, seat.pods) for seat in seats)
+        self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
         if before.queue in self.usage.tree.nodes:
             asked = self.asked(seats)
             more = self.more_protected(before, after, asked)
@@ -208,12 +230,14 @@ class Board:
         """Pods of a gang leave; their room is free later."""
         turn = self.turns[key]
         gang = turn.gang
-        self._part()
+        self.part()
         evictions = []
         for leaf, member in pods:
             seat = (gang.namespace, member.name, member.node, gang.name, leaf)
             evictions.append(Eviction(*seat, reason=reason, whom=whom, proof=proof))
             self.free(self.later, gang, member)
+            if member.node in self.snapshot.node_index:
+                self._level(self.snapshot.node_index[member.node])
         gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
         after = replace(gang, root=changed(gang.root, gone))
         if gang.queue in self.usage.tree.nodes:
@@ -226,7 +250,8 @@ class Board:
         """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
         gang = self.turns[key].gang
         nodes = self.snapshot.node_index
-        self.put((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        places = ((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        self.put(places, is_promised=True)
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 

@@ -170,8 +170,7 @@ class Preemption:
         if seats is None:
             return False
         self.waiting.add(gang.key)
-        for seat in seats:
-            self.board.later.put(seat.node, seat.shape, seat.pods)
+        self.board.await_room(seats)
         return True
 
     def _seats_soon(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:

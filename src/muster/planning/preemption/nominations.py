@@ -45,6 +45,8 @@ class Nominations:
             for pod in board.snapshot.objects.pods
             if pod.status.nominated_node_name in board.snapshot.node_index and not pod.spec.node_name
         }
+        if nominated:
+            board.part()
         for gang in board.snapshot.gangs if nominated else ():
             held = self._nominated_seats(gang, nominated)
             if held:
@@ -70,7 +72,7 @@ class Nominations:
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
         """Room on nodes and in the queue."""
-        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign)
+        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign, is_promised=True)
         asked, protected = self.board.asked(held), self._protected(gang, held)
         more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
         self.board.usage = self.board.usage.with_(gang.queue, more, kept, is_promised=True)
