@@ -497,7 +497,7 @@ def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bo
     crew = Crew(case.world, leaver.crew.key, outcome)
     if overfull(case.world, outcome) or any(apart(case.world, crew, group) for group in crew.tree):
         return False
-    if list(_over_limit(case, outcome)) or _picky(case):
+    if list(_over_limit(case, outcome)) or _picky(case) or _promised_to_moves(case) & set(_stays(leaver).values()):
         return False
     reclaims = [one for one in others if one.pods <= case.evicted("Reclaim")]
     return not list(Reclaim(case, gang, reclaims).wrong())
@@ -507,6 +507,13 @@ def _kept(world: World) -> dict[str, str]:
     """P7: places that were promised before; if one is given up now, others could not know."""
     promised = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in world.pods.items()}
     return {key: node for key, node in promised.items() if node in world.nodes}
+
+
+def _promised_to_moves(case: Case) -> set[str]:
+    """P7: nodes on which room is kept for pods that moved, and come back under other names."""
+    notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
+    places = [json.loads(text)["places"].values() for text in notes if text]
+    return {node for promised in places for nodes in promised for node in nodes}
 
 
 def _picky(case: Case) -> bool:

@@ -48,10 +48,13 @@ class Nominations:
         if nominated:
             board.part()
         for gang in board.snapshot.gangs if nominated else ():
+            moves = self.release_moves(gang)  # a pod that moved and is nominated needs one place, not two
             held = self._nominated_seats(gang, nominated)
             if held:
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
+            if moves:
+                self.hold_moves(self.board.seated(gang, held))
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
