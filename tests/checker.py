@@ -41,7 +41,17 @@ def broken(objects: list[Raw], plan: Raw, now: datetime | None = None) -> list[s
         found += _uneven(world, seats) + _scattered(world, seats)
     if at_once != after:
         found += [f"in the end: {problem}" for problem in _wrong(world, after)]
-    return [*found, *_misjudged(world, plan, after), *disturbed(world, plan, now)]
+    return [*found, *_misjudged(world, plan, after), *disturbed(world, plan, now), *internal_errors(plan)]
+
+
+def internal_errors(plan: Raw) -> list[str]:
+    """A failure inside is one gang's verdict, and still a bug."""
+    return [
+        f"{one['namespace']}/{one['name']}: {reason['message']}"
+        for one in plan.get("podGroups") or ()
+        for reason in one.get("reasons") or ()
+        if reason["reason"] == "InternalError"
+    ]
 
 
 def _wrong(world: World, outcome: Outcome) -> list[str]:

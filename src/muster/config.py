@@ -94,6 +94,14 @@ class Scheduling(Wire, frozen=True):
             **_between(1_000, 10**10),
         ),
     ] = Policy().cycle_steps
+    long_search_steps: Annotated[
+        int,
+        doc(
+            "What a search beside the cycles may cost for a gang whose search was cut short (X7); one at a time, and "
+            "only while no cycle runs. Its answer is checked again before use. 0: there are none.",
+            **_between(0, 10**10),
+        ),
+    ] = 50 * Policy().steps
     bind_concurrency: Annotated[
         int,
         doc(
@@ -159,6 +167,15 @@ class LeaderElection(Wire, frozen=True):
             **_between(1, 599),
         ),
     ] = 10
+    progress_seconds: Annotated[
+        int,
+        doc(
+            "A leader whose cycle shows no result for this long (it does not end, and no write is answered) gives the "
+            "plan and the lease up, and stands back for twice `leaseSeconds`. Longer than any cycle that stays within "
+            "`scheduling.cycleSteps`.",
+            **_between(10, _HOUR),
+        ),
+    ] = 120
     retry_seconds: Annotated[
         int, doc("Between attempts to get or renew the Lease; several fit into the deadline.", **_between(1, 300))
     ] = 2
@@ -419,6 +436,13 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             f"needs 2 × retrySeconds < renewDeadlineSeconds < leaseSeconds, has {election.retry_seconds}, "
             f"{election.renew_deadline_seconds}, {election.lease_seconds}",
             hint="a leader must stop before another may begin; 2, 10, 15 are the defaults",
+        )
+    if not election.progress_seconds < config.observability.stuck_cycle_seconds:
+        yield Problem(
+            "leaderElection.progressSeconds",
+            f"must be less than `observability.stuckCycleSeconds`, {config.observability.stuck_cycle_seconds}, is "
+            f"{election.progress_seconds}",
+            hint="else kubelet restarts a leader before it could give the lease up",
         )
     yield from _about_certificates(shown)
     if config.webhook.enabled and config.webhook.port == config.observability.port:

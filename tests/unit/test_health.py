@@ -131,3 +131,11 @@ def test_a_quiet_kind_is_not_taken_for_dead() -> None:
 def test_a_replica_that_can_never_lead_is_not_ready(error: ApiError | None, told: str) -> None:
     """Who stands by is, and so is whoever only has to wait."""
     assert Election(lambda: error).problem() == told
+
+
+def test_who_gave_the_lease_up_is_not_ready_until_it_competes_again() -> None:
+    resting = [29.5]
+    lease = Election(lambda: None, lambda: resting[0])
+    assert lease.problem() == "was given up, as no cycle came to an end; competes again in 30 s"
+    resting[0] = 0.0
+    assert lease.problem() == ""

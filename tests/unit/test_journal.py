@@ -9,7 +9,7 @@ import muster
 from muster.control.journal import Journal
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.planning.decision import Eviction, Plan
+from muster.planning.decision import Eviction, Failure, Plan
 from tests.given import Raw, pod, podgroup
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,3 +81,14 @@ def test_every_binding_is_told_at_debug() -> None:
 
 def test_a_dry_run_says_that_it_is_one() -> None:
     assert all(line["dry_run"] for line in lines(Journal(dry_run=True), decided(*gang("g", 2, 3))))
+
+
+def test_an_error_inside_is_told_once_with_its_traceback() -> None:
+    """As long as it is the same; the gang is named, and the status has no traceback."""
+    first = Plan(failures=(Failure("team/g", "KeyError", "'x'", "Traceback …"),))
+    other = Plan(failures=(Failure("team/g", "ValueError", "y", "Traceback …"),))
+    told = lines(Journal(), first, first, other, Plan(), first, level="error")
+    assert [(line["gang"], line["error"]) for line in told] == [
+        ("team/g", "KeyError"), ("team/g", "ValueError"), ("team/g", "KeyError"),
+    ]  # fmt: skip
+    assert all(line["traceback"] for line in told)

@@ -1,6 +1,7 @@
 """One leader at a time (I9), whatever is lost on the way and whenever."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
@@ -385,3 +386,75 @@ async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -
     clock.seconds += TERMS.renew_seconds
     await second.turn()
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "second"
+
+
+# giving it up -------------------------------------------------------------------------------------------------------
+
+
+async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once() -> None:
+    """X7: the fence falls first, then the work is given up, then the lease is free."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    seen = []
+
+    async def abandon() -> bool:
+        lease = await memory.get(LEASES, "default", "muster")
+        seen.append((leads(first), lease["spec"]["holderIdentity"]))
+        return True
+
+    with capture_logs() as logs:
+        await first.step_down(abandon)
+    assert seen == [(False, "first")], "no more writes, and nobody else writes yet"
+    assert [line["log_level"] for line in logs] == ["error"]
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, True)
+
+
+async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> None:
+    """I9: the next leader would meet it."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+
+    async def abandon() -> bool:
+        return False
+
+    await first.step_down(abandon)
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, False)
+    clock.seconds += 16
+    await second.turn()
+    assert leads(second)
+
+
+async def test_who_gave_the_lease_up_stands_back_and_competes_again() -> None:
+    """Twice the duration: whoever else is there has it by then; and who is alone tries again."""
+    memory, clock = Memory(), Hands()
+    quick = Leader(memory, "only", Terms(namespace="default", renew_seconds=0.001), clock, clock.wall)
+    stuck, began = [False], [0]
+
+    def elected() -> None:
+        began[0] += 1
+
+    election = asyncio.create_task(quick.run(elected, is_stuck=lambda: stuck[0]))
+    try:
+        await _until(lambda: quick.leading)
+        stuck[0] = True
+        await _until(lambda: not quick.leading)
+        stuck[0] = False
+        assert quick.resting_seconds == 30
+        await asyncio.sleep(0.05)
+        assert not quick.leading
+        clock.seconds += 31
+        await _until(lambda: quick.leading)
+        assert (began[0], quick.term, quick.resting_seconds) == (2, 2, 0)
+    finally:
+        election.cancel()
+        await asyncio.wait([election])
+
+
+async def _until(test: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not test():
+            await asyncio.sleep(0.001)

@@ -12,6 +12,7 @@ from muster.cluster.kinds import LEASES, NAMESPACES, PODS
 from muster.cluster.store import ApiError, Raw, Resource
 from muster.config import Config
 from muster.control.leader import Leader, Terms
+from muster.control.progress import Progress
 from tests.live import GROUPS, Call, Fault, Faulty, World, group, node, pod
 
 
@@ -105,7 +106,7 @@ class Candidate(Leader):
 
     able: Callable[[], bool]
 
-    async def run(self, _: Callable[[], None] = lambda: None, able: Callable[[], bool] = lambda: True) -> None:
+    async def run(self, _: object = None, able: Callable[[], bool] = lambda: True, *_more: object) -> None:
         self.able = able
 
 
@@ -122,7 +123,7 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
     cluster = Faulty(there.memory, script)
     candidate = Candidate(cluster, "me", Terms(), lambda: there.seconds, there.time.now)
     async with there.running(cluster, fence=candidate) as live:
-        await run._elected(candidate, live.scheduler)
+        await run._elected(candidate, live.scheduler, Progress(60, live.scheduler.clock))
         await live.until(lambda: candidate.able())
         dead = True
         await live.until(lambda: not candidate.able())

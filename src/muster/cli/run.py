@@ -20,15 +20,19 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from muster import config
+from muster.cli.stopping import stop_on
 from muster.cluster.kubernetes import connect
 from muster.cluster.store import Cluster
 from muster.config import Config, LeaderElection, Observability, Webhook
 from muster.control.leader import Leader, Terms
+from muster.control.progress import Progress
 from muster.control.scheduler import Scheduler
 from muster.rules.around import Around
 from muster.server import certificates, health, metrics, sources, webhook
 from muster.server.guest import listening
 from muster.server.logs import configure, logger
+
+FINISH_SECONDS = 3.0  # at the end, for answers to what was sent; without them the lease runs out by itself
 
 
 @click.command("run")
@@ -62,19 +66,21 @@ def tune() -> None:
 
 
 async def _run(settings: Config, cluster: Cluster) -> None:
-    """Every loop, until SIGTERM or SIGINT; then what is under way ends, the lease is given back, connections go."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    """Every loop, until SIGTERM or SIGINT; then what is under way ends, the lease is given back, connections go.
+
+    A plan that is being made is given up.
+    """
+    stop = stop_on((signal.SIGTERM, signal.SIGINT))
     measured = metrics.Metrics()
     leader = Leader(cluster, identity(), terms(settings.leader_election), time.monotonic, lambda: datetime.now(UTC))
     elected = settings.leader_election.enabled and not settings.scheduling.dry_run
     scheduler = Scheduler(
         cluster, settings.scheduling, leader if elected else None, observer=measured, policy=settings.policy
     )
-    lease = [health.Election(lambda: leader.refused)] if elected else []
+    lease = [health.Election(lambda: leader.refused, lambda: leader.resting_seconds)] if elected else []
     servers = _servers(settings, cluster, scheduler, measured, lease)  # first: without an address nothing begins
-    election = [_task("leader election", _elected(leader, scheduler))] if elected else []
+    progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
+    election = [_task("leader election", _elected(leader, scheduler, progress))] if elected else []
     tasks = [*election, _task("scheduler", scheduler.run()), *servers]
     waiting = asyncio.create_task(stop.wait(), name="stop")
     log = logger("run")
@@ -84,6 +90,7 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         for task in done - {waiting}:
             task.result()  # whatever ends by itself has failed, and says why
     finally:
+        scheduler.stop()
         await _end({*election})
         leader.stop()
         await _finished(scheduler)
@@ -95,16 +102,26 @@ async def _run(settings: Config, cluster: Cluster) -> None:
         log.info("muster has stopped")
 
 
-async def _elected(leader: Leader, scheduler: Scheduler) -> None:
-    """Who does not know the cluster yet does not compete with those who do."""
+async def _elected(leader: Leader, scheduler: Scheduler, progress: Progress) -> None:
+    """Who does not know the cluster yet does not compete with those who do; who gets nowhere lets another lead."""
     while not scheduler.synced:
         await asyncio.sleep(0.05)
-    await leader.run(scheduler.wake, lambda: scheduler.ready)
+
+    def is_stuck() -> bool:
+        return progress.is_stuck(scheduler.began is not None, scheduler.results)
+
+    async def abandon() -> bool:
+        scheduler.observer.gave_up_the_lease()
+        scheduler.cancel_plan()
+        await _finished(scheduler)
+        return scheduler.applier.crew.at_rest
+
+    await leader.run(scheduler.wake, lambda: scheduler.ready, is_stuck, abandon)
 
 
 async def _finished(scheduler: Scheduler) -> None:
     """What was sent is answered, or was given up: a leader that comes after us must not meet it on its way."""
-    end = scheduler.clock() + scheduler.settings.bind_timeout_seconds
+    end = scheduler.clock() + min(scheduler.settings.bind_timeout_seconds, FINISH_SECONDS)
     while not scheduler.at_rest and scheduler.clock() < end:
         await asyncio.sleep(0.01)
 

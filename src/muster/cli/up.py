@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from muster.cli import wire
 from muster.cli.demo import Demo
+from muster.cli.stopping import stop_on
 from muster.cluster.embedded import Store
 from muster.cluster.memory import Memory
 from muster.config import Log, Scheduling
@@ -111,21 +112,21 @@ async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool) 
         running(memory, [datacenter.NAMESPACE] if demo else []) as live,
         serve(memory, host, port, kubeconfig_path=kubeconfig) as face,
     ):
-        if demo:
-            await _supervised(live.loops, _told(stop), Demo(memory, live.scheduler, live.kubelets).run())
-            return
-        wire.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
-        wire.note("stop it with Ctrl-C")
-        await _supervised(live.loops, stop.wait())
+        try:
+            if demo:
+                await _supervised(live.loops, _told(stop), Demo(memory, live.scheduler, live.kubelets).run())
+                return
+            wire.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+            wire.note("stop it with Ctrl-C")
+            await _supervised(live.loops, stop.wait())
+        finally:
+            live.scheduler.stop()  # a plan may take minutes
 
 
 def _stop() -> asyncio.Event:
     """Set when somebody asks it to end, a terminal that is closed included; under `nohup` that is nobody."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in STOPPING:
-        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
-            loop.add_signal_handler(number, stop.set)
-    return stop
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return stop_on(number for number in STOPPING if number != signal.SIGHUP or not ignored)
 
 
 async def _told(stop: asyncio.Event) -> None:

@@ -163,20 +163,31 @@ class Mirror:
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
         """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""
+        return self.build(self.prepare(instead), now)
+
+    def prepare(self, instead: Mapping[str, Pod] | None = None) -> Objects:
+        """What `build` needs: quick, as nothing is counted yet."""
         before, self._laid = self._laid, instead or {}
         for name in before.keys() | self._laid.keys():
             self._tell(name)
-        self.fold()
-        return self._kept.snapshot(self._rest, now)
+        self._tell_news(None)
+        return self._rest
+
+    def build(self, rest: Objects, now: datetime) -> Snapshot:
+        """The snapshot that was prepared. It grows with the cluster: any thread may do it while nobody folds."""
+        return self._kept.snapshot(rest, now)
 
     def fold(self, most: int | None = None) -> bool:
         """Count what is new, so that the next snapshot costs little: so many at most; whether something is left."""
+        self._tell_news(most)
+        self._kept.fold(self._rest, hosts_too=False)
+        return any(self._news.values())
+
+    def _tell_news(self, most: int | None) -> None:
         for struct, tell in ((PodGroup, self._tell_group), (Pod, self._tell)):
             for one in list(islice(self._news[struct], most)):
                 del self._news[struct][one]
                 tell(_joined(one))
-        self._kept.fold(self._rest)
-        return any(self._news.values())
 
     @property
     def _rest(self) -> Objects:

@@ -28,13 +28,13 @@ class Applier:
         self.crew = Crew(at_once, late)  # `late`: something was settled after its turn: well or not
 
     @asynccontextmanager
-    async def at_work(self, pods: Mapping[str, Pod]) -> AsyncIterator["Work"]:
-        """A plan is carried out while it is made; `pods` as it knows them.
+    async def at_work(self, pods: Mapping[str, Pod], term: int | None = None) -> AsyncIterator["Work"]:
+        """A plan is carried out while it is made; `pods` as it knows them, and the term in which it knew them.
 
         On leaving, everything has been answered, but for what is behind: `at_rest` tells.
         """
         self.crew.open()
-        work = Work(self, pods)
+        work = Work(self, pods, self.writer.fence.term if term is None else term)
         try:
             yield work
             unsent = await self.crew.settle(PATIENCE_SECONDS)
@@ -55,8 +55,8 @@ class Applier:
 class Work:
     """One plan being carried out. Bindings come gang by gang as they are decided: each is final in its plan."""
 
-    def __init__(self, applier: Applier, pods: Mapping[str, Pod]) -> None:
-        self._applier, self._pods = applier, pods
+    def __init__(self, applier: Applier, pods: Mapping[str, Pod], term: int) -> None:
+        self._applier, self._pods, self._term = applier, pods, term
         self._tally = Tally()
         self._given: set[Binding] = set()
         self.open = True
@@ -68,12 +68,16 @@ class Work:
         if self.open:
             self._given.update(bindings)
             writer, tally = self._applier.writer, self._tally
-            term = writer.fence.term
-            self._applier.crew.add([Bind(writer, one, self._uid(one), tally, term) for one in bindings])
+            self._applier.crew.add([Bind(writer, one, self._uid(one), tally, self._term) for one in bindings])
 
     def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
-        """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about."""
+        """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about.
+
+        Nothing of it is sent in another term than the one in which it was decided.
+        """
         crew, self.plan = self._applier.crew, plan
+        if self._applier.writer.fence.term != self._term:
+            return
         crew.add(self._free(self._evict(plan.evictions)), urgent=True)  # it takes time until there is room
         self.bind([one for one in plan.bindings if one not in self._given])
         crew.add(self._free(map(self._note, places(plan, pods))))
@@ -100,7 +104,7 @@ class Work:
             whose, several = f"evict {whom}", len(found) > 1
             yield from (self._probe(one, whose) for one in found if several)
             for one in found:
-                yield Evict(writer, one, self._uid(one), self._tally, writer.fence.term, whose, not several)
+                yield Evict(writer, one, self._uid(one), self._tally, self._term, whose, not several)
 
     def _probe(self, one: Eviction, whose: str) -> Alone:
         return Alone(whose, lambda: self._applier.writer.probe(one, self._uid(one), self._tally))

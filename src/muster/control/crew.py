@@ -182,11 +182,16 @@ class Crew:
         self._late = late  # called when something is settled after its turn: whether it was done
         self._line = Line(at_once)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._answers = 0  # of this turn
+        self._answers = 0  # but for those that came after their turn
         self._rest = asyncio.Event()  # all of this turn is settled or in doubt
         self._undone: set[str] = set()  # whose orders were not sent in this turn
         self._stopped = False
         self._error: BaseException | None = None
+
+    @property
+    def answers(self) -> int:
+        """How many writes were answered in their turn, ever: a number that grows is progress."""
+        return self._answers
 
     @property
     def at_rest(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan
+from muster.planning.decision import Binding, Eviction, Failure, GangPlan, Plan
 from muster.reporting.explain import sentence
 
 log = structlog.get_logger()
@@ -18,9 +18,11 @@ class Journal:
     def __init__(self, dry_run: bool = False) -> None:
         self._log = log.bind(dry_run=True) if dry_run else log
         self._told: dict[str, Known] = {}  # by gang
+        self._failed: dict[str, tuple[str, str]] = {}  # by gang: what its work ended with in the last plan
 
     def tell(self, plan: Plan) -> None:
         """What was decided; called before anybody knows what comes of it."""
+        self._tell_failures(plan.failures)
         bound, nominated = _by_gang(plan.bindings), _by_gang(plan.nominations)
         evicted: dict[str, list[Eviction]] = defaultdict(list)
         for eviction in plan.evictions:
@@ -32,6 +34,14 @@ class Journal:
             self._told[key] = stands = (found.verdict, _reason(found), *mine)
             if stands != told.get(key):
                 self._gang(found, told.get(key), *mine)
+
+    def _tell_failures(self, failures: tuple[Failure, ...]) -> None:
+        """Errors inside, each once for as long as it stays the same."""
+        before, self._failed = self._failed, {one.gang: (one.error, one.message) for one in failures}
+        for one in failures:
+            if before.get(one.gang) != (one.error, one.message):
+                about = {"error": one.error, "what": one.message, "traceback": one.traceback}
+                self._log.error("work for a gang failed", gang=one.gang, **about)
 
     def _gang(
         self,

@@ -5,7 +5,8 @@ and goes on as a candidate. `seconds_left` bounds every single request: none is 
 """
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -18,6 +19,10 @@ from muster.cluster.store import ApiError, Cluster, Raw, Resource
 log = structlog.get_logger()
 CONFLICT = 409  # somebody was faster
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+
+
+async def _at_rest() -> bool:
+    return True
 
 
 class Terms(Struct, frozen=True):
@@ -33,6 +38,11 @@ class Terms(Struct, frozen=True):
     def deadline_seconds(self) -> float:
         """How long a leader acts without a renewal."""
         return self.duration_seconds - self.margin_seconds
+
+    @property
+    def rest_seconds(self) -> float:
+        """How long who gave the lease up stands back: any other replica has taken it by then."""
+        return 2 * self.duration_seconds
 
     @property
     def turn_seconds(self) -> float:
@@ -51,6 +61,7 @@ class Leader:
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
         self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
         self.term = 0  # how often leadership began
+        self._rests_until = -math.inf  # of our clock
         self.refused: ApiError | None = None  # why the last try to look at the lease, or to hold it, failed
 
     @property
@@ -63,14 +74,27 @@ class Leader:
         """How long we may act without another renewal."""
         return max(self._until - self.clock(), 0.0)
 
-    async def run(self, elected: Callable[[], None] = lambda: None, able: Callable[[], bool] = lambda: True) -> None:
+    @property
+    def resting_seconds(self) -> float:
+        """How much longer we stand back, as we led and got nowhere."""
+        return max(self._rests_until - self.clock(), 0.0)
+
+    async def run(
+        self,
+        elected: Callable[[], None] = lambda: None,
+        able: Callable[[], bool] = lambda: True,
+        is_stuck: Callable[[], bool] = lambda: False,
+        abandon: "Callable[[], Awaitable[bool]]" = _at_rest,
+    ) -> None:
         """Compete and renew, without end; `elected` is called whenever leadership begins.
 
-        Who is not `able` to lead does not compete.
+        Who is not `able` to lead does not compete. Who leads and `is_stuck` gives the lease up: see `step_down`.
         """
         led, leads = 0, False  # terms, and now
         while True:
-            if self.leading or able():
+            if self.leading and is_stuck():
+                await self.step_down(abandon)
+            elif self.leading or (able() and not self.resting_seconds):
                 await self._try()
             if self.leading and self.term > led:
                 log.info("leads", identity=self.identity)
@@ -121,6 +145,18 @@ class Leader:
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
         await self.cluster.replace(LEASES, self._renewed(lease, changes, asked))  # 409 where somebody was faster
         self._hold(asked)
+
+    async def step_down(self, abandon: "Callable[[], Awaitable[bool]]") -> None:
+        """We lead and get nowhere: act no more, give the work up, let another go on, and stand back for a while.
+
+        First the fence falls: nothing is written after that. `abandon` tells whether nothing is on its way; else the
+        lease runs out by itself, as what is on its way may still arrive.
+        """
+        self.stop()
+        self._rests_until = self.clock() + self.terms.rest_seconds
+        log.error("gives the lease up, as it got nowhere", identity=self.identity, rests=self.terms.rest_seconds)
+        if await abandon():
+            await self.resign()
 
     def stop(self) -> None:
         """Act no more; the lease is still ours."""

@@ -26,6 +26,18 @@ class Observer(Protocol):
     def cycle(self, plan: Plan, seconds: float) -> None:
         """A plan was made in so much time."""
 
+    def cancelled(self) -> None:
+        """A plan was given up before it was made."""
+
+    def failed(self, error: str) -> None:
+        """The work for one gang ended with an error of this type."""
+
+    def searched_longer(self, outcome: str) -> None:
+        """A longer search beside the cycles has ended: found, infeasible or unknown."""
+
+    def gave_up_the_lease(self) -> None:
+        """This replica led and got nowhere."""
+
     def decided(self, seconds: float) -> None:
         """A plan answered the first change that it knows of this long after it."""
 
@@ -67,6 +79,18 @@ class Nobody:
         """See Observer."""
 
     def cycle(self, plan: Plan, seconds: float) -> None:
+        """See Observer."""
+
+    def cancelled(self) -> None:
+        """See Observer."""
+
+    def failed(self, error: str) -> None:
+        """See Observer."""
+
+    def searched_longer(self, outcome: str) -> None:
+        """See Observer."""
+
+    def gave_up_the_lease(self) -> None:
         """See Observer."""
 
     def decided(self, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
@@ -22,15 +23,19 @@ from muster.control.apply import Applier, concerned
 from muster.control.event_queue import EventQueue
 from muster.control.inflight import Inflight
 from muster.control.journal import Journal
+from muster.control.longer_searches import LongerSearches
 from muster.control.observer import Nobody, Observer
 from muster.control.promises import UnseenPromises
 from muster.control.status import News, Teller
+from muster.control.threads import in_daemon_thread
 from muster.control.volumes import VolumeBinder
 from muster.control.writes import Done, Doubt, Fence, Writer
 from muster.model.snapshot import Snapshot
+from muster.placement.budget import Cancelled
 from muster.planning.allocate import Granted
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Binding, Plan
+from muster.planning.memory import AnswerCache
 from muster.planning.policy import Policy
 
 log = structlog.get_logger()
@@ -74,6 +79,11 @@ class Scheduler:
         self.inflight = Inflight(lambda: self.health[PODS].lists)
         self._journal = Journal(self.settings.dry_run)
         self._promises = UnseenPromises()
+        self.memory = AnswerCache()  # what earlier cycles found out (X7)
+        self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self.wake)
+        self._give_up = threading.Event()  # the plan that is being made
+        self._is_stopped = False
+        self._is_building = False  # a snapshot, in a thread: nothing is counted meanwhile
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
@@ -101,6 +111,7 @@ class Scheduler:
         self.last: tuple[Snapshot, Plan, Done] | None = None
         self.cycles = 0  # that were carried out
         self.began: float | None = None  # the cycle that runs now
+        self.turns = 0  # cycles that have ended, whatever came of them
 
     def _followed(self, resource: Resource) -> Health:
         restarted = partial(self.observer.watch_restarted, resource.plural)
@@ -128,6 +139,21 @@ class Scheduler:
         """Nothing is decided, on its way or in doubt."""
         return self.began is None and self.applier.crew.at_rest
 
+    @property
+    def results(self) -> tuple[int, int]:
+        """What differs whenever something has come forth: steps that a plan takes are no result."""
+        return self.turns, self.applier.crew.answers
+
+    def cancel_plan(self) -> None:
+        """Give up the plan that is being made, if there is one: what was granted of it stands, the rest is not done."""
+        self._give_up.set()
+
+    def stop(self) -> None:
+        """Begin no more cycles, and give up the one that runs; what was sent is still waited for."""
+        self._is_stopped = True
+        self.cancel_plan()
+        self._woken.set()
+
     def wake(self) -> None:
         """Something changed: plan soon."""
         if self._since is None:
@@ -148,6 +174,7 @@ class Scheduler:
             tasks.create_task(self._cycles(), name="cycles")
             tasks.create_task(self.teller.run(), name="tell")
             tasks.create_task(self.events.run(), name="events")
+            tasks.create_task(self.longer.run(), name="longer searches")
 
     async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
         """Whoever wants a list cancels the hearing; it begins anew."""
@@ -171,16 +198,20 @@ class Scheduler:
 
     async def _count(self) -> None:
         """What was heard of, a little at a time: others have work to do, and a lease to renew."""
-        while self.synced and self.mirror.fold(AT_A_TIME):
+        while self.synced and not self._is_building and self.mirror.fold(AT_A_TIME):
             await asyncio.sleep(0)
 
     async def _cycles(self) -> None:
-        while True:
+        while not self._is_stopped:
             await self._quiet()
-            if not self.synced or not self.fence.leading:
+            if not self._may_begin():
                 self._stand_by()
             elif self._caught_up():
                 await self.cycle()
+
+    def _may_begin(self) -> bool:
+        """Everything is known, it is our turn to act, and not the end."""
+        return self.synced and self.fence.leading and not self._is_stopped
 
     def _caught_up(self) -> bool:
         """Whether all is known that another leader did: pods are listed again after leadership has begun (I2).
@@ -219,6 +250,7 @@ class Scheduler:
         self._since = None
         self.teller.forget()
         self.events.forget()
+        self.longer.forget()
         self.observer.stands_by()
 
     async def _quiet(self) -> None:
@@ -237,25 +269,32 @@ class Scheduler:
 
     async def cycle(self) -> Done:
         """One turn on what is known now."""
-        self.began = self.clock()
+        self.began, self._give_up = self.clock(), threading.Event()
         try:
-            return await self._cycle(self.wall(), self.began)
+            with self.longer.paused():
+                return await self._cycle(self.wall(), self.began)
         finally:
+            self._give_up.set()  # where the loop ends: the thread ends by itself
             self.began = None
+            self.turns += 1
 
     async def _cycle(self, now: datetime, began: float) -> Done:
         since, self._since = self._since, None
-        snapshot = self._known(now)
-        async with self.applier.at_work(snapshot.pods) as work:
+        term = self.fence.term
+        snapshot = await self._known(now)
+        async with self.applier.at_work(snapshot.pods, term) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
             policy = replace(
                 self.policy,
                 untouchable=self.writer.refusals.untouchable(self.mirror.pod),
                 moved=self._promises.unseen(self.mirror.pod_group),
             )
-            plan, pods = await asyncio.to_thread(self._decide, snapshot, policy, granted)
-            took = self.clock() - began
-            self.observer.cycle(plan, took)
+            decide = partial(self._decide, snapshot, policy, granted, began, self._give_up.is_set)
+            try:
+                plan, pods, took = await in_daemon_thread("plan", decide)
+            except Cancelled:
+                self._since = since  # it is not answered
+                return self._given_up(self.clock() - began)
             if since is not None:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
@@ -265,6 +304,7 @@ class Scheduler:
         self.cycles += 1
         if not self.settings.dry_run:
             self.teller.tell(News(self.cycles, snapshot, work.plan, now, self._unsettled()))
+        self.longer.offer(snapshot, policy, plan)
         if plan.bindings or plan.evictions or work.done.failures:
             _log(work.done, took)
         self._carried_out.after(bool(work.done.failures))
@@ -277,15 +317,41 @@ class Scheduler:
         now = self.clock()
         return {gang: _told(self.writer.doubts.get(gang, {}), now) for gang in self.applier.crew.unsettled}
 
-    def _known(self, now: datetime) -> Snapshot:
+    async def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
-        return self.mirror.snapshot(now, self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
+        await self._count()
+        rest = self.mirror.prepare(self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
+        self._is_building = True
+        try:
+            return await in_daemon_thread("snapshot", partial(self.mirror.build, rest, now))
+        finally:
+            self._is_building = False
 
-    def _decide(self, snapshot: Snapshot, policy: Policy, granted: Granted | None) -> tuple[Plan, dict[str, Pod]]:
-        """The plan, and the pods that it is about; bindings are told as they are decided."""
-        plan = make_plan(snapshot, policy, granted)
+    def _decide(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        granted: Granted | None,
+        began: float,
+        is_cancelled: Callable[[], bool],
+    ) -> tuple[Plan, dict[str, Pod], float]:
+        """The plan, the pods that it is about, and how long it took; bindings are told as they are decided.
+
+        In a thread of its own, with all that grows with the cluster: the loop renews a lease and answers probes.
+        """
+        plan = make_plan(snapshot, policy, granted, is_cancelled, self.memory)
+        took = self.clock() - began
         self._journal.tell(plan)
-        return plan, concerned(plan, snapshot.pods)
+        self.observer.cycle(plan, took)
+        for failure in plan.failures:
+            self.observer.failed(failure.error)
+        return plan, concerned(plan, snapshot.pods), took
+
+    def _given_up(self, took: float) -> Done:
+        """Nothing of the plan is done but what was granted before."""
+        self.observer.cancelled()
+        log.warning("cycle is given up", seconds=round(took, 4))
+        return Done()
 
 
 def _told(doubts: Mapping[str, Doubt], now: float) -> str:

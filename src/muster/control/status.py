@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal
 
 import structlog
@@ -25,6 +26,7 @@ from muster.cluster.mirror import resource_of
 from muster.cluster.store import ApiError, Cluster, PatchType, Raw, Resource
 from muster.control.events import EVENTS, Recorder, about_gang, about_group, about_stray, series_of
 from muster.control.observer import Nobody, Observer
+from muster.control.threads import in_daemon_thread
 from muster.control.writes import CONFLICT, Fence, in_time
 from muster.model.gang import Gang, State, state
 from muster.model.snapshot import Snapshot
@@ -132,7 +134,8 @@ class Teller:
                 self._woken.clear()
                 news, self._latest = self._latest, None
                 if news is not None:
-                    self._put(news, await asyncio.to_thread(self._drafts.letters, news))
+                    drafts = await in_daemon_thread("status", partial(self._drafts.letters, news))
+                    self._put(news, drafts)
                     self._go_on(tasks)
 
     def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:

@@ -248,8 +248,10 @@ class Kept:
 
     # counting -------------------------------------------------------------------------------------------------------
 
-    def fold(self, rest: Objects) -> None:
-        """What was told since the last time; a snapshot does it by itself."""
+    def fold(self, rest: Objects, hosts_too: bool = True) -> None:
+        """What was told since the last time; a snapshot does it by itself, and only there nodes have to be known."""
+        if not hosts_too:
+            rest = replace(rest, nodes=self._rest.nodes, topologies=self._rest.topologies)
         if rest.priority_classes != self._rest.priority_classes:
             self._dirty.update(self._groups)
         for gang in self._dirty:

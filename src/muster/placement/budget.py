@@ -42,18 +42,27 @@ class Budget:
         """A smaller budget for a part of the work."""
         return Budget(steps, self)
 
+    def check(self) -> None:
+        """Cancelled where the caller gave up: for work between steps."""
+        if self._is_cancelled():
+            raise Cancelled
+
+    def forgo(self, steps: int) -> None:
+        """Steps that an earlier cycle has taken for the same answer: not to be had again, and not spent (X7)."""
+        self.steps = max(self.steps - steps, self.spent)
+
     def spend(self, steps: int = 1) -> None:
         """OutOfSteps where there are none left; Cancelled where the caller gave up."""
-        budget: Budget | None = self
-        exhausted = False
-        while budget is not None:
+        budget, above = self, self.above
+        budget.spent += steps
+        exhausted = budget.spent > budget.steps
+        while above is not None:
+            budget, above = above, above.above
             budget.spent += steps
             exhausted = exhausted or budget.spent > budget.steps
-            budget = budget.above
-        self._unchecked += steps
-        if self._unchecked >= self.CHECK:
-            self._unchecked = 0
-            if self._is_cancelled():
-                raise Cancelled
+        budget._unchecked += steps  # of the topmost: small parts add up
+        if budget._unchecked >= self.CHECK:
+            budget._unchecked = 0
+            budget.check()
         if exhausted:
             raise OutOfSteps

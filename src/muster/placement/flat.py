@@ -10,8 +10,6 @@ from muster.placement.goal import Goal
 from muster.placement.ledger import Ledger
 from muster.placement.search import Seat
 
-STEPS = 2  # that one question costs
-
 
 def applies(ledger: Ledger, goal: Goal) -> bool:
     """Whether a goal has one class of pods, no level, no wishes, and no rules between pods."""

@@ -54,7 +54,7 @@ class SeatIndex:
         self.total = int(fits.sum())
         order = np.argsort(fits, kind="stable")
         counts, start = np.unique(fits[order], return_index=True)
-        parts = np.split(order, start[1:])
+        parts = np.split(order, start[1:]) if len(order) else []
         self._nodes = {int(n): part.tolist() for n, part in zip(counts, parts, strict=True) if n > 0}  # each is a heap
         self._counts = sorted(self._nodes)
         self._fits = fits

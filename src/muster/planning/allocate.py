@@ -1,6 +1,7 @@
 """Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, State, walk
+from muster.model.gang import Gang, Leaf, Standing, State, satisfied, walk
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
@@ -18,9 +19,10 @@ from muster.placement.search import Seat
 from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
-from muster.planning.decision import Binding, Refusal, Verdict
+from muster.planning.decision import Binding, Failure, Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
 from muster.planning.extras import further
+from muster.planning.hints import hinted
 from muster.planning.line import Line
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
@@ -55,22 +57,14 @@ class Allocation:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         self._bind_nominees()
         grants = dict.fromkeys(self.board.turns, 0)
-        for key, turn in self.board.turns.items():
-            if _nothing_to_do(turn.gang) and self._sound(turn.gang):
-                self.board.turns[key] = replace(turn, verdict="Scheduled")
-                continue
-            now = turn.gang.standing
-            if refusal := self._shut(turn.gang):
-                verdict: Verdict = "Scheduled" if now.satisfied else "Waiting"
-                self.board.turns[key] = replace(turn, verdict=verdict, refusals=(refusal,))
-            else:
-                self.line.add(turn.gang.queue, rank(turn.gang, now, 0), key)
-                self.turns_to_come.expect(turn.gang, now)
+        for key, turn in list(self.board.turns.items()):
+            self.board.turns[key] = self._attempt(turn, self._enter)
         while (first := self.turns_to_come.next(self.line)) is not None:
+            self.board.budget.check()
             before = self.board.turns[first]
             if before.evictions:
                 continue  # it has just lost pods: it is planned anew when they are gone
-            after = self._grant(before)
+            after = self._attempt(before, self._grant)
             if first in self.turns_to_come.postponed:
                 continue
             self.board.turns[first] = after
@@ -87,6 +81,25 @@ class Allocation:
         for key, seats in self.nominations.free_now():
             self.board.turns[key] = self.board.bind(replace(self.board.turns[key], verdict="Scheduled"), seats, "core")
             self._tell(self.board.turns[key].bindings)
+
+    def _attempt(self, turn: Turn, work: Callable[[Turn], Turn]) -> Turn:
+        """What comes of a turn; a failure inside is the verdict of its gang, and of no other (X2, X7)."""
+        try:
+            after = self.board.attempt(turn.gang.key, partial(work, turn))
+        except OutOfSteps:
+            return _unknown(turn, Refusal("SearchCutShort"))
+        return _unknown(turn, after.refusal) if isinstance(after, Failure) else after
+
+    def _enter(self, turn: Turn) -> Turn:
+        """Into the line, unless there is nothing to do, or nothing that may be done."""
+        if _nothing_to_do(turn.gang) and self._sound(turn.gang):
+            return replace(turn, verdict="Scheduled")
+        now = turn.gang.standing
+        if refusal := self._shut(turn.gang):
+            return replace(turn, verdict="Scheduled" if now.satisfied else "Waiting", refusals=(refusal,))
+        self.line.add(turn.gang.queue, rank(turn.gang, now, 0), turn.gang.key)
+        self.turns_to_come.expect(turn.gang, now)
+        return turn
 
     def _sound(self, gang: Gang) -> bool:
         """Every level that it names exists (T6)."""
@@ -141,6 +154,8 @@ class Allocation:
         first: Goal | Impossible | None = None
         try:
             for goal in goals.cores():
+                if first is not None:
+                    self.board.spending.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or goal
                 found = self._seats(turn.gang, goal) if isinstance(goal, Goal) else None
                 if found is not None:
@@ -152,8 +167,16 @@ class Allocation:
             if isinstance(first, Goal) and (made := self.preemption.make_room(turn, first)):
                 return made
         except OutOfSteps:
-            return replace(turn, verdict="Unknown", refusals=(Refusal("SearchCutShort"),))
+            return self._cut_short(turn, held)
         return self._refused(turn, goals, first)
+
+    def _cut_short(self, turn: Turn, held: tuple[Seat, ...]) -> Turn:
+        """The steps ran out: what a longer search found, or was promised before, still holds."""
+        if (seats := hinted(self.board, turn.gang)) is not None:
+            return self.board.bind(replace(turn, verdict="Scheduled"), seats, "core")
+        if held:
+            return self.nominations.keep(turn, held)
+        return _unknown(turn, Refusal("SearchCutShort"))
 
     def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
@@ -191,7 +214,8 @@ class Allocation:
             return replace(turn, verdict="Waiting", refusals=(over,))
         twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
         if twin not in self._known:
-            self._known[twin] = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal()
+            diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
+            self._known[twin] = self.board.recall.diagnosis(self.board.now, goals, goal, diagnose)
         said = self._known[twin]
         if turn.gang.key in self.preemption.waiting:
             said = replace(said, details=said.details | {"soon": True})
@@ -268,6 +292,12 @@ class Allocation:
 def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
     """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
+
+
+def _unknown(turn: Turn, refusal: Refusal) -> Turn:
+    """Nothing more is known of a gang; where its core is placed, that stands."""
+    verdict: Verdict = "Scheduled" if turn.verdict == "Scheduled" or satisfied(turn.gang.root) else "Unknown"
+    return replace(turn, verdict=verdict, refusals=(*turn.refusals, refusal))
 
 
 def _nothing_to_do(gang: Gang) -> bool:

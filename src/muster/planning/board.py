@@ -5,6 +5,9 @@ until somebody leaves. What is promised takes its room from `later`; what is bou
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from traceback import format_exception
+from typing import TypeVar
 
 import numpy as np
 from msgspec import Struct
@@ -20,18 +23,22 @@ from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.placement import flat
-from muster.placement.budget import Budget
+from muster.placement.budget import Budget, Cancelled, OutOfSteps
 from muster.placement.goal import Goal, Goals, Kinds
 from muster.placement.growth import Placement
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
-from muster.planning.decision import Binding, Eviction, EvictionReason, Proof, Refusal, Role, Verdict
+from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Proof, Refusal, Role, Verdict
+from muster.planning.memory import AnswerCache, Recall
 from muster.planning.policy import Policy
-from muster.planning.preemption.queue_usage import queue_usage
+from muster.planning.preemption.queue_usage import QueueUsage, queue_usage
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
+T = TypeVar("T")
+FRAMES = 20  # of a traceback: the last ones
+LONGEST_MESSAGE = 200  # of an exception, as people read it
 
 
 class Turn(Struct, frozen=True, eq=False):
@@ -46,10 +53,28 @@ class Turn(Struct, frozen=True, eq=False):
     hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
 
 
+class Checkpoint(Struct, frozen=True, eq=False):
+    """A board as it was, to go back to."""
+
+    now: Ledger
+    later: Ledger
+    unbound: Ints
+    awaited: Ints
+    usage: QueueUsage
+    turns: dict[str, Turn]
+    busy: int
+
+
 class Board:
     """The state of one cycle. Whatever is decided is written here, and nowhere else."""
 
-    def __init__(self, snapshot: Snapshot, policy: Policy, is_cancelled: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        is_cancelled: Callable[[], bool] | None = None,
+        memory: AnswerCache | None = None,
+    ) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.kinds = Kinds()
@@ -65,6 +90,11 @@ class Board:
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
         self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`
+        self.failures: dict[str, Failure] = {}  # by gang
+        self.version = 0  # how often something was written
+        self.recall = Recall(memory, self)
+        self._checkpoint: Checkpoint | None = None  # before the first write of an attempt that is not a single step
+        self._is_attempting = False
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
@@ -84,16 +114,17 @@ class Board:
     def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
         """Seats for a goal; OutOfSteps: unknown."""
         if flat.applies(ledger, goal):
-            self.spending.spend(flat.STEPS)
             return flat.seats(ledger, goal, allowance)
-        return find(self.search(ledger, allowance=allowance), goal)
+        work = partial(find, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
 
     def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(ledger, goal):
-            found = self.find(ledger, goal, allowance)
+            found = flat.seats(ledger, goal, allowance)
             return None if found is None else Placement(found)
-        return find_with_growth(self.search(ledger, allowance=allowance), goal)
+        work = partial(find_with_growth, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
 
     def has_room(self, seats: Sequence[Seat]) -> bool:
         """Whether all of these seats are free now."""
@@ -132,6 +163,41 @@ class Board:
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
         return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
 
+    # one gang's work --------------------------------------------------------------------------------------------------
+
+    def attempt(self, gang: str, work: Callable[[], T]) -> T | Failure:
+        """Work for one gang. Where it fails, the board is as it was before, and only that gang is concerned.
+
+        Work that is cancelled, or out of steps or memory, is no failure.
+        """
+        self._checkpoint, self._is_attempting = None, True
+        try:
+            return work()
+        except (Cancelled, OutOfSteps, MemoryError):
+            self._roll_back()
+            raise
+        except Exception as error:
+            self._roll_back()
+            self.failures[gang] = _failure(gang, error)
+            return self.failures[gang]
+        finally:
+            self._checkpoint, self._is_attempting = None, False
+
+    def save(self) -> None:
+        """Called before writes between which something could fail: what is written in one step needs none."""
+        if self._is_attempting and self._checkpoint is None:
+            now = self.now.copy()
+            later = now if self.later is self.now else self.later.copy()
+            rows = (self._unbound.copy(), self._awaited.copy())
+            self._checkpoint = Checkpoint(now, later, *rows, self.usage, dict(self.turns), len(self.busy))
+
+    def _roll_back(self) -> None:
+        if (saved := self._checkpoint) is not None:
+            self.now, self.later, self.turns = saved.now, saved.later, saved.turns
+            self._unbound, self._awaited, self.usage = saved.unbound, saved.awaited, saved.usage
+            del self.busy[saved.busy :]
+            self.version += 1
+
     # writing --------------------------------------------------------------------------------------------------------
 
     def part(self) -> None:
@@ -146,6 +212,7 @@ class Board:
 
         What is promised comes later: of now it takes only what would not be left for it then (P8).
         """
+        self.version += 1
         for node, shape, count in seats:
             if self.later is self.now:
                 self.now.put(node, shape, sign * count)
@@ -159,11 +226,13 @@ class Board:
     def hold(self, node: int, amounts: Ints) -> None:
         """Promise room to pods that do not exist yet; less than none gives it back."""
         self.part()
+        self.version += 1
         self.later.hold(node, amounts)
         self._level(node)
 
     def await_room(self, seats: Iterable[Seat]) -> None:
         """A gang will fit there, and was promised nothing: it takes room of later, and none of now."""
+        self.version += 1
         for seat in seats:
             self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods
             self.later.put(seat.node, seat.shape, seat.pods)
@@ -186,12 +255,13 @@ class Board:
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
     def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat], is_promised: bool = False) -> None:
+        """All is worked out before the first write."""
+        asked = self.asked(seats)
+        protected = self.more_protected(before, after, asked)
         self.busy.append(before.key)
         self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
         if before.queue in self.usage.tree.nodes:
-            asked = self.asked(seats)
-            more = self.more_protected(before, after, asked)
-            self.usage = self.usage.with_(before.queue, asked, more, is_promised)
+            self.usage = self.usage.with_(before.queue, asked, protected, is_promised)
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -228,6 +298,8 @@ class Board:
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""
+        self.save()
+        self.version += 1
         turn = self.turns[key]
         gang = turn.gang
         self.part()
@@ -270,3 +342,8 @@ class Board:
         if marks is not None:
             self.later.company.put(self.snapshot.node_index[node], marks, -1)
             self.later.forget()
+
+
+def _failure(gang: str, error: Exception) -> Failure:
+    message = " ".join(str(error).split())[:LONGEST_MESSAGE]
+    return Failure(gang, type(error).__name__, message, "".join(format_exception(error, limit=-FRAMES)))

@@ -10,6 +10,7 @@ from muster.planning import stale
 from muster.planning.allocate import Allocation, Granted, rank
 from muster.planning.board import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
+from muster.planning.memory import AnswerCache
 from muster.planning.policy import Policy
 from muster.planning.waiting import WaitingExtras
 
@@ -21,17 +22,21 @@ def plan(
     policy: Policy | None = None,
     granted: Granted | None = None,
     is_cancelled: Callable[[], bool] | None = None,
+    memory: AnswerCache | None = None,
 ) -> Plan:
     """Who goes where, who has to leave for whom, and who waits for which reason.
 
-    Bindings are reported to `granted` as they are decided: none is taken back. Cancelled: the caller gave up.
+    Bindings are reported to `granted` as they are decided: none is taken back. Cancelled: the caller gave up. What
+    `memory` holds of earlier cycles is not searched again (X7); it makes a plan cheaper, never another one.
     """
-    board = Board(snapshot, policy or Policy(), is_cancelled)
+    board = Board(snapshot, policy or Policy(), is_cancelled, memory)
     allocation = Allocation(board, granted)
     allocation.run()
+    board.budget.check()
     allocation.preemption.relocation.place_victims()
     stale.release(board, allocation.preemption)
     WaitingExtras(board, allocation.allowance).explain()
+    board.budget.check()
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
     places = _queued(turns, board)
     return Plan(
@@ -42,6 +47,7 @@ def plan(
         searches=tuple(budget.spent for budget in board.gang_budgets.values()),
         disturbance=allocation.preemption.share.figures(),
         division=board.division,
+        failures=tuple(board.failures[key] for key in sorted(board.failures)),
     )
 
 

@@ -85,6 +85,20 @@ class Refusal(Struct, frozen=True):
     details: dict[str, Any] = {}
 
 
+class Failure(Struct, frozen=True):
+    """An error in the work for one gang: a bug, which is that gang's verdict and nobody else's; to be logged."""
+
+    gang: str  # namespace/name
+    error: str  # the type of the exception
+    message: str
+    traceback: str = ""
+
+    @property
+    def refusal(self) -> Refusal:
+        """What people read: the traceback is for the log."""
+        return Refusal("InternalError", details={"error": self.error, "message": self.message})
+
+
 class GangPlan(Struct, frozen=True, eq=False):
     """What a cycle decided about one gang."""
 
@@ -111,6 +125,7 @@ class Plan(Struct, frozen=True, eq=False):
     searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
     disturbance: Disturbance = Disturbance()
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
+    failures: tuple[Failure, ...] = ()  # gangs for which the work ended with an error, by key
 
     def gang(self, key: str) -> GangPlan:
         """What was decided about one gang, by `namespace/name`."""

@@ -6,6 +6,7 @@ Rule: the only clock is the snapshot's `now`, the only memory are annotations.
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from functools import partial
 
 from muster.api import names
 from muster.api.duration import nanoseconds
@@ -27,17 +28,21 @@ def release(board: Board, preemption: Preemption) -> None:
     if now is None:
         return
     for key in sorted(board.turns):
-        gang = board.turns[key].gang
-        grace = grace_of(gang)
-        if grace is None or gang.broken:
-            continue
-        for group in short(gang):
-            since = since_when(gang, group.name)
-            if since is not None and now - since >= grace:
-                stuck = preemption.budgets.stuck
-                pods = [one for one in _placed(group) if f"{gang.namespace}/{one[1].name}" not in stuck]
-                if pods:
-                    board.evict(key, pods, "Stale", key)
+        board.attempt(key, partial(_release, board, preemption, key, now))
+
+
+def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> None:
+    gang = board.turns[key].gang
+    grace = grace_of(gang)
+    if grace is None or gang.broken:
+        return
+    for group in short(gang):
+        since = since_when(gang, group.name)
+        if since is not None and now - since >= grace:
+            stuck = preemption.budgets.stuck
+            pods = [one for one in _placed(group) if f"{gang.namespace}/{one[1].name}" not in stuck]
+            if pods:
+                board.evict(key, pods, "Stale", key)
 
 
 def short(gang: Gang) -> Iterator[Group]:

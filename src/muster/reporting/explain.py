@@ -123,6 +123,9 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
         case "DisturbanceLimit":
             share = f"{facts['disturbed']} of the {many(facts['allowed'], 'pod')} that one cycle may disturb"
             return f"room for it is left to a later cycle: {share} leave or move for others already"
+        case "InternalError":
+            what = f"{facts['error']}: {facts['message']}" if facts["message"] else facts["error"]
+            return f"unknown: an error inside muster ended the work for this gang ({what}); its log has more"
         case "BackedOff":
             why = f" ({facts['message']})" if facts.get("message") else ""
             return (

@@ -46,15 +46,19 @@ class Watch:
 
 
 class Election:
-    """The lease: well for whoever holds it or stands by; not where nobody here can ever hold it."""
+    """The lease: well for whoever holds it or stands by; not where nobody here can ever hold it, or just failed to."""
 
     name = "lease"
 
-    def __init__(self, refused: Callable[[], ApiError | None]) -> None:
-        self._refused = refused
+    def __init__(
+        self, refused: Callable[[], ApiError | None], resting_seconds: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        self._refused, self._resting = refused, resting_seconds
 
     def problem(self) -> str:
-        """What forbids it, as far as waiting does not help."""
+        """What forbids it, as far as waiting does not help; or that it was given up a while ago."""
+        if resting := self._resting():
+            return f"was given up, as no cycle came to an end; competes again in {math.ceil(resting)} s"
         error = self._refused()
         return f"cannot be held: {error.message}" if error and error.status in (401, 403, 404, 422) else ""
 

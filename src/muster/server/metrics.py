@@ -26,6 +26,7 @@ Clock = Callable[[], float]
 Kind = Literal["counter", "gauge", "histogram"]
 VERDICTS: tuple[Verdict, ...] = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
 REASONS: tuple[EvictionReason, ...] = ("Preempt", "Reclaim", "Consolidate", "Stale")
+OUTCOMES = ("found", "infeasible", "unknown")
 
 _CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _CALL = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -51,6 +52,19 @@ TABLE = (
         "From the change that woke the loop to the plan that answers it.",
         (),
         _CYCLE,
+    ),
+    Metric("cancelled_cycles_total", "counter", "Plans that were given up: at the end, or as they got nowhere."),
+    Metric(
+        "gang_failures_total",
+        "counter",
+        "Cycles in which the work for a gang ended with an error inside muster, by its type; please report them.",
+        ("error",),
+    ),
+    Metric(
+        "longer_searches_total",
+        "counter",
+        "Searches beside the cycles for gangs that were cut short (X7); outcome is found, infeasible or unknown.",
+        ("outcome",),
     ),
     Metric("gangs", "gauge", "Gangs by the verdict of the last cycle.", ("verdict",)),
     Metric("bindings_total", "counter", "Pods bound; role is core or extra.", ("role",)),
@@ -101,6 +115,7 @@ TABLE = (
     ),
     Metric("search_steps", "histogram", "Steps that one search took (X1); most gangs need one or two.", (), _STEPS),
     Metric("leader", "gauge", "1: this replica leads and acts; 0 in a dry run."),
+    Metric("lease_given_up_total", "counter", "Times that this replica led, got nowhere, and let another lead."),
     Metric(
         "webhook_requests_total",
         "counter",
@@ -129,6 +144,8 @@ class Metrics:
             self._counter("evictions_total").labels(reason)
         for how in ("evicted", "moved"):
             self._counter("disturbed_pods_total").labels(how)
+        for outcome in OUTCOMES:
+            self._counter("longer_searches_total").labels(outcome)
 
     def stands_by(self) -> None:
         """Another replica tells about gangs and queues: sums over replicas must not count them twice."""
@@ -152,6 +169,22 @@ class Metrics:
         self._gauge("disturbance_allowed_pods").set(plan.disturbance.allowed)
         if plan.division is not None:
             self.queues(plan.division)
+
+    def cancelled(self) -> None:
+        """A plan was given up."""
+        self._counter("cancelled_cycles_total").inc()
+
+    def failed(self, error: str) -> None:
+        """The work for one gang ended with an error."""
+        self._counter("gang_failures_total").labels(error).inc()
+
+    def searched_longer(self, outcome: str) -> None:
+        """A search beside the cycles has ended."""
+        self._counter("longer_searches_total").labels(outcome).inc()
+
+    def gave_up_the_lease(self) -> None:
+        """This replica got nowhere."""
+        self._counter("lease_given_up_total").inc()
 
     def decided(self, seconds: float) -> None:
         """A plan answered a change this long after it."""

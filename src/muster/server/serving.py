@@ -20,7 +20,7 @@ from muster.server.apiserver import application, face, now
 from muster.server.guest import Guest, listening
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-GRACE_SECONDS = 5  # for requests under way when it ends
+GRACE_SECONDS = 2  # for requests under way when it ends
 KEEP_ALIVE_SECONDS = (
     120  # clients come back to a connection after their pauses: kubectl drain after 5 s, others after 30
 )

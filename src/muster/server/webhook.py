@@ -214,7 +214,7 @@ def listener(listening: Starlette, host: str, port: int, door: Door | None = Non
             server_header=False,
             limit_concurrency=1_000,  # connections; more are told to come back
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=2,
             ssl_context_factory=(lambda _config, _default: door.context) if door else None,
         )
     )

@@ -1,6 +1,7 @@
 """Room for a gang that does not fit: what is being freed already, then consolidate, reclaim, preempt (P5-P8)."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -120,7 +121,9 @@ class Preemption:
         cut_short = False
         for rules in worthwhile:
             try:
-                selection = self._select(rules)
+                select_ = partial(self._select, rules)
+                most = rules.most_pods
+                selection = self.board.recall.victims(turn.gang, goal, rules.reason, self.budgets, most, select_)
             except OutOfSteps:
                 cut_short = True
                 continue
@@ -188,13 +191,13 @@ class Preemption:
             self.board.evict(victim, members, rules.reason, turn.gang.key, selection.proof)
             if (queue := self.board.before[victim].queue) in self.board.usage.tree.nodes:
                 self.line.moved(queue)
-        self.share.spend(self.candidates.count(selection.units))
-        self.budgets.spend(self.candidates.names(selection.units))
-        self.candidates.leave(selection.units)
         made = self.board.nominate(turn, selection.seats)
         if isinstance(rules, Consolidate):
             for victim in sorted(by_gang):
                 self.relocation.write(victim, rules.homes[victim])
+        self.share.spend(self.candidates.count(selection.units))
+        self.budgets.spend(self.candidates.names(selection.units))
+        self.candidates.leave(selection.units)
         return made
 
 

@@ -5,6 +5,7 @@ them on their PodGroup (`moved_places`). What is kept is taken from everybody el
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from muster.model.topology import NOWHERE
 from muster.placement.goal import Goals, Spot
 from muster.placement.search import Seat
 from muster.planning.board import Board, Turn
+from muster.planning.decision import Failure
 from muster.planning.preemption.moved_places import PODS, promise_of
 
 Ints = NDArray[np.int64]
@@ -49,12 +51,12 @@ class Nominations:
             board.part()
         for gang in board.snapshot.gangs if nominated else ():
             moves = self.release_moves(gang)  # a pod that moved and is nominated needs one place, not two
-            held = self._nominated_seats(gang, nominated)
-            if held:
+            held = self.board.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
+            if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
             if moves:
-                self.hold_moves(self.board.seated(gang, held))
+                self.hold_moves(self.board.seated(gang, self._held.get(gang.key, ())))
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
@@ -126,6 +128,7 @@ class Nominations:
         """The gang's turn has come: what was kept for it is free to it."""
         held = self._held.pop(gang, ())
         if held:
+            self.board.save()
             self._take(self.board.before[gang], held, -1)
         return held
 
@@ -157,6 +160,7 @@ class Nominations:
         """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
         room = self._moves.pop(gang.key, ())
         if room:
+            self.board.save()
             self._hold(gang, room, -1)
         return bool(room)
 

@@ -1,6 +1,7 @@
 """Relocation: pods that are evicted and find another place in the same plan are moved, not lost (P5, P6)."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -80,12 +81,17 @@ class Relocation:
     def place_victims(self) -> None:
         """Victims without a new place get one, if one is left once every gang had its turn; the victim's gang pays."""
         for key in sorted(key for key, turn in self.board.turns.items() if turn.evictions):
-            turn = self.board.turns[key]
-            lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
-            if lost and self._could_move(turn.gang, lost):
-                self.board.charge_to(key)
-                self.write(key, relocated(self.board, self.board.later.copy(), turn.gang, lost))
-                self._keep_in_place(key)
+            self.board.attempt(key, partial(self._place_victims_of, key))
+
+    def _place_victims_of(self, key: str) -> None:
+        turn = self.board.turns[key]
+        lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
+        if lost and self._could_move(turn.gang, lost):
+            self.board.charge_to(key)
+            homes = relocated(self.board, self.board.later.copy(), turn.gang, lost)
+            self.board.save()
+            self.write(key, homes)
+            self._keep_in_place(key)
 
     def _could_move(self, gang: Gang, lost: set[Pod]) -> bool:
         """Whether any of them fits anywhere, and all of them may be moved."""

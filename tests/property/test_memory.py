@@ -1,0 +1,135 @@
+"""A memory makes plans cheaper and never different (X7): cycle after cycle on worlds that change, and that do not."""
+
+import copy
+import os
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+import muster
+from muster.model.snapshot import Snapshot, take
+from muster.planning.cycle import plan
+from muster.planning.decision import Plan
+from muster.planning.memory import AnswerCache
+from muster.planning.policy import Policy
+from muster.reporting import plans
+from tests import neighbours, puzzles, victims
+
+Raw = dict[str, Any]
+SEEDS = {"nightly": 2_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 60)
+SLICES = 5
+CYCLES = 4
+MOMENT = datetime.fromisoformat(victims.NOW)
+ENDLESS = Policy(steps=3_000, cycle_steps=10**9)  # what is left of a cycle may differ with a memory; a gang's may not
+slices = pytest.mark.parametrize("part", range(SLICES))
+
+
+def worlds(part: int) -> Iterator[tuple[str, random.Random, list[Raw]]]:
+    for seed in range(part, SEEDS, SLICES):
+        yield f"victims {seed}", random.Random(seed), victims.manifests(victims.puzzle(seed))
+        yield f"puzzle {seed}", random.Random(seed), puzzles.manifests(puzzles.puzzle(seed, hosts=12))
+
+
+def snapshot(objects: list[Raw], now: datetime = MOMENT) -> Snapshot:
+    return take(muster.objects(objects), now)
+
+
+def bytes_of(found: Plan) -> Raw:
+    return plans.data(found)
+
+
+def of(kind: str, objects: list[Raw]) -> list[Raw]:
+    return [raw for raw in objects if raw["kind"] == kind]
+
+
+def twin(objects: list[Raw], number: int) -> list[Raw]:
+    """Every gang that waits once more, under another name: what one is told, the other is told."""
+    found = []
+    waiting = {
+        (raw["metadata"].get("annotations") or {}).get("pod-group-name")
+        for raw in of("Pod", objects)
+        if not raw["spec"].get("nodeName")
+    }
+    for raw in objects:
+        name = (raw["metadata"].get("annotations") or {}).get("pod-group-name")
+        if raw["kind"] == "PodGroup" and raw["metadata"]["name"] in waiting:
+            found.append(renamed(raw, number))
+        elif raw["kind"] == "Pod" and name in waiting and not raw["spec"].get("nodeName"):
+            again = renamed(raw, number)
+            again["metadata"]["annotations"]["pod-group-name"] = f"{name}-t{number}"
+            found.append(again)
+    return found
+
+
+def renamed(raw: Raw, number: int) -> Raw:
+    again = copy.deepcopy(raw)
+    again["metadata"]["name"] += f"-t{number}"
+    again["metadata"].pop("uid", None)
+    return again
+
+
+def changed(rng: random.Random, objects: list[Raw], number: int) -> list[Raw]:
+    """The world a while later: somebody left, came, or a node is bigger; or nothing at all has happened."""
+    found = copy.deepcopy(objects)
+    match rng.randrange(5):
+        case 0:
+            return found
+        case 1 if running := [raw for raw in of("Pod", found) if raw["spec"].get("nodeName")]:
+            found.remove(rng.choice(running))
+        case 2:
+            found += twin(found, number)
+        case 3:
+            room = rng.choice(of("Node", found))["status"]["allocatable"]
+            some = rng.choice(sorted(room))
+            room[some] = str(int(room[some]) + 1) if str(room[some]).isdecimal() else room[some]
+        case 4 if queues := of("Queue", found):
+            rng.choice(queues)["spec"]["priority"] = rng.randrange(50, 150)
+        case _:
+            pass
+    return found
+
+
+@slices
+def test_a_plan_with_a_memory_is_the_plan_without_one(part: int) -> None:
+    """Byte for byte, whatever earlier cycles have left in it."""
+    for name, rng, objects in worlds(part):
+        memory, now = AnswerCache(), MOMENT
+        for cycle in range(CYCLES):
+            given = snapshot(objects, now)
+            with_memory, without = plan(given, ENDLESS, memory=memory), plan(given, ENDLESS)
+            assert bytes_of(with_memory) == bytes_of(without), f"{name}, cycle {cycle}"
+            objects = changed(rng, objects, cycle)
+            now += timedelta(seconds=rng.choice((0, 1, 100_000)))
+
+
+@slices
+def test_on_an_unchanged_cluster_who_waits_costs_nothing_the_second_time(part: int) -> None:
+    """X7: what was unknown or hopeless is not paid for again."""
+    for name, _, objects in worlds(part):
+        memory, given = AnswerCache(), snapshot(objects)
+        first, second = plan(given, ENDLESS, memory=memory), plan(given, ENDLESS, memory=memory)
+        assert bytes_of(first) == bytes_of(second), name
+        if not first.bindings and not first.evictions and not first.nominations:
+            assert sum(second.searches) == 0, f"{name}: {first.searches} then {second.searches}"
+
+
+def test_rules_between_pods_are_part_of_what_is_remembered() -> None:
+    for seed in range(SEEDS // 3):
+        objects = neighbours.manifests(neighbours.puzzle(seed))
+        memory, rng = AnswerCache(), random.Random(seed)
+        for cycle in range(3):
+            given = snapshot(objects)
+            found = plan(given, ENDLESS, memory=memory)
+            assert bytes_of(found) == bytes_of(plan(given, ENDLESS)), f"seed {seed}, cycle {cycle}"
+            objects = changed(rng, objects, cycle)
+
+
+def test_the_memory_is_bounded() -> None:
+    """The least recently used goes first."""
+    memory = AnswerCache(most=3)
+    for seed in range(40):
+        plan(snapshot(victims.manifests(victims.puzzle(seed))), ENDLESS, memory=memory)
+        assert len(memory) <= 3
