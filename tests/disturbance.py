@@ -35,6 +35,7 @@ from tests.world import (
 )
 
 LOSSES = ("Preempt", "Reclaim")
+MOST_MOVED, MOST_PERCENT = 16, 5  # the defaults of P8
 Held = dict[str, dict[str, int]]  # by queue and resource
 
 
@@ -74,6 +75,9 @@ def disturbed(world: World, plan: Raw, now: datetime | None) -> list[str]:
         *_not_evictable(case),
         *_closed(case),
         *_over_limit(case, case.after),
+        *_over_limit_at_once(case),
+        *_moved_too_much(case),
+        *_disturbed_too_much(case),
         *_over_quota(case),
         *_not_lower(case),
         *_not_reclaimable(case),
@@ -321,6 +325,50 @@ def _over_limit(case: Case, outcome: Outcome) -> Iterator[str]:
                     yield f"{key}: queue `{queue}` has {held[queue][resource]} {resource}, its limit is {limit}"
 
 
+def _over_limit_at_once(case: Case) -> Iterator[str]:
+    """Q4 at the moment of the bindings: pods that are terminating or about to be evicted still hold what they hold."""
+    bound = {key_of(one) for one in case.plan["bindings"]}
+    held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for key, pod in case.world.pods.items():
+        there = pod["spec"].get("nodeName") and phase(pod) not in ("Succeeded", "Failed")
+        if (there or key in bound) and owner(pod) in case.before:
+            for resource, amount in case.amounts([key]).items():
+                held[case.before[owner(pod)].queue][resource] += amount
+    summed = case.queues.summed(held)
+    for gang in sorted({owner(case.world.pods[pod]) for pod in bound}):
+        mine = case.amounts(pod for pod in bound if owner(case.world.pods[pod]) == gang)
+        for queue in case.queues.path(case.before[gang].queue):
+            for resource, more in mine.items():
+                limit, have = case.queues.says(queue, resource).limit, summed[queue][resource]
+                if more and limit is not None and have > limit:
+                    yield f"{gang}: queue `{queue}` holds {have} {resource} in between, its limit is {limit}"
+
+
+def _moved_too_much(case: Case) -> Iterator[str]:
+    """P8: consolidation moves few pods for a gang, and no more resources than the gang asks for."""
+    for gang in case.helped("Consolidate"):
+        victims = case.victims(gang, "Consolidate")
+        if len(victims) > MOST_MOVED:
+            yield f"{gang}: {len(victims)} pods move for it"
+        asked = case.amounts(case.gained(gang))
+        for resource, amount in case.amounts(victims).items():
+            is_bounded = resource not in ("cpu", "memory") or asked.get(resource)
+            if is_bounded and amount > asked.get(resource, 0):
+                yield f"{gang}: asks for {asked.get(resource, 0)} {resource}, and {amount} move for it"
+
+
+def _disturbed_too_much(case: Case) -> Iterator[str]:
+    """P8: all moves and evictions of a cycle stay within a share of what runs, or are for one gang."""
+    gone = case.evicted(*LOSSES, "Consolidate")
+    running = [pod for key, pod in case.world.pods.items() if owner(pod) in case.before and _is_there(case.world, pod)]
+    if len(case.helped(*LOSSES, "Consolidate")) > 1 and len(gone) > len(running) * MOST_PERCENT // 100:
+        yield f"{len(gone)} of {len(running)} running pods are disturbed"
+
+
+def _is_there(world: World, pod: Raw) -> bool:
+    return pod["spec"].get("nodeName") in world.nodes and phase(pod) not in ("Succeeded", "Failed")
+
+
 def _over_quota(case: Case) -> Iterator[str]:
     """Q4: what nobody may disturb is within the quota of every queue above, if this plan adds to it."""
     protected: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -384,7 +432,7 @@ class Reclaim:
             yield from self._below_quota(theirs, ours[-1]) if self.case.alone else ()
             for queue in theirs:
                 if not any(self._above_share(queue, resource) for resource in self.asks):
-                    yield f"{self.gang}: reclaims from `{queue}`, which is not above its fair share any more"
+                    yield f"{self.gang}: reclaims from `{queue}`, which is not above its fair share or quota any more"
 
     def _not_entitled(self, ours: list[str]) -> Iterator[str]:
         for queue in ours:
@@ -403,10 +451,14 @@ class Reclaim:
                     yield f"{self.gang}: is above its quota, and leaves `{queue}` {have} {resource} of {floor}"
 
     def _above_share(self, queue: str, resource: str) -> bool:
-        """With all its victims but the largest unit gone, a queue still holds more than its share."""
+        """With all its victims but the largest unit gone, a queue still holds more than its share and its quota."""
         inside = [one for one in self.leavers if one.outermost and queue in self.queues.path(one.crew.queue)]
         sizes = [self.case.amounts(one.pods).get(resource, 0) for one in inside]
-        return self.most[queue][resource] - sum(sizes) + max(sizes) > self.case.shares[queue][resource]
+        quota = self.queues.says(queue, resource).quota
+        if quota is None:
+            return False
+        most = max(self.case.shares[queue][resource], quota)
+        return self.most[queue][resource] - sum(sizes) + max(sizes) > most
 
 
 def _not_reclaimable(case: Case) -> Iterator[str]:
@@ -445,7 +497,7 @@ def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bo
     crew = Crew(case.world, leaver.crew.key, outcome)
     if overfull(case.world, outcome) or any(apart(case.world, crew, group) for group in crew.tree):
         return False
-    if list(_over_limit(case, outcome)) or _picky(case):
+    if list(_over_limit(case, outcome)) or _picky(case) or _promised_to_moves(case) & set(_stays(leaver).values()):
         return False
     reclaims = [one for one in others if one.pods <= case.evicted("Reclaim")]
     return not list(Reclaim(case, gang, reclaims).wrong())
@@ -455,6 +507,13 @@ def _kept(world: World) -> dict[str, str]:
     """P7: places that were promised before; if one is given up now, others could not know."""
     promised = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in world.pods.items()}
     return {key: node for key, node in promised.items() if node in world.nodes}
+
+
+def _promised_to_moves(case: Case) -> set[str]:
+    """P7: nodes on which room is kept for pods that moved, and come back under other names."""
+    notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
+    places = [json.loads(text)["places"].values() for text in notes if text]
+    return {node for promised in places for nodes in promised for node in nodes}
 
 
 def _picky(case: Case) -> bool:

@@ -18,6 +18,7 @@ Expr = Any  # the stubs of ortools know too many kinds of numbers
 Kind = Literal["preemptible", "semi-preemptible", "non-preemptible"]
 Action = Literal["nobody", "consolidate", "reclaim", "preempt"]
 NOW = "2026-01-02T00:00:00+00:00"
+MOST_MOVED = 16
 FRESH, LONG_AGO = "2026-01-01T23:59:50Z", "2026-01-01T00:00:00Z"
 KINDS: tuple[Kind, ...] = ("preemptible", "preemptible", "preemptible", "semi-preemptible", "non-preemptible")
 
@@ -162,9 +163,19 @@ class Model:
                 self.model.add(self.chosen[i] == 0)
             if unit.around is not None:
                 self.model.add_implication(self.chosen[unit.around], self.chosen[i])
+        if self.action == "consolidate":
+            self._move_little()
         if self.puzzle.budget is not None:
             named = [i for i, unit in enumerate(self.units) if self.puzzle.running[unit.gang].budgeted]
             self.model.add(sum(self.chosen[i] * len(self.units[i].own) for i in named) <= self.puzzle.budget)
+
+    def _move_little(self) -> None:
+        """P8: few pods, and no more resources than the gang asks for; of cpu only where it asks for some."""
+        pods = sum(one * len(unit.own) for one, unit in zip(self.chosen, self.units, strict=True))
+        self.model.add(pods <= MOST_MOVED)
+        for resource in self.resources:
+            moved = sum(one * self.size(unit, resource) for one, unit in zip(self.chosen, self.units, strict=True))
+            self.model.add(moved <= self.gain(resource))
 
     def _may_leave(self, unit: Unit) -> bool:
         gang, waiting = self.puzzle.running[unit.gang], self.puzzle.waiting
@@ -316,7 +327,7 @@ class Model:
                 self._spare_quotas(leaves, theirs, ours[-1], resource)
 
     def _above_share(self, queue: str) -> list[cp_model.IntVar]:
-        """For each resource: with all but the largest unit gone, the queue still holds more than its share."""
+        """For each resource: with all but the largest unit gone, it still holds more than its share and its quota."""
         found = []
         inside = [u for u, unit in enumerate(self.units) if queue in self.path(unit.gang)]
         for resource in self.resources:
@@ -330,7 +341,12 @@ class Model:
             self.model.add_at_most_one(picked for picked, _ in largest)
             found.append(self.model.new_bool_var(""))
             kept = self.held[queue][resource] - self.lost(queue, resource) + sum(one * size for one, size in largest)
-            self.model.add(kept >= self.shares[queue][resource] + 1).only_enforce_if(found[-1])
+            quota = self.queues.says(queue, resource).quota
+            if quota is None:  # unlimited: it never holds more
+                self.model.add(found[-1] == 0)
+            else:
+                most = max(self.shares[queue][resource], quota)
+                self.model.add(kept >= most + 1).only_enforce_if(found[-1])
         return found
 
     def _whole(self, u: int, resource: str) -> int:

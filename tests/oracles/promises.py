@@ -123,6 +123,8 @@ class Promises:
                 continue
             exist = Counter(leaf for leaf in crew.waiting for _ in crew.waiting[leaf])
             ready = all(exist[leaf] >= count for leaf, count in Counter(leaf for leaf, _, _ in missing).items())
+            for pod, node in view.bound.items():  # where not all promises can be kept yet, some are
+                now[node] -= view.gpus(pod) if owner(view.world.pods[pod]) != gang else 0
             open_ = all(now[node] >= gpus for node, gpus in wanted.items())
             if ready and open_ and not view.is_met(gang) and not view.has_limit(gang):
                 yield f"{gang}: was moved, its pods exist and its places are free, and it does not run again"

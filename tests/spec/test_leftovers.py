@@ -94,7 +94,7 @@ def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
     after = board.turns["team/gang"]
     assert [one.state for one in after.gang.leftovers] == [State.TERMINATING]
     assert [(one.pod, one.sub_group) for one in after.evictions] == [("old", "removed")]
-    assert (board.accounts.allocated["team"], board.accounts.terminating["team"]) == ({"cpu": 0}, {"cpu": 1000})
+    assert (board.usage.allocated["team"], board.usage.terminating["team"]) == ({"cpu": 0}, {"cpu": 1000})
 
 
 def test_leftovers_show_in_status_and_tree() -> None:

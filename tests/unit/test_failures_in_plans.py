@@ -149,10 +149,14 @@ def test_what_queues_hold_is_as_before_a_failure(monkeypatch: pytest.MonkeyPatch
 
 def test_a_place_that_is_kept_for_a_gang_stays_kept_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: it was freed for it."""
-    kept = gang("kept", 1, priorityClassName="high")
+    kept = gang("kept", 1, cpu=2, priorityClassName="high")
     kept[1]["status"] = {"nominatedNodeName": "a"}
-    scene = [[node("a", cpu=1)], busy()[1:3], kept, gang("other", 1)]
-    assert [one.pod for one in plan(snapshot(*scene)).bindings] == ["kept-0"]
+    gone = [
+        podgroup(group("gone", 1), name="gone"),
+        pod("gone", "gone", gang="gone", on="a", terminating=True, cpu="1"),
+    ]
+    scene = [[node("a", cpu=2)], busy()[1:3], gone, kept, gang("other", 1)]
+    assert [one.pod for one in plan(snapshot(*scene)).nominations] == ["kept-0"]
     fails_for("kept", KeyError("lost"), monkeypatch)
     assert plan(snapshot(*scene)).bindings == ()
 

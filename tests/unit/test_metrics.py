@@ -12,6 +12,7 @@ import muster
 from muster.fairness.shares import division
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.planning.decision import Disturbance, MadeRoom, Plan
 from muster.server import metrics as module
 from muster.server.metrics import TABLE, Metric, Metrics, in_base_units
 from tests.asgi import call
@@ -166,6 +167,17 @@ def test_everything_that_happens_is_counted() -> None:
         assert value(metrics, name, **labels) == 1, name
     assert value(metrics, "bind_duration_seconds_count") == 2
     assert value(metrics, "certificate_expiry_timestamp_seconds") == 1e9
+
+
+def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
+    """P8: pods that leave and pods that move add up; the allowance is that of the last plan."""
+    metrics = Metrics()
+    gangs = (MadeRoom("team/a", 3, 1, "exact"), MadeRoom("team/b", 0, 2, "irreducible"))
+    for allowed in (25, 30):
+        metrics.cycle(Plan(disturbance=Disturbance(500, allowed, gangs)), 0.1)
+    assert value(metrics, "disturbed_pods_total", how="evicted") == 6
+    assert value(metrics, "disturbed_pods_total", how="moved") == 6
+    assert value(metrics, "disturbance_allowed_pods") == 30
 
 
 async def test_prometheus_can_read_it() -> None:

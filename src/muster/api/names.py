@@ -30,7 +30,10 @@ STALE_SINCE: Final = "kai.scheduler/stale-podgroup-timestamp"  # annotation
 STALE_SUBGROUPS: Final = "muster.dev/stale-subgroups"  # annotation: JSON, SubGroup -> since when
 LAST_START: Final = "kai.scheduler/last-start-timestamp"  # annotation
 BACKED_OFF: Final = "muster.dev/backed-off"  # annotation: what the one attempt of S4 was made on
-NOTES_OF_TIME: Final = frozenset((STALE_SINCE, STALE_SUBGROUPS, LAST_START))  # they matter when time has passed
+MOVED_TO: Final = "muster.dev/moved-to"  # annotation: JSON, places that are kept for pods that move (P7)
+NOTES_OF_TIME: Final = frozenset(
+    (STALE_SINCE, STALE_SUBGROUPS, LAST_START, MOVED_TO)
+)  # they matter when time has passed
 
 # on claims that wait for their first consumer: the node on which their volume is made
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"  # annotation

@@ -25,6 +25,7 @@ from muster.control.inflight import Inflight
 from muster.control.journal import Journal
 from muster.control.longer_searches import LongerSearches
 from muster.control.observer import Nobody, Observer
+from muster.control.promises import UnseenPromises
 from muster.control.status import News, Teller
 from muster.control.threads import in_daemon_thread
 from muster.control.volumes import VolumeBinder
@@ -77,6 +78,7 @@ class Scheduler:
         self._asked = (0, 0)  # the one for which pods are listed again, and how many lists had begun before
         self.inflight = Inflight(lambda: self.health[PODS].lists)
         self._journal = Journal(self.settings.dry_run)
+        self._promises = UnseenPromises()
         self.memory = AnswerCache()  # what earlier cycles found out (X7)
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self.wake)
         self._give_up = threading.Event()  # the plan that is being made
@@ -282,7 +284,11 @@ class Scheduler:
         snapshot = await self._known(now)
         async with self.applier.at_work(snapshot.pods, term) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
-            policy = replace(self.policy, untouchable=self.writer.refusals.untouchable(self.mirror.pod))
+            policy = replace(
+                self.policy,
+                untouchable=self.writer.refusals.untouchable(self.mirror.pod),
+                moved=self._promises.unseen(self.mirror.pod_group),
+            )
             decide = partial(self._decide, snapshot, policy, granted, began, self._give_up.is_set)
             try:
                 plan, pods, took = await in_daemon_thread("plan", decide)
@@ -293,6 +299,7 @@ class Scheduler:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
                 work.finish(plan, pods)
+                self._promises.note(snapshot, plan, now)
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:

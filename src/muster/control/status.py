@@ -15,6 +15,7 @@ from typing import Any, Literal
 import structlog
 from msgspec import Struct
 
+from muster.api import names
 from muster.api.core import Pod
 from muster.api.meta import Condition, Wire
 from muster.api.moment import stamp
@@ -261,7 +262,8 @@ class Drafts:
         for key, outcome in outcomes(news.snapshot, news.plan, at_rest | foreign | news.unsettled.keys()).items():
             about = _about_one(outcome, before[key].source, news)
             yield from about or ()
-            if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found):
+            is_kept = names.MOVED_TO in before[key].source.metadata.annotations  # a promise ends with time (P7)
+            if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found) and not is_kept:
                 self._silent[key] = before[key]
 
     def _is_silent(self, found: GangPlan) -> bool:

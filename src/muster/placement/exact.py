@@ -41,8 +41,8 @@ def solve(search: "Search", goal: Goal) -> "State | None":
     return _Program(search, goal).state()
 
 
-class _Program:
-    """One goal on one ledger."""
+class Groups:
+    """The part of a program that is about groups: which of them are met in which regions, and what pods that takes."""
 
     def __init__(self, search: "Search", goal: Goal) -> None:
         self.search, self.goal = search, goal
@@ -53,14 +53,7 @@ class _Program:
         self.regions: dict[tuple[int, ...], Region] = {}
         self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
         self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
-        self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): region, variable
-        self.filled: list[list[tuple[tuple[int, ...], int]]] = []  # by type: pattern, variable
         self._groups()
-        self.types = self._types()
-        self._packing()
-        self._limits()
-
-    # the program ------------------------------------------------------------------------------------------------------
 
     def _groups(self) -> None:
         """How many goals of every kind are met in every region."""
@@ -127,6 +120,20 @@ class _Program:
         together = [(variable, 1) for variable in variables.values()]
         self.model.add_row([*together, (met, -need)], 0, 0 if most is None else None)
         return {one: [(variable, 1)] for one, variable in variables.items()}
+
+
+class _Program(Groups):
+    """One goal on one ledger."""
+
+    def __init__(self, search: "Search", goal: Goal) -> None:
+        super().__init__(search, goal)
+        self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): region, variable
+        self.filled: list[list[tuple[tuple[int, ...], int]]] = []  # by type: pattern, variable
+        self.types = self._types()
+        self._packing()
+        self._limits()
+
+    # pods on nodes ----------------------------------------------------------------------------------------------------
 
     def _types(self) -> list[NodeType]:
         most: Counter[int] = Counter()

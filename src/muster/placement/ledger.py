@@ -162,6 +162,22 @@ class Ledger:
             self.forget()
         self._refresh(node)
 
+    def mark(self, node: int, shape: int, count: int) -> None:
+        """Pods of a class come to a node, for the rules between pods alone."""
+        if shape in self.company.touched:
+            self.company.put(node, self.company.classes[shape], count)
+            self.forget()
+
+    def set_free(self, node: int, free: Ints) -> None:
+        """So much is free on a node."""
+        self.free[node] = free
+        self._refresh(node)
+
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Take room by column, for pods that do not exist yet; less than none gives it back."""
+        self.free[node] -= amounts
+        self._refresh(node)
+
     def release(self, node: int, shape: int, marks: Marks) -> None:
         """Give back the room of a running pod of a class."""
         self.free[node] += self.shapes.asks[shape]

@@ -21,11 +21,12 @@ from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
 from muster.planning.decision import Binding, Failure, Refusal, Verdict
 from muster.planning.diagnose import Diagnosis
-from muster.planning.disturb import Disturbance
 from muster.planning.extras import further
 from muster.planning.hints import hinted
 from muster.planning.line import Line
-from muster.planning.reserve import Reservations
+from muster.planning.preemption.make_room import Preemption
+from muster.planning.preemption.nominations import Nominations
+from muster.planning.preemption.share import ByPriority
 from muster.planning.waiting import refusal_of
 
 Ints = NDArray[np.int64]
@@ -43,9 +44,10 @@ class Allocation:
     def __init__(self, board: Board, granted: Granted | None = None) -> None:
         self.board = board
         self._tell = granted or _nobody
-        self.line = Line(board.accounts)
-        self.reserved = Reservations(board)
-        self.disturbance = Disturbance(board, self.line)
+        self.line = Line(lambda: board.usage)
+        self.nominations = Nominations(board)
+        self.preemption = Preemption(board, self.line)
+        self.turns_to_come = ByPriority()
         self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
@@ -53,15 +55,18 @@ class Allocation:
 
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
+        self._bind_nominees()
         grants = dict.fromkeys(self.board.turns, 0)
         for key, turn in list(self.board.turns.items()):
             self.board.turns[key] = self._attempt(turn, self._enter)
-        while (first := self.line.next()) is not None:
+        while (first := self.turns_to_come.next(self.line)) is not None:
             self.board.budget.check()
             before = self.board.turns[first]
             if before.evictions:
                 continue  # it has just lost pods: it is planned anew when they are gone
             after = self._attempt(before, self._grant)
+            if first in self.turns_to_come.postponed:
+                continue
             self.board.turns[first] = after
             grants[first] += 1
             if len(after.bindings) > len(before.bindings):
@@ -70,6 +75,12 @@ class Allocation:
             now = after.gang.standing
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
+
+    def _bind_nominees(self) -> None:
+        """Gangs whose promised places have become free have them before anything else is decided (P7)."""
+        for key, seats in self.nominations.free_now():
+            self.board.turns[key] = self.board.bind(replace(self.board.turns[key], verdict="Scheduled"), seats, "core")
+            self._tell(self.board.turns[key].bindings)
 
     def _attempt(self, turn: Turn, work: Callable[[Turn], Turn]) -> Turn:
         """What comes of a turn; a failure inside is the verdict of its gang, and of no other (X2, X7)."""
@@ -87,6 +98,7 @@ class Allocation:
         if refusal := self._shut(turn.gang):
             return replace(turn, verdict="Scheduled" if now.satisfied else "Waiting", refusals=(refusal,))
         self.line.add(turn.gang.queue, rank(turn.gang, now, 0), turn.gang.key)
+        self.turns_to_come.expect(turn.gang, now)
         return turn
 
     def _sound(self, gang: Gang) -> bool:
@@ -112,14 +124,23 @@ class Allocation:
             return _other_scheduler(gang)
         if gang.unknown_class:
             return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
-        if reason := closed(self.board.accounts.tree, gang.queue):
+        if reason := closed(self.board.usage.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
-        if backed_off(gang, self.board.snapshot):
-            return Refusal("BackedOff")
+        if (failed := backed_off(gang, self.board.snapshot)) is not None:
+            return Refusal("BackedOff", details=failed)
         return None
 
     def _grant(self, turn: Turn) -> Turn:
+        """A gang's turn; room that is kept for its own pods that move is free to it meanwhile (P7)."""
         self.board.charge_to(turn.gang.key)
+        if not self.nominations.release_moves(turn.gang):
+            return self._decide(turn)
+        self._full.clear()
+        after = self._decide(turn)
+        self.nominations.hold_moves(after.gang)
+        return after
+
+    def _decide(self, turn: Turn) -> Turn:
         goals = self.board.goals(turn.gang)
         if invalid := goals.invalid():
             return self._impossible(turn, invalid)
@@ -131,7 +152,9 @@ class Allocation:
 
     def _core(self, turn: Turn, goals: Goals) -> Turn:
         """The whole core, or nothing and the reason (G1)."""
-        held = self.reserved.release(turn.gang.key)
+        held = self.nominations.release(turn.gang.key)
+        if held:
+            self._full.clear()  # what was withheld while gangs ahead were tried is free to this one
         first: Goal | Impossible | None = None
         try:
             for goal in goals.cores():
@@ -142,14 +165,22 @@ class Allocation:
                 if found is not None:
                     return self.board.bind(replace(turn, verdict="Scheduled"), found, "core")
             if held:
-                return self.reserved.keep(turn, held)
-            if isinstance(first, Goal) and (made := self.disturbance.make_room(turn, first)):
+                return self.nominations.keep(turn, held)
+            if self.preemption.share.could_run_out and self.turns_to_come.postpone(turn.gang):
+                return turn
+            if isinstance(first, Goal) and (made := self.preemption.make_room(turn, first)):
                 return made
         except OutOfSteps:
-            if (seats := hinted(self.board, turn.gang)) is not None:
-                return self.board.bind(replace(turn, verdict="Scheduled"), seats, "core")
-            return _unknown(turn, Refusal("SearchCutShort"))
+            return self._cut_short(turn, held)
         return self._refused(turn, goals, first)
+
+    def _cut_short(self, turn: Turn, held: tuple[Seat, ...]) -> Turn:
+        """The steps ran out: what a longer search found, or was promised before, still holds."""
+        if (seats := hinted(self.board, turn.gang)) is not None:
+            return self.board.bind(replace(turn, verdict="Scheduled"), seats, "core")
+        if held:
+            return self.nominations.keep(turn, held)
+        return _unknown(turn, Refusal("SearchCutShort"))
 
     def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
@@ -174,7 +205,7 @@ class Allocation:
     def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
         """What the queue still allows to a gang's core, or to its extras."""
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
-        return self.board.accounts.allowance(gang.queue, protected=not preemptible, binding=True)
+        return self.board.usage.allowance(gang.queue, protected=not preemptible)
 
     # no -------------------------------------------------------------------------------------------------------------
 
@@ -190,10 +221,12 @@ class Allocation:
             diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
             self._known[twin] = self.board.recall.diagnosis(self.board.now, goals, goal, diagnose)
         said = self._known[twin]
-        if turn.gang.key in self.disturbance.waiting:
+        if turn.gang.key in self.preemption.waiting:
             said = replace(said, details=said.details | {"soon": True})
-        if kept := self.disturbance.kept(turn.gang, goal):
+        if kept := self.preemption.kept(turn.gang, goal):
             said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
+        if turn.gang.key in self.preemption.limited:
+            return replace(turn, verdict="Waiting", refusals=(self.preemption.limited[turn.gang.key], said))
         return replace(turn, verdict="Infeasible", refusals=(said,))
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
@@ -218,8 +251,7 @@ class Allocation:
             asked = self.board.asked(seats)
             if (over := self.board.too_protected(gang, seats)) is not None:
                 return _too_much("NonPreemptibleOverQuota", over)
-        protected = {} if gang.preemptibility == PREEMPTIBLE else asked
-        found = self.board.accounts.excess(gang.queue, asked, protected, binding=True)
+        found = self.board.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else _too_much(*found)
 
     # extras -----------------------------------------------------------------------------------------------------------
@@ -252,7 +284,7 @@ class Allocation:
             return None
         asked = self.board.asked(found)
         more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
-        return found if self.board.accounts.excess(gang.queue, asked, more, binding=True) is None else None
+        return found if self.board.usage.excess(gang.queue, asked, more) is None else None
 
     def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""

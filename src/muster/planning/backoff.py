@@ -1,29 +1,47 @@
-"""One attempt and no more, until something changes (S4): remembered on the PodGroup, not in this process."""
+"""One attempt and no more, until something changes (S4): remembered on the PodGroup, not in this process.
 
+Annotation `muster.dev/backed-off`, JSON: what the attempt was made on, and the reason why it failed.
+"""
+
+import json
 from hashlib import sha256
 
 from muster.api.names import BACKED_OFF
 from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
 
-
-def mark(gang: Gang, snapshot: Snapshot) -> str:
-    """What a failed attempt was made on: the PodGroup's generation and the cluster's capacity."""
-    return f"{gang.source.metadata.generation}/{capacity(snapshot)}"
+LONGEST = 1024  # letters of a reason that are kept
 
 
-def backed_off(gang: Gang, snapshot: Snapshot) -> bool:
-    """The gang allows one attempt, has failed it, and neither it nor the cluster's capacity has changed."""
-    if gang.source.spec.scheduling_backoff != 1:
-        return False
-    return gang.source.metadata.annotations.get(BACKED_OFF) == mark(gang, snapshot)
+def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
+    """A failed attempt: the PodGroup's generation and what was free, with the reason."""
+    told = {"on": _made_on(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
+    return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
 
-def capacity(snapshot: Snapshot) -> str:
-    """The nodes with what they have and whether pods may come, in a few letters."""
+def backed_off(gang: Gang, snapshot: Snapshot) -> dict[str, str] | None:
+    """The reason of the failed attempt, where the gang allows one and neither it nor what is free has changed."""
+    text = gang.source.metadata.annotations.get(BACKED_OFF)
+    if gang.source.spec.scheduling_backoff != 1 or not text:
+        return None
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or told.get("on") != _made_on(gang, snapshot):
+        return None
+    return {"reason": str(told.get("reason", "")), "message": str(told.get("message", ""))}
+
+
+def _made_on(gang: Gang, snapshot: Snapshot) -> str:
+    return f"{gang.source.metadata.generation}/{free_room(snapshot)}"
+
+
+def free_room(snapshot: Snapshot) -> str:
+    """The nodes with what is free on them and whether pods may come, in a few letters."""
     seen = sha256()
     for node in snapshot.nodes:
         seen.update(f"{node.metadata.name}\n".encode())
     seen.update(repr(snapshot.columns).encode())
-    seen.update(snapshot.room.tobytes() + snapshot.ready.tobytes() + snapshot.taints_of.tobytes())
+    seen.update(snapshot.free.tobytes() + snapshot.ready.tobytes() + snapshot.taints_of.tobytes())
     return seen.hexdigest()[:16]

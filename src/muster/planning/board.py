@@ -1,7 +1,7 @@
 """A cycle as it goes on: what is free now and once those who leave have left, what queues hold, who got what.
 
 Two ledgers: `now` is what can be bound to, `later` is the same with the room that is still being freed. They are one
-until somebody leaves. Whoever is nominated takes its room from both: nobody else is put there (P7).
+until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,10 +29,10 @@ from muster.placement.growth import Placement
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.preferences import find, find_with_growth
 from muster.placement.search import Search, Seat
-from muster.planning.accounts import Accounts, Held
-from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Refusal, Role, Verdict
+from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Proof, Refusal, Role, Verdict
 from muster.planning.memory import AnswerCache, Recall
 from muster.planning.policy import Policy
+from muster.planning.preemption.queue_usage import QueueUsage, queue_usage
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
@@ -58,7 +58,9 @@ class Checkpoint(Struct, frozen=True, eq=False):
 
     now: Ledger
     later: Ledger
-    held: Held  # by queues
+    unbound: Ints
+    awaited: Ints
+    usage: QueueUsage
     turns: dict[str, Turn]
     busy: int
 
@@ -80,13 +82,14 @@ class Board:
         self.now = Ledger(self.shapes, snapshot.free)
         self.later = self.now
         self.division = division(snapshot)
-        self.accounts = Accounts(self.division, snapshot.columns)
+        self.usage = queue_usage(self.division, snapshot)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
+        self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`
         self.failures: dict[str, Failure] = {}  # by gang
         self.version = 0  # how often something was written
         self.recall = Recall(memory, self)
@@ -96,7 +99,7 @@ class Board:
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
         if snapshot.leaving.any():
-            self._part()
+            self.part()
             self.later.free += snapshot.leaving
             for pod in snapshot.objects.pods:
                 if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
@@ -153,12 +156,12 @@ class Board:
             total += self.shapes.asks[seat.shape] * seat.pods
         return Resources({name: int(total[i]) for i, name in self._resources if total[i]})
 
-    def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
-        """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
+    def too_protected(self, gang: Gang, seats: Sequence[Seat], later: bool = False) -> Excess | None:
+        """The quota that a gang would pass with what is protected (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
-        return over_quota_non_preemptible(self.accounts.tree, self.accounts.protected, gang.queue, more)
+        return over_quota_non_preemptible(self.usage.tree, self.usage.held_protected(later), gang.queue, more)
 
     # one gang's work --------------------------------------------------------------------------------------------------
 
@@ -185,28 +188,58 @@ class Board:
         if self._is_attempting and self._checkpoint is None:
             now = self.now.copy()
             later = now if self.later is self.now else self.later.copy()
-            self._checkpoint = Checkpoint(now, later, self.accounts.amounts(), dict(self.turns), len(self.busy))
+            rows = (self._unbound.copy(), self._awaited.copy())
+            self._checkpoint = Checkpoint(now, later, *rows, self.usage, dict(self.turns), len(self.busy))
 
     def _roll_back(self) -> None:
         if (saved := self._checkpoint) is not None:
             self.now, self.later, self.turns = saved.now, saved.later, saved.turns
-            self.accounts.restore(saved.held)
+            self._unbound, self._awaited, self.usage = saved.unbound, saved.awaited, saved.usage
             del self.busy[saved.busy :]
             self.version += 1
 
     # writing --------------------------------------------------------------------------------------------------------
 
-    def _part(self) -> None:
+    def part(self) -> None:
+        """From here on, what is free later is another matter than what is free now."""
         if self.later is self.now:
             self.later = self.now.copy()
+            self._unbound = self.now.free.copy()
+            self._awaited = np.zeros_like(self._unbound)
 
-    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1) -> None:
-        """Take room for (node, class, pods), now and later; or give it back."""
+    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
+        """Take room for (node, class, pods), now and later; or give it back.
+
+        What is promised comes later: of now it takes only what would not be left for it then (P8).
+        """
         self.version += 1
         for node, shape, count in seats:
-            self.now.put(node, shape, sign * count)
-            if self.later is not self.now:
-                self.later.put(node, shape, sign * count)
+            if self.later is self.now:
+                self.now.put(node, shape, sign * count)
+                continue
+            self.later.put(node, shape, sign * count)
+            self.now.mark(node, shape, sign * count)
+            if not is_promised:
+                self._unbound[node] -= self.shapes.asks[shape] * sign * count
+            self._level(node)
+
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Promise room to pods that do not exist yet; less than none gives it back."""
+        self.part()
+        self.version += 1
+        self.later.hold(node, amounts)
+        self._level(node)
+
+    def await_room(self, seats: Iterable[Seat]) -> None:
+        """A gang will fit there, and was promised nothing: it takes room of later, and none of now."""
+        self.version += 1
+        for seat in seats:
+            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods
+            self.later.put(seat.node, seat.shape, seat.pods)
+
+    def _level(self, node: int) -> None:
+        """What may be bound is free now, and will not be missed by those who were promised something."""
+        self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
     def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
         """Pods that go to free nodes."""
@@ -217,21 +250,18 @@ class Board:
     def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
         """Pods whose places are still being freed."""
         nominations, gang = self._seat(turn.gang, seats, "core")
-        self._part()
-        self._granted(turn.gang, gang, seats)
-        if gang.queue in self.accounts.tree.nodes:
-            self.accounts.nominate(gang.queue, self.asked(seats))
+        self.part()
+        self._granted(turn.gang, gang, seats, is_promised=True)
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
-    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat]) -> None:
+    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat], is_promised: bool = False) -> None:
         """All is worked out before the first write."""
         asked = self.asked(seats)
         protected = self.more_protected(before, after, asked)
         self.busy.append(before.key)
-        self.put((seat.node, seat.shape, seat.pods) for seat in seats)
-        if before.queue in self.accounts.tree.nodes:
-            self.accounts.charge(before.queue, asked)
-            self.accounts.protect(before.queue, protected)
+        self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
+        if before.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(before.queue, asked, protected, is_promised)
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -266,36 +296,39 @@ class Board:
             del line[: seat.pods]
         return bindings, replace(gang, root=changed(gang.root, placed))
 
-    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str) -> None:
+    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""
         self.save()
         self.version += 1
         turn = self.turns[key]
         gang = turn.gang
-        self._part()
+        self.part()
         evictions = []
         for leaf, member in pods:
-            evictions.append(Eviction(gang.namespace, member.name, member.node, gang.name, leaf, reason, whom))
+            seat = (gang.namespace, member.name, member.node, gang.name, leaf)
+            evictions.append(Eviction(*seat, reason=reason, whom=whom, proof=proof))
             self.free(self.later, gang, member)
+            if member.node in self.snapshot.node_index:
+                self._level(self.snapshot.node_index[member.node])
         gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
         after = with_members(gang, gone)
-        if gang.queue in self.accounts.tree.nodes:
+        if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
             left = {member.name for member in gang.leftovers}  # never protected (N4)
             kept = resources(member for _, member in pods if member.name not in left)
-            self.accounts.charge(gang.queue, held, -1)
             less = {name: -amount for name, amount in kept.items()}
-            self.accounts.protect(gang.queue, self.more_protected(gang, after, less))
-            self.accounts.terminate(gang.queue, held, kept if gang.preemptibility == NON_PREEMPTIBLE else {})
+            fixed = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
+            self.usage = self.usage.evicted(gang.queue, held, self.more_protected(gang, after, less), fixed)
         self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:
         """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
         gang = self.turns[key].gang
         nodes = self.snapshot.node_index
-        self.put((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
-        if gang.queue in self.accounts.tree.nodes:
-            self.accounts.charge(gang.queue, resources(member for _, member in pods))
+        places = ((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        self.put(places, is_promised=True)
+        if gang.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 
     def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
         """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""

@@ -33,8 +33,8 @@ def plan(
     allocation = Allocation(board, granted)
     allocation.run()
     board.budget.check()
-    allocation.disturbance.moves.settle()
-    stale.release(board, allocation.disturbance)
+    allocation.preemption.relocation.place_victims()
+    stale.release(board, allocation.preemption)
     WaitingExtras(board, allocation.allowance).explain()
     board.budget.check()
     turns = [_told(board.turns[key]) for key in sorted(board.turns)]
@@ -45,6 +45,7 @@ def plan(
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
         gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
         searches=tuple(budget.spent for budget in board.gang_budgets.values()),
+        disturbance=allocation.preemption.share.figures(),
         division=board.division,
         failures=tuple(board.failures[key] for key in sorted(board.failures)),
     )

@@ -12,6 +12,7 @@ from muster.placement.goal import Goals
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
 EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
+Proof = Literal["exact", "irreducible", ""]  # of a set of victims: no smaller one would do, or none of it can stay
 
 
 class Seat(Struct, frozen=True, order=True):
@@ -46,6 +47,34 @@ class Eviction(Seat, frozen=True, order=True):
     reason: EvictionReason
     whom: str  # namespace/name of the gang it makes room for; its own where it is stale
     move_to: str = ""
+    proof: Proof = ""  # empty: it is released as stale
+
+
+class MadeRoom(Struct, frozen=True, order=True):
+    """What one gang's place costs others: pods that leave, and pods that move."""
+
+    gang: str  # namespace/name
+    evicted: int
+    moved: int
+    proof: Proof
+
+
+class Disturbance(Struct, frozen=True):
+    """How much a cycle disturbs, and how much it may (P8). Pods that are released as stale do not count."""
+
+    running: int = 0  # pods of gangs on nodes, terminating ones too
+    allowed: int = 0  # the share of them that one cycle may disturb; one gang's worth is allowed in any case
+    gangs: tuple[MadeRoom, ...] = ()  # for which gangs
+
+    @property
+    def evicted(self) -> int:
+        """Pods that leave."""
+        return sum(one.evicted for one in self.gangs)
+
+    @property
+    def moved(self) -> int:
+        """Pods that have a new place in the same plan."""
+        return sum(one.moved for one in self.gangs)
 
 
 class Refusal(Struct, frozen=True):
@@ -94,6 +123,7 @@ class Plan(Struct, frozen=True, eq=False):
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
     searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
+    disturbance: Disturbance = Disturbance()
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
     failures: tuple[Failure, ...] = ()  # gangs for which the work ended with an error, by key
 

@@ -84,4 +84,4 @@ def _has_room(board: Board, seats: tuple[Seat, ...]) -> bool:
 def _is_allowed(board: Board, gang: Gang, after: Gang, seats: tuple[Seat, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
     asked = board.asked(seats)
-    return board.accounts.excess(gang.queue, asked, board.more_protected(gang, after, asked)) is None
+    return board.usage.excess(gang.queue, asked, board.more_protected(gang, after, asked)) is None

@@ -17,7 +17,7 @@ from muster.planning.board import Board, Turn
 from muster.planning.decision import Plan
 from muster.planning.memory import AnswerCache, Hint
 from muster.planning.policy import Policy
-from muster.planning.reserve import Reservations
+from muster.planning.preemption.nominations import Nominations
 
 CUT_SHORT = "SearchCutShort"
 
@@ -52,11 +52,13 @@ def search_longer(
     """
     board = Board(snapshot, replace(policy, steps=steps, cycle_steps=steps), is_cancelled, AnswerCache())
     before = board.before.get(gang)
-    if before is None or before.broken or before.queue not in board.accounts.tree.nodes or before.standing.satisfied:
+    if before is None or before.broken or before.queue not in board.usage.tree.nodes or before.standing.satisfied:
         return None
-    Reservations(board).release(gang)  # what is kept for others is not free
+    kept = Nominations(board)
+    kept.release(gang)  # what is kept for others is not free
+    kept.release_moves(before)
     board.charge_to(gang)
-    allowance = board.accounts.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
+    allowance = board.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
     question = b""
     try:
         for goal in _open_goals(board, before):

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -127,10 +127,12 @@ class Recall:
         goal: Goal,
         reason: EvictionReason,
         disruptions: Disruptions,
+        most_pods: int,
         work: Callable[[], T | None],
     ) -> T | None:
-        """Who may leave for a goal of a gang, in one way."""
-        found: T | None = self._ask(goal, lambda: self._digests.victims(gang, goal, reason, disruptions), work)
+        """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
+        digest = partial(self._digests.victims, gang, goal, reason, disruptions, most_pods)
+        found: T | None = self._ask(goal, digest, work)
         return found
 
     def diagnosis(self, ledger: Ledger, goals: Goals, goal: Goal, work: Callable[[], Refusal]) -> Refusal:
@@ -191,9 +193,11 @@ class _Digests:
             b"why", self._room(ledger, goal), self._written(goal), self._paths, _text(groups, done), *filters
         )
 
-    def victims(self, gang: Gang, goal: Goal, reason: EvictionReason, disruptions: Disruptions) -> bytes:
+    def victims(
+        self, gang: Gang, goal: Goal, reason: EvictionReason, disruptions: Disruptions, most_pods: int
+    ) -> bytes:
         """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle."""
-        whose = _text(reason, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
+        whose = _text(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
         budgets = _text(disruptions.left, sorted(disruptions.of.items()), sorted(disruptions.stuck))
         return _joined(b"victims", whose, self._room(self._board.later, goal), budgets, self._world, self._now())
 
@@ -284,7 +288,9 @@ class _Digests:
         """What this cycle has granted, evicted and promised so far."""
         board = self._board
         if self._state[0] != board.version:
-            held = [_amounts(one) for one in board.accounts.moving]
+            usage = board.usage
+            queues = (usage.allocated, usage.promised, usage.protected, usage.terminating, usage.terminating_protected)
+            held = [_amounts(one) for one in queues]
             evicted = [one.key for turn in board.turns.values() for one in turn.evictions]
             parts = [board.now.free.tobytes(), board.later.free.tobytes()]
             if board.snapshot.neighbours.rules:
@@ -298,13 +304,13 @@ class _Digests:
         board, neighbours = self._board, self._snapshot.neighbours
         queues = [
             (node.name, node.parent, node.priority, node.created, sorted(node.stated.items()), node.unstated)
-            for node in board.accounts.tree.nodes.values()
+            for node in board.usage.tree.nodes.values()
         ]
         marks = sorted((pod, one.selected_by, one.carries) for pod, one in neighbours.running.items())
         policy = (
             *(getattr(board.policy, field) for field in board.policy.__struct_fields__ if field != "untouchable"),
         )
-        stated = _text(queues, _amounts(board.accounts.shares), marks, policy, sorted(board.policy.untouchable))
+        stated = _text(queues, _amounts(board.usage.shares), marks, policy, sorted(board.policy.untouchable))
         return _joined(stated, _text(self._snapshot.columns), self._ages(), *self._running())
 
     def _running(self) -> Iterable[bytes]:

@@ -1,5 +1,7 @@
 """What a platform may choose, as a frozen value."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from muster.api.names import DEFAULT_SCHEDULER
@@ -13,4 +15,5 @@ class Policy(Struct, frozen=True):
     cycle_steps: int = 2_000_000  # the same for all gangs of a cycle together
     max_moved_pods: int = 16  # pods that consolidation moves for one gang (P8)
     max_disturbed_percent: int = 5  # of the running pods, that one cycle evicts or moves (P8)
+    moved: Mapping[str, str] = {}  # by gang, what is promised to its pods that move and not stored yet (P7)
     untouchable: frozenset[str] = frozenset()  # pods, by namespace/name, whose eviction was refused lately: they stay

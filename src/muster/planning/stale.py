@@ -13,13 +13,13 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.planning.board import Board
-from muster.planning.disturb import Disturbance
+from muster.planning.preemption.make_room import Preemption
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say
 AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: whoever asks for more means for ever
 
 
-def release(board: Board, disturbance: Disturbance) -> None:
+def release(board: Board, preemption: Preemption) -> None:
     """Evict what is short for longer than its grace, after everybody had a chance to be made whole.
 
     No budget holds it back. Pods whose eviction would be refused for certain stay, and the others go all the same.
@@ -28,10 +28,10 @@ def release(board: Board, disturbance: Disturbance) -> None:
     if now is None:
         return
     for key in sorted(board.turns):
-        board.attempt(key, partial(_release, board, disturbance, key, now))
+        board.attempt(key, partial(_release, board, preemption, key, now))
 
 
-def _release(board: Board, disturbance: Disturbance, key: str, now: datetime) -> None:
+def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> None:
     gang = board.turns[key].gang
     grace = grace_of(gang)
     if grace is None or gang.broken:
@@ -39,7 +39,7 @@ def _release(board: Board, disturbance: Disturbance, key: str, now: datetime) ->
     for group in short(gang):
         since = since_when(gang, group.name)
         if since is not None and now - since >= grace:
-            stuck = disturbance.budgets.stuck
+            stuck = preemption.budgets.stuck
             pods = [one for one in _placed(group) if f"{gang.namespace}/{one[1].name}" not in stuck]
             if pods:
                 board.evict(key, pods, "Stale", key)

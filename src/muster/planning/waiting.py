@@ -104,7 +104,7 @@ class WaitingExtras:
         if allowance is not None and (asked > allowance).any():
             amounts = {name: int(asked[i]) for i, name in enumerate(self.board.snapshot.columns) if asked[i]}
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}
-            if (over := self.board.accounts.excess(gang.queue, amounts, protected)) is not None:
+            if (over := self.board.usage.excess(gang.queue, amounts, protected)) is not None:
                 return Refusal(over[0], details=asdict(over[1]))
         return Diagnosis(self.board.now, goals, goal, self.board.spending).brief(part)
 

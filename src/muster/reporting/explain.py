@@ -126,11 +126,17 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             return f"priority class `{facts['priorityClass']}` does not exist"
         case "BindingFailed":
             return f"decided, but not done: {facts.get('detail')}"
+        case "DisturbanceLimit":
+            share = f"{facts['disturbed']} of the {many(facts['allowed'], 'pod')} that one cycle may disturb"
+            return f"room for it is left to a later cycle: {share} leave or move for others already"
         case "InternalError":
             what = f"{facts['error']}: {facts['message']}" if facts["message"] else facts["error"]
             return f"unknown: an error inside muster ended the work for this gang ({what}); its log has more"
         case "BackedOff":
-            return "not tried again: one attempt failed, and neither the podgroup nor the cluster has changed since"
+            why = f" ({facts['message']})" if facts.get("message") else ""
+            return (
+                f"not tried again: one attempt failed{why}, and neither the podgroup nor what is free has changed since"
+            )
         case _:
             return _queue(reason, facts)
 

@@ -1,4 +1,4 @@
-"""Annotations on PodGroups: since when they are short (S2, S3), their last start, what a failed try was on (S4)."""
+"""Annotations on PodGroups: what is remembered of them from cycle to cycle (S2, S3, S4, P7), and their last start."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +9,8 @@ from muster.api.moment import moment, stamp
 from muster.api.podgroup import PodGroup
 from muster.model.gang import satisfied
 from muster.planning import backoff
+from muster.planning.preemption import moved_places
+from muster.reporting.explain import sentence
 from muster.reporting.outcome import Outcome
 
 
@@ -25,18 +27,21 @@ def stale_marks(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str
         names.STALE_SUBGROUPS: _subgroup_marks(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
         names.LAST_START: stamp(now) if _starts(outcome, old) else have.get(names.LAST_START),
         names.BACKED_OFF: _backed_off(outcome, old),
+        names.MOVED_TO: moved_places.annotation(outcome.gang, outcome.evictions, now),
     }
     return {name: mark for name, mark in wanted.items() if mark != have.get(name)}
 
 
 def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
     """S4: the one attempt has failed, and on what; whoever has not failed may try."""
-    failed = outcome.found.verdict in ("Infeasible", "Unknown") or any(
-        refusal.reason == "BackedOff" for refusal in outcome.found.refusals
-    )
-    if old.spec.scheduling_backoff != 1 or not failed or outcome.found.snapshot is None:
+    if old.spec.scheduling_backoff != 1 or outcome.found.snapshot is None:
         return None
-    return backoff.mark(outcome.gang, outcome.found.snapshot)
+    if any(refusal.reason == "BackedOff" for refusal in outcome.found.refusals):
+        return old.metadata.annotations.get(names.BACKED_OFF)
+    if outcome.found.verdict not in ("Infeasible", "Unknown") or not outcome.found.refusals:
+        return None
+    why = outcome.found.refusals[0]
+    return backoff.mark(outcome.gang, outcome.found.snapshot, why.reason, sentence(why))
 
 
 def _since(mark: object, now: datetime) -> str:

@@ -13,7 +13,7 @@ from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated
 from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
 from muster.planning import stale
-from muster.planning.decision import Binding, GangPlan, Plan
+from muster.planning.decision import Binding, Eviction, GangPlan, Plan
 from muster.rules.membership import Stray, is_ours, orphan
 
 
@@ -27,6 +27,7 @@ class Outcome(Struct, frozen=True, eq=False):
     domains: Mapping[str, str] = {}  # group -> the domain that its placed pods share
     short: tuple[str, ...] = ()  # groups placed only in part: the PodGroup itself (S2), or SubGroups of it (S3)
     strays: tuple[Stray, ...] = ()  # those that wait for a node
+    evictions: tuple[Eviction, ...] = ()  # of its own pods
 
     @property
     def root(self) -> Standing:
@@ -54,6 +55,9 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
     bound = gangs_bound(snapshot, plan)
     before = {gang.key: gang for gang in snapshot.gangs}
     waiting = _waiting(snapshot)
+    evicted: dict[str, list[Eviction]] = defaultdict(list)
+    for eviction in plan.evictions:
+        evicted[eviction.gang].append(eviction)
     return {
         name: Outcome(
             before=before[name],
@@ -63,6 +67,7 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
             domains=Goals(bound[name], snapshot).domains(),
             short=_short(bound[name]),
             strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),
+            evictions=tuple(evicted.get(name, ())),
         )
         for name, found in ((found.gang.key, found) for found in plan.gangs)
         if name not in but

@@ -7,7 +7,7 @@ from typing import Any
 from muster.api.names import OURS
 from muster.model.gang import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan
+from muster.planning.decision import Binding, Disturbance, Eviction, GangPlan, Plan
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
@@ -25,6 +25,7 @@ def data(plan: Plan) -> dict[str, Any]:
         "bindings": [_binding(binding) for binding in plan.bindings],
         "nominations": [_binding(binding) for binding in plan.nominations],
         "evictions": [_eviction(eviction) for eviction in plan.evictions],
+        "disturbance": _disturbance(plan.disturbance),
         "podGroups": [
             {
                 "namespace": found.gang.namespace,
@@ -55,8 +56,21 @@ def _binding(binding: Binding) -> dict[str, str]:
     }
 
 
-def _eviction(eviction: Eviction) -> dict[str, str]:
-    found = {
+def _disturbance(found: Disturbance) -> dict[str, Any]:
+    return {
+        "evicted": found.evicted,
+        "moved": found.moved,
+        "running": found.running,
+        "allowed": found.allowed,
+        "for": [
+            {"podGroup": one.gang, "evicted": one.evicted, "moved": one.moved, "proof": one.proof}
+            for one in found.gangs
+        ],
+    }
+
+
+def _eviction(eviction: Eviction) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "namespace": eviction.namespace,
         "pod": eviction.pod,
         "node": eviction.node,
@@ -65,7 +79,8 @@ def _eviction(eviction: Eviction) -> dict[str, str]:
         "reason": eviction.reason,
         "for": eviction.whom,
     }
-    return found | ({"moveTo": eviction.move_to} if eviction.move_to else {})
+    found |= {"moveTo": eviction.move_to} if eviction.move_to else {}
+    return found | ({"details": {"proof": eviction.proof}} if eviction.proof else {})
 
 
 def _tree(found: GangPlan) -> dict[str, Any]:
@@ -121,14 +136,25 @@ def leaving_lines(plan: Plan) -> Iterator[Line]:
     """Who has to leave, why, for whom, and where to."""
     if not plan.evictions:
         return
-    rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO")]]
+    yield from _disturbance_line(plan.disturbance)
+    rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO", "PROOF")]]
     for one in plan.evictions[:MANY_NODES]:
         pod = Span(one.key, "name")
-        rows.append([pod, Span(one.node), Span(one.reason, "warn"), Span(one.whom), Span(one.move_to)])
+        told = (Span(one.node), Span(one.reason, "warn"), Span(one.whom), Span(one.move_to), Span(one.proof))
+        rows.append([pod, *told])
     yield from table(rows)
     if len(plan.evictions) > MANY_NODES:
         yield [Span(f"and {many(len(plan.evictions) - MANY_NODES, 'pod')} more (all of them: -o json)", "dim")]
     yield []
+
+
+def _disturbance_line(found: Disturbance) -> Iterator[Line]:
+    """How much is disturbed for whom, and how much may be (P8)."""
+    if not found.gangs:
+        return
+    gangs = many(len(found.gangs), "gang")
+    said = f"{many(found.evicted, 'pod')} leave and {found.moved} move for {gangs}, of {found.running} that run"
+    yield [Span(f"{said}; a cycle may disturb {found.allowed}, or what one gang needs", "dim")]
 
 
 def gang_table(plan: Plan) -> Iterator[Line]:

@@ -79,6 +79,13 @@ TABLE = (
     Metric(
         "eviction_failures_total", "counter", "Evictions that were refused, by the API server's reason.", ("reason",)
     ),
+    Metric(
+        "disturbed_pods_total",
+        "counter",
+        "Pods that plans disturb to make room (P8); how is evicted, or moved: with a new place in the same plan.",
+        ("how",),
+    ),
+    Metric("disturbance_allowed_pods", "gauge", "Pods that one cycle may disturb, by the last plan (P8)."),
     Metric("nominations_total", "counter", "Places kept for pods on room that is being freed (P7)."),
     Metric(
         "conflicts_total", "counter", "Writes refused because the object had changed meanwhile (409).", ("resource",)
@@ -135,6 +142,8 @@ class Metrics:
             self._gauge("gangs").labels(verdict)
         for reason in REASONS:
             self._counter("evictions_total").labels(reason)
+        for how in ("evicted", "moved"):
+            self._counter("disturbed_pods_total").labels(how)
         for outcome in OUTCOMES:
             self._counter("longer_searches_total").labels(outcome)
 
@@ -142,6 +151,7 @@ class Metrics:
         """Another replica tells about gangs and queues: sums over replicas must not count them twice."""
         for verdict in VERDICTS:
             self._gauge("gangs").labels(verdict).set(0)
+        self._gauge("disturbance_allowed_pods").set(0)
         for name in ("queue_allocated", "queue_requested", "queue_share"):
             self._gauge(name).clear()
 
@@ -154,6 +164,9 @@ class Metrics:
         steps = self._histogram("search_steps")
         for search in plan.searches:
             steps.observe(search)
+        self._counter("disturbed_pods_total").labels("evicted").inc(plan.disturbance.evicted)
+        self._counter("disturbed_pods_total").labels("moved").inc(plan.disturbance.moved)
+        self._gauge("disturbance_allowed_pods").set(plan.disturbance.allowed)
         if plan.division is not None:
             self.queues(plan.division)
 

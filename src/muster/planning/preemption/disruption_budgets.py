@@ -1,6 +1,6 @@
-"""PodDisruptionBudgets (P6): how many more of the pods that each selects may leave in this cycle, and who never may.
+"""PodDisruptionBudgets (P6): how many more of the pods that each selects may leave in this cycle.
 
-Rule: a pod that the eviction subresource would refuse for certain is nobody's victim.
+Rule: a pod whose eviction the API server would certainly refuse is no victim.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from muster.model.selectors import selects
 from muster.model.snapshot import Snapshot, holds
 
 
-class Budgets:
+class DisruptionBudgets:
     """Budgets by number; every pod with those that select it."""
 
     def __init__(self, snapshot: Snapshot, untouchable: Collection[str] = ()) -> None:
@@ -36,21 +36,21 @@ class Budgets:
         several = (pod for pod, numbers in found.items() if len(numbers) > 1)
         self.stuck.update(pod for pod in several if not _not_started(snapshot.pods[pod]))
 
-    def allow(self, pods: Iterable[str]) -> bool:
+    def allows(self, pods: Iterable[str]) -> bool:
         """Whether all of them may leave."""
-        if self.idle:
+        if self.is_idle:
             return True
         pods = list(pods)
         asked = Counter(number for pod in pods for number in self.of.get(pod, ()))
         return self.stuck.isdisjoint(pods) and all(count <= self.left[number] for number, count in asked.items())
 
     @property
-    def idle(self) -> bool:
-        """Whoever asks may leave."""
+    def is_idle(self) -> bool:
+        """No pod is held back."""
         return not self.of and not self.stuck
 
     def spend(self, pods: Iterable[str]) -> None:
-        """They leave."""
+        """These pods are evicted."""
         for pod in pods:
             for number in self.of.get(pod, ()):
                 self.left[number] -= 1

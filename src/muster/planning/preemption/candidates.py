@@ -1,0 +1,215 @@
+"""Candidates: everything that could be evicted in this cycle, in units (P3, P4), as arrays."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.quantity import Resources
+from muster.model.gang import Gang, Leaf, Member
+from muster.model.neighbours import Marks
+from muster.model.roles import Unit, resources, units_of
+from muster.placement.ledger import Ledger
+from muster.planning.board import Board, Pods
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Units = frozenset[int]  # numbers of candidates
+
+
+class Candidate(Struct, frozen=True, eq=False):
+    """A unit of a gang, and the units that must leave with it."""
+
+    gang: Gang
+    pods: Pods  # its own
+    nodes: tuple[int, ...]  # where they are
+    inside: tuple[int, ...]  # by number
+    around: tuple[int, ...]  # units that it is inside of
+    is_core: bool
+    order: int  # of leaving, in its gang
+
+
+class Candidates:
+    """All units of a cycle; those that leave are no candidates any more."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.units: list[Candidate] = list(self._collect_units())
+        number = len(self.units)
+        self.staying = np.ones(number, dtype=bool)
+        self.priority = np.array([unit.gang.priority for unit in self.units], dtype=np.int64)
+        self.created = np.array([unit.gang.created for unit in self.units], dtype=np.float64)
+        self.order = np.array([unit.order for unit in self.units], dtype=np.int64)
+        self.queues = {name: i for i, name in enumerate(sorted({unit.gang.queue for unit in self.units}))}
+        self.queue = np.array([self.queues[unit.gang.queue] for unit in self.units], dtype=np.int64)
+        self.gangs = {key: i for i, key in enumerate(dict.fromkeys(unit.gang.key for unit in self.units))}
+        self.gang = np.array([self.gangs[unit.gang.key] for unit in self.units], dtype=np.int64)
+        self.own_pods = np.array([len(unit.pods) for unit in self.units], dtype=np.int64)
+        self.total_pods = np.array([self._total_pods(i) for i in range(number)], dtype=np.int64)  # with those inside
+        self.only_node = np.array([self._only_node(i) for i in range(number)], dtype=np.int64)  # -1: several
+        self._tabulate_pods()
+        self.freed = self._freed()
+        self._held: dict[int, Resources] = {}
+        self.last_to_leave: Ints = np.lexsort((-self.order, self.created, -self.priority))
+        self.first_to_leave: Ints = np.lexsort((self.order, -self.created, self.priority, self.total_pods))
+        self.rank = np.empty(number, dtype=np.int64)  # among the first to leave
+        self.rank[self.first_to_leave] = np.arange(number)
+
+    def _collect_units(self) -> Iterator[Candidate]:
+        first = 0
+        for gang in self.board.snapshot.gangs:
+            if gang.broken or (gang.preemptibility == NON_PREEMPTIBLE and not gang.leftovers):
+                continue
+            found = self._units(gang)
+            if gang.preemptibility == NON_PREEMPTIBLE:
+                found = tuple(unit for unit in found if unit.leftover)  # they leave, whatever the gang is (N4)
+            elif gang.preemptibility == SEMI_PREEMPTIBLE:
+                found = found[:-1]
+            around: dict[int, list[int]] = {}
+            for i, unit in enumerate(found):
+                for inner in unit.inside:
+                    around.setdefault(inner, []).append(first + i)
+            for i, unit in enumerate(found):
+                nodes = tuple(self.board.snapshot.node_index[member.node] for _, member in unit.pods)
+                inside = tuple(first + inner for inner in unit.inside)
+                yield Candidate(gang, unit.pods, nodes, inside, tuple(around.get(i, ())), unit.core, i)
+            first += len(found)
+
+    def _units(self, gang: Gang) -> tuple[Unit, ...]:
+        """Units with pods on nodes that are known; most gangs of a busy cluster are one core."""
+        root = gang.root
+        if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.strays:
+            found: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
+        else:
+            found = units_of(gang)
+        known = self.board.snapshot.node_index
+        if not all(member.node in known for unit in found for _, member in unit.pods):
+            return ()  # a node that is gone takes its pods along: what is left is not ours to judge
+        return found if any(unit.pods for unit in found) else ()
+
+    def _total_pods(self, number: int) -> int:
+        unit = self.units[number]
+        return len(unit.pods) + sum(len(self.units[inner].pods) for inner in unit.inside)
+
+    def _only_node(self, number: int) -> int:
+        unit = self.units[number]
+        nodes = set(unit.nodes).union(*(self.units[inner].nodes for inner in unit.inside))
+        return nodes.pop() if len(nodes) == 1 else -1
+
+    def _tabulate_pods(self) -> None:
+        """One row a pod: its unit, node and class; and those that inter-pod rules are about."""
+        board = self.board
+        rows = [
+            (number, node, board.shape(unit.gang, member.name))
+            for number, unit in enumerate(self.units)
+            for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
+        ]
+        table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
+        self.pod_unit, self.pod_node, self.pod_class = table[:, 0], table[:, 1], table[:, 2]
+        self.asks = np.array(board.shapes.asks, dtype=np.int64).reshape(-1, len(board.snapshot.columns))
+        self.marked = [
+            (number, node, marks)
+            for number, unit in enumerate(self.units if board.snapshot.neighbours.running else ())
+            for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
+            if (marks := board.marks(unit.gang, member)) != Marks()
+        ]
+
+    def _freed(self) -> Ints:
+        """What each unit, with those inside, frees in all."""
+        own = np.zeros((len(self.units), len(self.board.snapshot.columns)), dtype=np.int64)
+        np.add.at(own, self.pod_unit, self.asks[self.pod_class])
+        rows = own.copy()
+        for number, unit in enumerate(self.units):
+            if unit.inside:
+                rows[number] += own[list(unit.inside)].sum(axis=0)
+        return rows
+
+    # questions ------------------------------------------------------------------------------------------------------
+
+    def of(self, gang: str) -> Mask:
+        """The units of one gang."""
+        found: Mask = self.gang == self.gangs.get(gang, -1)
+        return found
+
+    def rows(self, numbers: Iterable[int]) -> Mask:
+        """The pods of some units, among all pods."""
+        mine = np.zeros(len(self.units), dtype=bool)
+        mine[list(numbers)] = True
+        found: Mask = mine[self.pod_unit]
+        return found
+
+    def ledger_without(self, ledger: Ledger, numbers: Iterable[int]) -> Ledger:
+        """What is free once some units have left."""
+        numbers = set(numbers)
+        found = Ledger(ledger.shapes, ledger.free.copy(), ledger.company.copy())
+        rows = self.rows(numbers)
+        np.add.at(found.free, self.pod_node[rows], self.asks[self.pod_class[rows]])
+        for number, node, marks in self.marked:
+            if number in numbers:
+                found.company.put(node, marks, -1)
+        return found
+
+    def freed_by(self, numbers: Iterable[int]) -> Ints:
+        """By column what some units free, each by itself."""
+        found: Ints = self.asks[self.pod_class[self.rows(numbers)]].sum(axis=0)
+        return found
+
+    def freed_on(self, number: int, node: int) -> Ints:
+        """What a unit by itself frees on a node."""
+        mine = (self.pod_unit == number) & (self.pod_node == node)
+        found: Ints = self.asks[self.pod_class[mine]].sum(axis=0)
+        return found
+
+    def whole(self, numbers: Iterable[int]) -> Units:
+        """With every unit inside that is still there."""
+        found = set(numbers)
+        for number in tuple(found):
+            found.update(self.units[number].inside)
+        return frozenset(number for number in found if self.staying[number])
+
+    def outermost(self, numbers: Units) -> list[int]:
+        """Units that are inside of no other one of them."""
+        return [n for n in numbers if not any(outer in numbers for outer in self.units[n].around)]
+
+    def members(self, numbers: Iterable[int]) -> Iterator[tuple[Candidate, str, Member]]:
+        """Every pod of some units, with its leaf."""
+        for number in sorted(numbers):
+            unit = self.units[number]
+            for leaf, member in unit.pods:
+                yield unit, leaf, member
+
+    def names(self, numbers: Iterable[int]) -> Iterator[str]:
+        """Every pod of some units, by `namespace/name`."""
+        return (f"{unit.gang.namespace}/{member.name}" for unit, _, member in self.members(numbers))
+
+    def count(self, numbers: Iterable[int]) -> int:
+        """How many pods leave."""
+        return sum(len(self.units[number].pods) for number in numbers)
+
+    def held(self, numbers: Iterable[int]) -> dict[str, Resources]:
+        """By leaf queue what some units hold."""
+        by_queue: dict[str, list[Member]] = {}
+        for number in numbers:
+            unit = self.units[number]
+            by_queue.setdefault(unit.gang.queue, []).extend(member for _, member in unit.pods)
+        return {queue: resources(members) for queue, members in by_queue.items()}
+
+    def held_by(self, number: int) -> Resources:
+        """What a unit by itself holds in its queue."""
+        if number not in self._held:
+            self._held[number] = resources(member for _, member in self.units[number].pods)
+        return self._held[number]
+
+    # what changes ---------------------------------------------------------------------------------------------------
+
+    def leave(self, numbers: Iterable[int]) -> None:
+        """They are no candidates any more; units around them have so much less to take along."""
+        for number in numbers:
+            unit = self.units[number]
+            self.staying[number] = False
+            for outer in unit.around:
+                self.total_pods[outer] -= len(unit.pods)
+                for _, member in unit.pods:
+                    self.freed[outer] -= self.board.shapes.asks[self.board.shape(unit.gang, member.name)]

@@ -1,0 +1,124 @@
+"""Consolidate: preemptible pods move aside, each to a proven new place, and few of them (P5, P8).
+
+At most `max_moved_pods` pods move for a gang, and of every resource that queues share no more than the gang asks for.
+Of cpu and memory this holds where the gang asks for them: pods that state none would otherwise move nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from muster.api.quantity import Resources
+from muster.model.gang import Gang
+from muster.placement.goal import Goal
+from muster.placement.search import Seat
+from muster.planning.decision import EvictionReason
+from muster.planning.preemption.candidates import Mask, Units
+from muster.planning.preemption.relocation import Homes, beside, together
+from muster.planning.preemption.rules import Ints, Rules
+
+if TYPE_CHECKING:
+    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
+
+OFTEN_UNSTATED = ("cpu", "memory")
+
+
+class Consolidate(Rules):
+    """Every pod that leaves has a proven new place in the same plan."""
+
+    reason: EvictionReason = "Consolidate"
+    run_times = ("preempt_min_runtime", "reclaim_min_runtime")
+
+    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
+        super().__init__(preemption, gang, goal)
+        self.homes: dict[str, Homes] = {}
+
+    @property
+    def most_pods(self) -> int:
+        """How many pods may move for the gang (P8)."""
+        return min(super().most_pods, self.board.policy.max_moved_pods)
+
+    def is_worthwhile(self) -> bool:
+        """Moving pods frees nothing in all: there must be enough already."""
+        if self.most_pods < 1:
+            return False
+        free = np.maximum(self.board.later.free, 0).sum(axis=0)
+        return bool((self.asks <= free).all())
+
+    def in_reach(self) -> Mask:
+        """Units that can be moved at all, and are small enough by themselves."""
+        candidates = self.candidates
+        small = candidates.total_pods <= self.most_pods
+        for column, most in self._most_moved(self._asked_at_most()):
+            small &= candidates.freed[:, column] <= most
+        return small & self.preemption.relocation.movable(candidates)
+
+    def _asked_at_most(self) -> Resources:
+        """No choice of children and pods asks for more."""
+        total = np.zeros(len(self.board.snapshot.columns), dtype=np.int64)
+        ahead = [self.goal]
+        for goal in ahead:
+            ahead += goal.children
+            for shape, pods in goal.pods:
+                total += self.board.shapes.asks[shape] * min(pods, goal.need)
+        return Resources({name: int(total[i]) for i, name in enumerate(self.board.snapshot.columns)})
+
+    def _most_moved(self, asked: Resources) -> list[tuple[int, int]]:
+        """Columns of which no more is moved than the gang asks for, each with that amount."""
+        bounds = self.usage.bounds
+        return [
+            (bounds.column[name], asked.get(name, 0))
+            for name in bounds.shared
+            if asked.get(name, 0) or name not in OFTEN_UNSTATED
+        ]
+
+    def allows(self, units: Units, asked: Resources) -> bool:
+        """Few pods, and no more resources than the gang asks for."""
+        freed = self.candidates.freed_by(units)
+        if any(freed[column] > most for column, most in self._most_moved(asked)):
+            return False
+        return super().allows(units, asked)
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = True) -> None:
+        """Every pod that moves has a new place on some node; what moves is no more than the gang asks for."""
+        super().add_queue_rows(program, moves=moves)
+        for column, _ in self._most_moved(self._asked_at_most()):
+            freed = [
+                (variable, int(self.candidates.freed_by([number])[column]))
+                for number, variable in program.leaves.items()
+            ]
+            asked = [(variable, -value) for variable, value in program.asked(column)]
+            program.add_row([*freed, *asked], 0)
+        by_class: dict[int, list[tuple[int, int]]] = {}
+        for row in np.flatnonzero(self.candidates.rows(program.leaves)).tolist():
+            moved = (program.leaves[int(self.candidates.pod_unit[row])], 1)
+            by_class.setdefault(int(self.candidates.pod_class[row]), []).append(moved)
+        for shape, leave in by_class.items():
+            fits = np.minimum(program.search.base.fits(shape), len(leave))
+            come = [(program.add_pods(node, shape, int(fits[node])), 1) for node in np.flatnonzero(fits).tolist()]
+            program.add_equation(come, leave)
+
+    def allowance(self, units: Units) -> Ints | None:  # noqa: ARG002 (pods that move are held by their queue as before)
+        """Limits and quotas as they are."""
+        return super().allowance(frozenset())
+
+    def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:
+        """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
+        if super().settle(units, seats) is None:
+            return None
+        leaving: dict[str, set[tuple[str, str]]] = {}
+        for unit, leaf, member in self.candidates.members(units):
+            leaving.setdefault(unit.gang.key, set()).add((leaf, member.name))
+        gangs = {victim: self.board.turns[victim].gang for victim in sorted(leaving)}
+        ledger = self.candidates.ledger_without(self.board.later, units)
+        homes = beside(self.board, ledger, seats, gangs, leaving)
+        if homes is None:
+            found = together(self.board, ledger, self.goal, gangs, leaving)
+            if found is None or super().settle(units, found[0]) is None or not self.is_within(units, found[0]):
+                return None
+            seats, homes = found
+            if not self.allows(units, self.board.asked(seats)):
+                return None
+        self.homes = homes
+        return seats

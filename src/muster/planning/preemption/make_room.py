@@ -1,0 +1,205 @@
+"""Room for a gang that does not fit: what is being freed already, then consolidate, reclaim, preempt (P5-P8)."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from muster.api import names
+from muster.model.gang import Gang, Member
+from muster.placement.budget import OutOfSteps
+from muster.placement.goal import Goal
+from muster.placement.search import Seat
+from muster.planning.board import Board, Turn
+from muster.planning.bounds import hopeful
+from muster.planning.decision import EvictionReason, Refusal
+from muster.planning.line import Line
+from muster.planning.preemption.candidates import Candidates, Mask
+from muster.planning.preemption.consolidate import Consolidate
+from muster.planning.preemption.disruption_budgets import DisruptionBudgets
+from muster.planning.preemption.preempt import Preempt
+from muster.planning.preemption.question import Question, Selection
+from muster.planning.preemption.reclaim import Reclaim
+from muster.planning.preemption.relocation import Relocation
+from muster.planning.preemption.rules import Rules
+from muster.planning.preemption.share import DisturbanceShare
+from muster.planning.preemption.victims import select, select_nearby
+
+Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
+RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
+EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
+
+
+class Preemption:
+    """What may be disturbed in this cycle, and for which gangs."""
+
+    def __init__(self, board: Board, line: Line) -> None:
+        self.board, self.line = board, line
+        self.relocation = Relocation(board)
+        self.share = DisturbanceShare(board)
+        self.waiting: set[str] = set()  # gangs that fit once terminating pods have left
+        self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
+        self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
+        self._candidates: Candidates | None = None
+        self._budgets: DisruptionBudgets | None = None
+        self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
+        self._busy: Mask | None = None
+        self._seen = 0
+        self._lowest: dict[str, int] | None = None
+        self._old: dict[EvictionReason, Mask] = {}
+        self._by_budgets: Mask | None = None
+
+    # what the ways have in common, made when it is first asked for --------------------------------------------------
+
+    @property
+    def candidates(self) -> Candidates:
+        """Every unit that could leave."""
+        if self._candidates is None:
+            self._candidates = Candidates(self.board)
+        return self._candidates
+
+    @property
+    def budgets(self) -> DisruptionBudgets:
+        """PodDisruptionBudgets, with what this cycle has left of them."""
+        if self._budgets is None:
+            self._budgets = DisruptionBudgets(self.board.snapshot, self.board.policy.untouchable)
+        return self._budgets
+
+    def lowest_priority(self, queue: str, otherwise: int) -> int:
+        """The lowest priority of a gang of a queue that is preemptible in part."""
+        if self._lowest is None:
+            self._lowest = {}
+            for gang in self.board.snapshot.gangs:
+                if gang.preemptibility != names.NON_PREEMPTIBLE:
+                    self._lowest[gang.queue] = min(gang.priority, self._lowest.get(gang.queue, gang.priority))
+        return self._lowest.get(queue, otherwise)
+
+    def busy(self) -> Mask:
+        """Units of gangs that got something in this cycle: they are no victims in it."""
+        if self._busy is None:
+            self._busy = np.zeros(len(self.candidates.units), dtype=bool)
+        for gang in self.board.busy[self._seen :]:
+            if gang in self.candidates.gangs:
+                self._busy |= self.candidates.of(gang)
+        self._seen = len(self.board.busy)
+        return self._busy
+
+    def old_enough(self, rules: Rules) -> Mask:
+        """Units that have run as long as their queues promise, and all extras."""
+        if rules.reason not in self._old:
+            promised = any(getattr(queue.spec, name) for queue in self.queues.values() for name in RUN_TIMES)
+            units = self.candidates.units
+            old = [not unit.is_core or rules.has_run_long_enough(unit.gang) for unit in units] if promised else True
+            self._old[rules.reason] = np.array(old) & np.ones(len(units), dtype=bool)
+        return self._old[rules.reason]
+
+    def allowed_by_budgets(self) -> Mask:
+        """Units that can be evicted at all, with those inside; what a cycle spends of a budget comes on top."""
+        if self._by_budgets is None:
+            found = np.ones(len(self.candidates.units), dtype=bool)
+            for number in range(0 if self.budgets.is_idle else len(found)):
+                found[number] = self.budgets.allows(self.candidates.names(self.candidates.whole([number])))
+            self._by_budgets = found
+        return self._by_budgets
+
+    # room for a gang ------------------------------------------------------------------------------------------------
+
+    def make_room(self, turn: Turn, goal: Goal) -> Turn | None:
+        """The gang with places that are being freed for it. OutOfSteps: unknown.
+
+        None: no unit's leaving would help, it is not allowed, or there will be room without: pods are terminating.
+        """
+        if (twin := _twin(turn.gang, goal)) in self._hopeless:
+            return None
+        if self._fits_soon(turn.gang, goal):
+            return None
+        ways = (Consolidate(self, turn.gang, goal), Reclaim(self, turn.gang, goal), Preempt(self, turn.gang, goal))
+        worthwhile = [rules for rules in ways if rules.is_worthwhile() and self.candidates.units]
+        if worthwhile and not self.share.left:
+            self.limited[turn.gang.key] = self._too_many()
+            return None
+        cut_short = False
+        for rules in worthwhile:
+            try:
+                select_ = partial(self._select, rules)
+                most = rules.most_pods
+                selection = self.board.recall.victims(turn.gang, goal, rules.reason, self.budgets, most, select_)
+            except OutOfSteps:
+                cut_short = True
+                continue
+            if selection is not None:
+                return self._evict(turn, rules, selection)
+        if cut_short:
+            raise OutOfSteps
+        if self.share.spent and worthwhile:
+            self.limited[turn.gang.key] = self._too_many()  # with all of the share it might have been enough
+            return None
+        self._hopeless[twin] = self._not_evictable(worthwhile)
+        return None
+
+    def _select(self, rules: Rules) -> Selection | None:
+        mask = rules.evictable()
+        if not mask.any():
+            return None
+        question = Question(self.board, rules.goal, rules, mask)
+        exact_steps = self.board.policy.steps // EXACT_PART
+        if isinstance(rules, Consolidate):
+            return select_nearby(question, exact_steps)
+        return select(question, exact_steps)
+
+    def kept(self, gang: Gang, goal: Goal) -> tuple[str, ...]:
+        """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""
+        return self._hopeless.get(_twin(gang, goal), ())
+
+    def _not_evictable(self, ways: Sequence[Rules]) -> tuple[str, ...]:
+        if self.budgets.is_idle:
+            return ()
+        allowed = self.allowed_by_budgets()
+        stuck = [np.flatnonzero(rules.eligible() & ~allowed) for rules in ways if rules.reason != "Consolidate"]
+        return tuple(sorted({pod for units in stuck for pod in self.candidates.names(units.tolist())}))
+
+    def _too_many(self) -> Refusal:
+        share = self.share
+        facts = {"disturbed": share.spent, "allowed": share.allowed, "running": share.running}
+        return Refusal("DisturbanceLimit", details=facts)
+
+    def _fits_soon(self, gang: Gang, goal: Goal) -> bool:
+        """Whether it fits once terminating pods have left. Then it waits, and no unit has to leave for it.
+
+        What it will need is taken from `later` alone, so that no other gang counts on it; what is free now is not
+        held back by a gang that was promised nothing (P8).
+        """
+        seats = self._seats_soon(gang, goal)
+        if seats is None:
+            return False
+        self.waiting.add(gang.key)
+        self.board.await_room(seats)
+        return True
+
+    def _seats_soon(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
+        if self.board.later is self.board.now or not hopeful(goal, self.board.later):
+            return None
+        protected = gang.preemptibility != names.PREEMPTIBLE
+        allowance = self.board.usage.allowance(gang.queue, protected, later=True)
+        return self.board.find(self.board.later, goal, allowance)
+
+    def _evict(self, turn: Turn, rules: Rules, selection: Selection) -> Turn:
+        by_gang: dict[str, list[tuple[str, Member]]] = {}
+        for unit, leaf, member in self.candidates.members(selection.units):
+            by_gang.setdefault(unit.gang.key, []).append((leaf, member))
+        for victim, members in sorted(by_gang.items()):
+            self.board.evict(victim, members, rules.reason, turn.gang.key, selection.proof)
+            if (queue := self.board.before[victim].queue) in self.board.usage.tree.nodes:
+                self.line.moved(queue)
+        made = self.board.nominate(turn, selection.seats)
+        if isinstance(rules, Consolidate):
+            for victim in sorted(by_gang):
+                self.relocation.write(victim, rules.homes[victim])
+        self.share.spend(self.candidates.count(selection.units))
+        self.budgets.spend(self.candidates.names(selection.units))
+        self.candidates.leave(selection.units)
+        return made
+
+
+def _twin(gang: Gang, goal: Goal) -> Twin:
+    return (goal.kind, gang.queue, gang.priority, gang.preemptibility)

@@ -1,0 +1,180 @@
+"""Nominations: places that are kept for a gang from cycle to cycle (P7).
+
+Pods that wait carry theirs in `status.nominatedNodeName`; pods that move and will come back under another name have
+them on their PodGroup (`moved_places`). What is kept is taken from everybody else's room and from the gang's queue.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.api import names
+from muster.api.objects import key
+from muster.api.quantity import Resources
+from muster.fairness.entitlement import closed
+from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
+from muster.model.topology import NOWHERE
+from muster.placement.goal import Goals, Spot
+from muster.placement.search import Seat
+from muster.planning.board import Board, Turn
+from muster.planning.decision import Failure
+from muster.planning.preemption.moved_places import PODS, promise_of
+
+Ints = NDArray[np.int64]
+Held = tuple[Seat, ...]
+Room = tuple[tuple[int, Ints], ...]  # node, and amounts by column
+
+
+class Nominations:
+    """What earlier cycles promised, as far as it still holds."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self._held: dict[str, Held] = {}  # by gang: seats for its waiting core
+        self._moves: dict[str, Room] = {}  # by gang: room for pods that come back
+        self._hold_moves()
+        self._hold_nominated()
+
+    # pods that wait -------------------------------------------------------------------------------------------------
+
+    def _hold_nominated(self) -> None:
+        board = self.board
+        nominated = {
+            key(pod.metadata): pod.status.nominated_node_name
+            for pod in board.snapshot.objects.pods
+            if pod.status.nominated_node_name in board.snapshot.node_index and not pod.spec.node_name
+        }
+        if nominated:
+            board.part()
+        for gang in board.snapshot.gangs if nominated else ():
+            moves = self.release_moves(gang)  # a pod that moved and is nominated needs one place, not two
+            held = self.board.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
+            if held and not isinstance(held, Failure):
+                self._held[gang.key] = held
+                self._take(gang, held, 1)
+            if moves:
+                self.hold_moves(self.board.seated(gang, self._held.get(gang.key, ())))
+
+    def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
+        """The nominated seats of a gang; none where it changed, or they would not be enough."""
+        seats: list[Seat] = []
+        placed: dict[tuple[str, str], Member] = {}
+        for leaf in walk(gang.root):
+            for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
+                node = nominated.get(f"{gang.namespace}/{member.name}")
+                if node is not None:
+                    shape = self.board.shape(gang, member.name)
+                    seats.append(Seat(leaf.name, shape, self.board.snapshot.node_index[node], 1))
+                    placed[leaf.name, member.name] = replace(member, state=State.PLACED, node=node)
+        if not seats or closed(self.board.usage.tree, gang.queue) or satisfied(gang.root):
+            return ()
+        after = replace(gang, root=changed(gang.root, placed))
+        good = satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
+        return tuple(seats) if good and self._is_allowed(gang, tuple(seats), later=True) else ()
+
+    def _take(self, gang: Gang, held: Held, sign: int) -> None:
+        """Room on nodes and in the queue."""
+        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign, is_promised=True)
+        asked, protected = self.board.asked(held), self._protected(gang, held)
+        more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
+        self.board.usage = self.board.usage.with_(gang.queue, more, kept, is_promised=True)
+
+    def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
+        return self.board.more_protected(gang, self.board.seated(gang, held), self.board.asked(held))
+
+    def _is_allowed(self, gang: Gang, held: Held, later: bool) -> bool:
+        """Within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
+        asked = self.board.asked(held)
+        return self.board.usage.excess(gang.queue, asked, self._protected(gang, held), later) is None
+
+    def _is_together(self, gang: Gang) -> bool:
+        """Every required level is met (T1), as far as is known."""
+        goals = Goals(gang, self.board.snapshot)
+        if goals.invalid() or any(goals.lost(group) for group in walk(gang.root)):
+            return False
+        spots = (goals.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
+        return all(isinstance(spot, Spot) and spot.pinned != NOWHERE for spot in spots if spot is not None)
+
+    def _fit(self, seats: list[Seat] | Held, later: bool) -> bool:
+        """Whether seats are free now, or once terminating pods have left."""
+        ledger = (self.board.later if later else self.board.now).copy()
+        for seat in seats:
+            if not ledger.fits(seat.shape)[seat.node]:
+                return False
+            ledger.put(seat.node, seat.shape, 1)
+        return True
+
+    def free_now(self) -> Iterator[tuple[str, Held]]:
+        """Gangs whose places have become free, each with its seats: they are bound before anything else (P7).
+
+        Where inter-pod rules are about them the gang is searched for at its turn, on its own room.
+        """
+        touched = self.board.now.company.touched
+        for name, held in sorted(self._held.items()):
+            if any(seat.shape in touched for seat in held):
+                continue
+            gang = self.board.before[name]
+            self._take(gang, held, -1)
+            if self._fit(held, later=False) and self._is_allowed(gang, held, later=False):
+                del self._held[name]
+                yield name, held
+            else:
+                self._take(gang, held, 1)
+
+    def release(self, gang: str) -> Held:
+        """The gang's turn has come: what was kept for it is free to it."""
+        held = self._held.pop(gang, ())
+        if held:
+            self.board.save()
+            self._take(self.board.before[gang], held, -1)
+        return held
+
+    def keep(self, turn: Turn, held: Held) -> Turn:
+        """It could not go elsewhere: it waits for the places that are kept for it."""
+        return self.board.nominate(turn, held)
+
+    # pods that move -------------------------------------------------------------------------------------------------
+
+    def _hold_moves(self) -> None:
+        unseen = self.board.policy.moved
+        for gang in self.board.snapshot.gangs:
+            if names.MOVED_TO in gang.source.metadata.annotations or gang.key in unseen:
+                self.hold_moves(gang)
+
+    def hold_moves(self, gang: Gang) -> None:
+        """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
+        promise = promise_of(gang, self.board.snapshot.now, self.board.policy.moved.get(gang.key, ""))
+        if promise is None or closed(self.board.usage.tree, gang.queue):
+            return
+        index = self.board.snapshot.node_index
+        entries = [(node, row) for nodes in promise.places.values() for node, row in nodes.items() if node in index]
+        room = tuple((index[node], self._by_column(row)) for node, row in entries)
+        if room and self.board.usage.excess(gang.queue, self._in_all(room), {}, later=True) is None:
+            self._moves[gang.key] = room
+            self._hold(gang, room, 1)
+
+    def release_moves(self, gang: Gang) -> bool:
+        """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
+        room = self._moves.pop(gang.key, ())
+        if room:
+            self.board.save()
+            self._hold(gang, room, -1)
+        return bool(room)
+
+    def _hold(self, gang: Gang, room: Room, sign: int) -> None:
+        for node, amounts in room:
+            self.board.hold(node, sign * amounts)
+        asked = {name: sign * amount for name, amount in self._in_all(room).items()}
+        self.board.usage = self.board.usage.with_(gang.queue, asked, is_promised=True)
+
+    def _by_column(self, amounts: Mapping[str, int]) -> Ints:
+        columns = self.board.snapshot.columns
+        return np.array([amounts.get(name, 0) for name in columns], dtype=np.int64)
+
+    def _in_all(self, room: Room) -> Resources:
+        total = np.sum([amounts for _, amounts in room], axis=0)
+        columns = self.board.snapshot.columns
+        return Resources({name: int(total[i]) for i, name in enumerate(columns) if total[i] and name != PODS})

@@ -1,0 +1,22 @@
+"""Preempt: higher priority, same queue (P5)."""
+
+from muster.planning.decision import EvictionReason
+from muster.planning.preemption.candidates import Mask
+from muster.planning.preemption.rules import Rules
+
+
+class Preempt(Rules):
+    """Victims of a lower priority in the gang's own queue."""
+
+    reason: EvictionReason = "Preempt"
+    run_times = ("preempt_min_runtime",)
+
+    def is_worthwhile(self) -> bool:
+        """Some gang of the queue must have a lower priority."""
+        return self.preemption.lowest_priority(self.gang.queue, self.gang.priority) < self.gang.priority
+
+    def in_reach(self) -> Mask:
+        """Lower priority in the same queue."""
+        candidates = self.candidates
+        found: Mask = candidates.queue == candidates.queues.get(self.gang.queue, -1)
+        return found & (candidates.priority < self.gang.priority)

@@ -1,0 +1,171 @@
+"""Queue usage as a value, and what it leaves to a gang (Q3, Q4). A hypothesis is another value, never an undo."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
+from muster.fairness.entitlement import Excess, over_limit, over_quota_non_preemptible
+from muster.fairness.order import Place, place
+from muster.fairness.shares import Division
+from muster.model.queues import Amounts, QueueTree, plus
+from muster.model.snapshot import Snapshot
+
+Ints = NDArray[np.int64]
+NO_END = np.iinfo(np.int64).max // 4
+Bound = tuple[str, str, int, int, int]  # queue, resource, column, limit, quota
+
+
+class QueueBounds:
+    """What stays the same in a cycle: the tree, fair shares, and the limits and quotas on the way up from a queue."""
+
+    def __init__(self, division: Division, columns: tuple[str, ...]) -> None:
+        self.tree: QueueTree = division.tree
+        self.shares: Amounts = division.shares
+        self.column = {name: i for i, name in enumerate(columns)}
+        self.shared = tuple(name for name in self.tree.resources if name in self.column)
+        self._above: dict[str, tuple[Bound, ...]] = {}
+
+    def above(self, queue: str) -> tuple[Bound, ...]:
+        """Every limit and every quota that binds a queue, its own and those of the queues above it."""
+        if queue not in self._above:
+            self._above[queue] = tuple(self._bounds(queue))
+        return self._above[queue]
+
+    def _bounds(self, queue: str) -> Iterable[Bound]:
+        for node in self.tree.path(queue):
+            for resource, column in self.column.items():
+                share = node.share(resource)
+                quota = share.quota if node.governs(resource) else UNLIMITED
+                if share.limit != UNLIMITED or quota != UNLIMITED:
+                    yield node.name, resource, column, share.limit, quota
+
+
+class QueueUsage(Struct, frozen=True, eq=False):
+    """Amounts by queue, each with everything below it."""
+
+    bounds: QueueBounds
+    allocated: Amounts  # placed pods, and places that were promised
+    promised: Amounts  # the part of it that is not bound yet
+    protected: Amounts  # the part of it that is non-preemptible
+    terminating: Amounts  # what pods on their way out still hold: it counts for limits (Q4), and for nothing else
+    terminating_protected: Amounts  # the part of it that is non-preemptible: it counts for quotas (Q4)
+
+    @property
+    def tree(self) -> QueueTree:
+        """The queues."""
+        return self.bounds.tree
+
+    @property
+    def shares(self) -> Amounts:
+        """The fair share of every queue."""
+        return self.bounds.shares
+
+    def with_(
+        self,
+        queue: str,
+        amount: Mapping[str, int],
+        protected: Mapping[str, int] | None = None,
+        is_promised: bool = False,
+    ) -> "QueueUsage":
+        """A queue holds so much more, or will; amounts below zero are less."""
+        return replace(
+            self,
+            allocated=self._added(self.allocated, queue, amount),
+            promised=self._added(self.promised, queue, amount) if is_promised else self.promised,
+            protected=self._added(self.protected, queue, protected or {}),
+        )
+
+    def without(self, held: Mapping[str, Mapping[str, int]]) -> "QueueUsage":
+        """Once units have left that hold so much, by queue; queues in no tree hold nothing here."""
+        allocated = self.allocated
+        for queue, amount in held.items():
+            if queue in self.tree.nodes:
+                allocated = self._added(allocated, queue, _negative(amount))
+        return replace(self, allocated=allocated)
+
+    def evicted(
+        self,
+        queue: str,
+        amount: Mapping[str, int],
+        protected: Mapping[str, int],
+        kept: Mapping[str, int] | None = None,
+    ) -> "QueueUsage":
+        """Pods of a queue begin to leave: they hold what they hold until they are gone, `kept` of it protected."""
+        return replace(
+            self,
+            allocated=self._added(self.allocated, queue, _negative(amount)),
+            protected=self._added(self.protected, queue, protected),
+            terminating=self._added(self.terminating, queue, amount),
+            terminating_protected=self._added(self.terminating_protected, queue, kept or {}),
+        )
+
+    def _added(self, amounts: Amounts, queue: str, amount: Mapping[str, int]) -> Amounts:
+        if not any(amount.values()):
+            return amounts
+        return {**amounts, **{node.name: plus(amounts[node.name], amount) for node in self.tree.path(queue)}}
+
+    def place(self, queue: str) -> Place:
+        """Where a queue stands among its siblings now (G4)."""
+        return place(self.tree.nodes[queue], self.shares[queue], self.allocated[queue])
+
+    def allowance(self, queue: str, protected: bool, later: bool = False) -> Ints | None:
+        """By column what pods may still take before a limit, or a quota of what is protected, is passed; None: any.
+
+        `later`: once terminating pods are gone. Before that a limit holds for what is on nodes now, and for what will
+        be (Q4): what is promised comes in the place of what leaves.
+        """
+        found: Ints | None = None
+        for name, resource, column, limit, quota in self.bounds.above(queue):
+            ends = []
+            if limit != UNLIMITED:
+                ends.append(limit - self._held(name, resource, later))
+            if protected and quota != UNLIMITED:
+                ends.append(quota - self.held_protected(later)[name].get(resource, 0))
+            if ends:
+                found = np.full(len(self.bounds.column), NO_END, dtype=np.int64) if found is None else found
+                found[column] = min(found[column], *ends)
+        return found
+
+    def held_protected(self, later: bool = False) -> Amounts:
+        """What is non-preemptible, by queue; `later`: once terminating pods are gone."""
+        if later or not any(self.terminating_protected.values()):
+            return self.protected
+        return {name: plus(amount, self.terminating_protected[name]) for name, amount in self.protected.items()}
+
+    def _held(self, queue: str, resource: str, later: bool) -> int:
+        held = self.allocated[queue].get(resource, 0)
+        leaving = self.terminating[queue].get(resource, 0) - self.promised[queue].get(resource, 0)
+        return held if later else held + max(leaving, 0)
+
+    def excess(
+        self, queue: str, extra: Mapping[str, int], protected: Mapping[str, int], later: bool = False
+    ) -> tuple[str, Excess] | None:
+        """The reason and the amount of what more would be too much."""
+        over = over_limit(self.tree, self.allocated if later else self._all_held(queue, extra), queue, extra)
+        if over is not None:
+            return "OverLimit", over
+        over = over_quota_non_preemptible(self.tree, self.held_protected(later), queue, protected)
+        return None if over is None else ("NonPreemptibleOverQuota", over)
+
+    def _all_held(self, queue: str, resources_: Iterable[str]) -> Amounts:
+        return {
+            node.name: Resources({name: self._held(node.name, name, later=False) for name in resources_})
+            for node in self.tree.path(queue)
+        }
+
+
+def queue_usage(division: Division, snapshot: Snapshot) -> QueueUsage:
+    """What queues hold when a cycle begins."""
+    uses, nothing = division.uses, {name: Resources() for name in division.tree.nodes}
+    bounds = QueueBounds(division, snapshot.columns)
+    leaving = (uses.terminating, uses.terminating_non_preemptible)
+    return QueueUsage(bounds, uses.allocated, nothing, uses.non_preemptible, *leaving)
+
+
+def _negative(amount: Mapping[str, int]) -> Resources:
+    return Resources({name: -number for name, number in amount.items()})

@@ -1,0 +1,258 @@
+"""Reclaim: a queue below its fair share takes from queues above theirs (P5).
+
+Per resource that the gang asks for and queues share, and for every queue below the lowest common ancestor:
+the reclaimer's queues stay within their fair shares; each unit leaves a queue that stands above its fair share and its
+quota before that unit goes; and for a reclaimer above its own quota no queue ends below its quota.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
+from muster.model.gang import Gang
+from muster.model.queues import QueueNode, plus
+from muster.placement.goal import Goal
+from muster.placement.solver import Term
+from muster.planning.decision import EvictionReason
+from muster.planning.preemption.candidates import Mask, Units
+from muster.planning.preemption.queue_usage import NO_END
+from muster.planning.preemption.rules import Rules
+
+if TYPE_CHECKING:
+    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
+
+Ints = NDArray[np.int64]
+
+
+class Reclaim(Rules):
+    """Victims in other queues."""
+
+    reason: EvictionReason = "Reclaim"
+    run_times = ("reclaim_min_runtime",)
+
+    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
+        super().__init__(preemption, gang, goal)
+        self.path = self.usage.tree.path(gang.queue)
+        self.shared = self.usage.bounds.shared
+        columns = self.board.snapshot.columns
+        self.asked = [name for i, name in enumerate(columns) if self.asks[i] and name in self.shared]
+        self.entitled = self._entitled()
+        self._ways: dict[str, tuple[Sequence[QueueNode], Sequence[QueueNode]]] = {}
+
+    def is_worthwhile(self) -> bool:
+        """Its own queue must stay within its fair share; queues above are judged with the victims gone."""
+        return bool(self.asked) and bool((self.asks <= self.entitled).all())
+
+    def _entitled(self) -> Ints:
+        """By column what the gang's own queue may still take within its fair share."""
+        found = np.full(len(self.board.snapshot.columns), NO_END, dtype=np.int64)
+        for name in self.shared:
+            share = self.usage.shares[self.gang.queue].get(name, 0)
+            found[self.usage.bounds.column[name]] = share - self.usage.allocated[self.gang.queue].get(name, 0)
+        return found
+
+    def in_reach(self) -> Mask:
+        """Units of other leaf queues that hold more than they should, all the way below the common ancestor."""
+        good = [
+            queue != self.gang.queue
+            and queue in self.usage.tree.nodes
+            and all(self._stands_above(node, {}, {}) for node in self._ways_down(queue)[1])
+            for queue in self.candidates.queues
+        ]
+        found: Mask = np.array(good, dtype=bool)[self.candidates.queue]
+        return found
+
+    def _ways_down(self, victim: str) -> tuple[Sequence[QueueNode], Sequence[QueueNode]]:
+        """The ways down from the lowest common ancestor, to the gang's queue and to the victim's."""
+        if victim not in self._ways:
+            theirs = self.usage.tree.path(victim)
+            shared = 0
+            while shared < min(len(self.path), len(theirs)) and self.path[shared].name == theirs[shared].name:
+                shared += 1
+            self._ways[victim] = self.path[shared:], theirs[shared:]
+        return self._ways[victim]
+
+    # sets of units --------------------------------------------------------------------------------------------------
+
+    def allows(self, units: Units, asked: Resources) -> bool:
+        """From queues that stand above their share and quota; what the gang may take is in its allowance."""
+        if not super().allows(units, asked):
+            return False
+        taken = _Taken(self, units)
+        return all(
+            self._stands_above(node, taken.gone(node), taken.largest(node))
+            for victim in taken.queues
+            for node in self._ways_down(victim)[1]
+        )
+
+    def _stands_above(self, node: QueueNode, gone: Mapping[str, int], largest: Mapping[str, int]) -> bool:
+        """Whether a queue holds more than its share and quota of something asked for, before the last unit goes.
+
+        The largest unit goes last. A queue whose quota is unlimited never holds more.
+        """
+        held, share = self.usage.allocated[node.name], self.usage.shares[node.name]
+        for name in self.asked:
+            quota = node.share(name).quota
+            before = held.get(name, 0) - gone.get(name, 0) + largest.get(name, 0)
+            if quota != UNLIMITED and before > max(share.get(name, 0), quota):
+                return True
+        return False
+
+    def allowance(self, units: Units) -> Ints | None:
+        """Within the fair share of every queue on its way below the victims', and its quota where it has to be."""
+        found = self.most(units).copy()
+        taken = _Taken(self, units)
+        for victim in taken.queues:
+            mine, theirs = self._ways_down(victim)
+            for node in mine:
+                self._cap(found, node, taken, self.usage.shares[node.name])
+            short = {name for name in self.asked for node in theirs if not self._keeps_quota(node, taken, name)}
+            quotas = {name: mine[0].share(name).quota for name in short}
+            self._cap(found, mine[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
+        return found
+
+    def most(self, units: Units) -> Ints:
+        """Where it is taken from can only make it less."""
+        base = super().allowance(units)
+        return self.entitled if base is None else np.minimum(base, self.entitled)
+
+    def _cap(self, found: Ints, node: QueueNode, taken: "_Taken", most: Mapping[str, int]) -> None:
+        """No more than what a queue holds leaves of some amounts, with the victims gone."""
+        held, gone = self.usage.allocated[node.name], taken.gone(node)
+        for name in self.shared:
+            if name in most:
+                column = self.usage.bounds.column[name]
+                found[column] = min(found[column], most[name] - held.get(name, 0) + gone.get(name, 0))
+
+    def _keeps_quota(self, node: QueueNode, taken: "_Taken", name: str) -> bool:
+        quota, held = node.share(name).quota, self.usage.allocated[node.name].get(name, 0)
+        floor = held if quota == UNLIMITED else min(quota, held)
+        return held - taken.gone(node).get(name, 0) >= floor
+
+    # the integer program ----------------------------------------------------------------------------------------------
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
+        """Fair shares and quotas, as conditions on the queues that units are taken from."""
+        super().add_queue_rows(program, moves)
+        for name in self.asked:
+            column = self.usage.bounds.column[name]
+            program.add_row(program.asked(column), int(self.entitled[column]))
+        taken: dict[str, int] = {}  # by leaf queue: whether units are taken from it
+        for number, variable in program.leaves.items():
+            queue = self.candidates.units[number].gang.queue
+            if queue not in taken:
+                taken[queue] = program.model.add_variable(1)
+            program.model.add_row([(variable, 1), (taken[queue], -1)], most=0)
+        nodes = {node.name: node for queue in taken for node in self._ways_down(queue)[1]}
+        above = {name: self._above_rows(program, node) for name, node in nodes.items()}
+        for queue, is_taken in taken.items():
+            mine, theirs = self._ways_down(queue)
+            for node in theirs:
+                some = [(variable, -1) for variable in above[node.name]]
+                program.model.add_row([(is_taken, 1), *some], most=0)
+            self._entitled_rows(program, is_taken, mine, theirs)
+
+    def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
+        """By resource a variable that is one only where the queue stands above its share and quota to the last unit."""
+        found = []
+        for name in self.asked:
+            quota, share = node.share(name).quota, self.usage.shares[node.name].get(name, 0)
+            if quota == UNLIMITED:
+                continue
+            is_above = program.model.add_variable(1)
+            found.append(is_above)
+            gone = program.gone(name, node.name)
+            everything = sum(value for _, value in gone)
+            last = [(self._last(program, number), -self._whole(number, name)) for number in self._under(program, node)]
+            program.model.add_row([(variable, 1) for variable, _ in last], most=1)
+            room = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
+            program.add_row([*gone, *last, (is_above, everything - min(room, 0))], room + everything - min(room, 0))
+        return found
+
+    def _under(self, program: "VictimProgram", node: QueueNode) -> list[int]:
+        return [number for number in program.leaves if program.is_under(number, node.name)]
+
+    def _last(self, program: "VictimProgram", number: int) -> int:
+        """A variable that may be one where a unit leaves that is part of no other one that does."""
+        variable = program.model.add_variable(1)
+        program.model.add_row([(variable, 1), (program.leaves[number], -1)], most=0)
+        for outer in self.candidates.units[number].around:
+            if outer in program.leaves:
+                program.model.add_row([(variable, 1), (program.leaves[outer], 1)], most=1)
+        return variable
+
+    def _whole(self, number: int, resource: str) -> int:
+        """What a unit holds with those inside that are still there."""
+        return sum(self.candidates.held_by(one).get(resource, 0) for one in self.candidates.whole([number]))
+
+    def _entitled_rows(
+        self, program: "VictimProgram", is_taken: int, mine: Sequence[QueueNode], theirs: Sequence[QueueNode]
+    ) -> None:
+        """Where units are taken, the reclaimer stays within its shares; above its quota no queue ends below its own."""
+        for name in self.asked:
+            asked = program.asked(self.usage.bounds.column[name])
+            most = program.asked_at_most(self.usage.bounds.column[name])
+            for node in mine:
+                room = self.usage.shares[node.name].get(name, 0) - self.usage.allocated[node.name].get(name, 0)
+                self._row_if(program, is_taken, [*asked, *_minus(program.gone(name, node.name))], room, most)
+            quota, held = mine[0].share(name).quota, self.usage.allocated[mine[0].name].get(name, 0)
+            if quota == UNLIMITED:
+                continue
+            is_over = program.model.add_variable(1)
+            within = [*asked, *_minus(program.gone(name, mine[0].name))]
+            program.add_row([*within, (is_over, -max(most - quota + held, 0))], quota - held)
+            for node in theirs:
+                stays = node.share(name).quota
+                floor = self.usage.allocated[node.name].get(name, 0)
+                spare = 0 if stays == UNLIMITED else max(floor - stays, 0)
+                gone = program.gone(name, node.name)
+                everything = sum(value for _, value in gone)
+                both = [(is_taken, everything), (is_over, everything)]
+                program.add_row([*gone, *both], spare + 2 * everything)
+
+    def _row_if(self, program: "VictimProgram", condition: int, terms: list[Term], room: int, most: int) -> None:
+        """A bound that holds where a variable is one; `most` is the largest value of the terms."""
+        slack = max(most - room, 0)
+        program.add_row([*terms, (condition, slack)], room + slack)
+
+
+def _minus(terms: list[Term]) -> list[Term]:
+    return [(variable, -value) for variable, value in terms]
+
+
+class _Taken:
+    """What a set of units takes from queues."""
+
+    def __init__(self, rules: Reclaim, units: Units) -> None:
+        self.tree = rules.usage.tree
+        candidates = rules.candidates
+        self.by_queue = candidates.held(units)
+        self.queues = sorted(self.by_queue)
+        outermost = candidates.outermost(units)
+        self.units = [next(iter(candidates.held(candidates.whole([n])).items())) for n in outermost]
+        self._gone: dict[str, Mapping[str, int]] = {}
+
+    def _under(self, node: QueueNode) -> set[str]:
+        return {queue for queue in self.queues if node in self.tree.path(queue)}
+
+    def gone(self, node: QueueNode) -> Mapping[str, int]:
+        """What leaves from a queue and those below it."""
+        if node.name not in self._gone:
+            total = Resources()
+            for queue in self._under(node):
+                total = plus(total, self.by_queue[queue])
+            self._gone[node.name] = total
+        return self._gone[node.name]
+
+    def largest(self, node: QueueNode) -> Mapping[str, int]:
+        """By resource the largest unit that leaves from there."""
+        under, found = self._under(node), Resources()
+        for queue, amount in self.units:
+            for name, number in amount.items() if queue in under else ():
+                found[name] = max(found.get(name, 0), number)
+        return found

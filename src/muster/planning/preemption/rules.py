@@ -1,0 +1,162 @@
+"""What consolidate, reclaim and preempt share: which units may leave for a gang, and what it may take then (P5, P6)."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.api import names
+from muster.api.duration import nanoseconds
+from muster.api.moment import moment
+from muster.api.quantity import Resources
+from muster.api.queue import UNLIMITED
+from muster.model.gang import Gang
+from muster.placement.goal import Goal
+from muster.placement.search import Seat
+from muster.planning.board import Board
+from muster.planning.bounds import least
+from muster.planning.decision import EvictionReason
+from muster.planning.preemption.candidates import Candidates, Mask, Units
+from muster.planning.preemption.queue_usage import QueueUsage
+
+if TYPE_CHECKING:
+    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.smallest import VictimProgram
+
+Ints = NDArray[np.int64]
+
+
+class Rules:
+    """One gang that waits, and one way to make room for it."""
+
+    reason: EvictionReason
+    run_times: Sequence[str] = ()  # fields of queues that promise a minimum run time
+
+    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
+        self.preemption = preemption
+        self.board: Board = preemption.board
+        self.gang, self.goal = gang, goal
+        self.usage: QueueUsage = self.board.usage
+        self.is_protected = gang.preemptibility != names.PREEMPTIBLE
+        self.is_limited = self.usage.allowance(gang.queue, self.is_protected, later=True) is not None
+        self.asks = least(goal, self.board.shapes.asks)
+
+    @property
+    def candidates(self) -> Candidates:
+        """Every unit that could leave."""
+        return self.preemption.candidates
+
+    @property
+    def most_pods(self) -> int:
+        """How many pods may leave for the gang (P8)."""
+        return self.preemption.share.left
+
+    # which units ----------------------------------------------------------------------------------------------------
+
+    def is_worthwhile(self) -> bool:
+        """Whether it could help at all."""
+        return True
+
+    def evictable(self) -> Mask:
+        """Units that may leave for the gang, each by itself."""
+        return self.eligible() & self.preemption.allowed_by_budgets()
+
+    def eligible(self) -> Mask:
+        """The same, whether or not budgets let them go."""
+        candidates = self.candidates
+        mask = candidates.staying & self.in_reach() & ~candidates.of(self.gang.key) & ~self.preemption.busy()
+        return mask & self.preemption.old_enough(self)
+
+    def in_reach(self) -> Mask:
+        """Units that this way may disturb, whatever else holds."""
+        raise NotImplementedError
+
+    def has_run_long_enough(self, victim: Gang) -> bool:
+        """Whether a gang has run as long as its queue promises it."""
+        since, now = moment(victim.source.metadata.annotations.get(names.LAST_START, "")), self.board.snapshot.now
+        if since is None or now is None:
+            return True
+        ran = (now - since) // timedelta(microseconds=1) * 1000
+        return ran >= max((self._promised(victim, field) for field in self.run_times), default=0)
+
+    def _promised(self, victim: Gang, field: str) -> int:
+        """The minimum run time in nanoseconds, of the nearest queue that states one."""
+        if victim.queue not in self.usage.tree.nodes:
+            return 0
+        for node in reversed(self.usage.tree.path(victim.queue)):
+            stated = (
+                getattr(self.preemption.queues[node.name].spec, field, "")
+                if node.name in self.preemption.queues
+                else ""
+            )
+            try:
+                if stated:
+                    return nanoseconds(stated)
+            except ValueError:
+                continue
+        return 0
+
+    # which sets of them ---------------------------------------------------------------------------------------------
+
+    def allowance(self, units: Units) -> Ints | None:
+        """What the gang's new pods may take, by column, with some units gone; None: any."""
+        if not self.is_limited:
+            return None
+        after = self.usage.without(self.candidates.held(units))
+        return after.allowance(self.gang.queue, self.is_protected, later=True)
+
+    def most(self, units: Units) -> Ints | None:
+        """A bound on the allowance with only some of these gone: the more leave, the more room there is."""
+        return self.allowance(units)
+
+    def allows(self, units: Units, asked: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
+        """Whether these may leave together for a gang that asks for so much: budgets (P6), and P8."""
+        if self.candidates.count(units) > self.most_pods:
+            return False
+        return self.preemption.budgets.allows(self.candidates.names(units))
+
+    def looks(self, pod: str) -> object:
+        """What tells pods apart in these rules, beyond class, node and queue: budgets and inter-pod rules."""
+        marks = self.board.snapshot.neighbours.running.get(pod)
+        return repr((self.preemption.budgets.of.get(pod, ()), marks))
+
+    def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:  # noqa: ARG002
+        """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
+        return seats if self.board.too_protected(self.gang, seats, later=True) is None else None
+
+    def add_rows(self, program: "VictimProgram") -> None:
+        """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""
+        candidates, budgets = self.candidates, self.preemption.budgets
+        pods = [(variable, len(candidates.units[number].pods)) for number, variable in program.leaves.items()]
+        if self.most_pods < sum(count for _, count in pods):
+            program.add_row(pods, self.most_pods)
+        selected: dict[int, list[tuple[int, int]]] = {}
+        for number, variable in program.leaves.items():
+            for pod in candidates.names([number]):
+                for budget in budgets.of.get(pod, ()):
+                    selected.setdefault(budget, []).append((variable, 1))
+        for budget, terms in selected.items():
+            program.add_row(terms, budgets.left[budget])
+        self.add_queue_rows(program)
+
+    def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
+        """Limits, and the quotas of what is protected, on the way up (Q4); pods that move are held as before."""
+        for queue, resource, column, limit, quota in self.usage.bounds.above(self.gang.queue):
+            if not self.asks[column]:
+                continue
+            if limit != UNLIMITED:
+                gone = [] if moves else [(variable, -value) for variable, value in program.gone(resource, queue)]
+                held = self.usage.allocated[queue].get(resource, 0)
+                program.add_row([*program.asked(column), *gone], limit - held)
+            if self.is_protected and quota != UNLIMITED:
+                program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
+
+    def is_within(self, units: Units, seats: tuple[Seat, ...]) -> bool:
+        """Whether seats stay within the allowance."""
+        allowance = self.allowance(units)
+        if allowance is None:
+            return True
+        total = np.sum([self.board.shapes.asks[seat.shape] * seat.pods for seat in seats], axis=0)
+        return bool((total <= allowance).all())

@@ -1,0 +1,102 @@
+"""How many pods one cycle may evict or move (P8): a share of what runs, but always what one gang needs."""
+
+from heapq import heappop, heappush
+
+from muster.model.gang import Gang, Standing
+from muster.planning.board import Board
+from muster.planning.decision import Disturbance, Eviction, MadeRoom
+from muster.planning.line import Line
+
+NO_END = 1 << 62
+
+
+class DisturbanceShare:
+    """What is allowed, and what is spent of it; gangs that are released as stale do not count: they do no work."""
+
+    def __init__(self, board: Board) -> None:
+        snapshot = board.snapshot
+        pods = snapshot.columns.index("pods")
+        self.board = board
+        self.running = int((snapshot.used[:, pods] - snapshot.strange[:, pods]).sum())  # of gangs, terminating too
+        self.allowed = self.running * board.policy.max_disturbed_percent // 100
+        self.spent = 0
+
+    @property
+    def left(self) -> int:
+        """How many pods may leave for the next gang: any number for the first, then what is left of the share."""
+        return max(self.allowed - self.spent, 0) if self.spent else NO_END
+
+    @property
+    def could_run_out(self) -> bool:
+        """Whether one gang's victims may cost another gang its own in this cycle."""
+        return self.allowed < self.running
+
+    def spend(self, pods: int) -> None:
+        """So many pods leave for a gang."""
+        self.spent += pods
+
+    def figures(self) -> Disturbance:
+        """What the cycle came to, for which gangs."""
+        by_gang: dict[str, list[Eviction]] = {}
+        for turn in self.board.turns.values():
+            for one in turn.evictions:
+                if one.reason != "Stale":
+                    by_gang.setdefault(one.whom, []).append(one)
+        gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
+        return Disturbance(self.running, self.allowed, tuple(sorted(gangs)))
+
+
+def _made_room(gang: str, evictions: list[Eviction]) -> MadeRoom:
+    moved = sum(bool(one.move_to) for one in evictions)
+    return MadeRoom(gang, len(evictions) - moved, moved, evictions[0].proof)
+
+
+class ByPriority:
+    """Higher priority first (P8): the share goes to gangs by priority, whatever the order of their queues (G4).
+
+    A gang that does not fit while a gang of a higher priority below its minimum waits for its turn is postponed: it is
+    tried again as soon as no such gang is left, on what is free then. What fits is bound at its turn as always.
+    """
+
+    def __init__(self) -> None:
+        self.postponed: set[str] = set()
+        self._expected: list[tuple[int, str]] = []  # gangs below their minimum whose turn is to come
+        self._tried: set[str] = set()
+        self._held_back: list[tuple[int, int, str]] = []  # by priority, then as their turns came
+        self._number = 0
+
+    def expect(self, gang: Gang, now: Standing) -> None:
+        """A gang joins the line."""
+        if not now.satisfied:
+            heappush(self._expected, (-gang.priority, gang.key))
+
+    def postpone(self, gang: Gang) -> bool:
+        """Whether the gang has to let gangs of a higher priority go first."""
+        self._tried.add(gang.key)
+        if self._highest() <= gang.priority:
+            return False
+        self._number += 1
+        self.postponed.add(gang.key)
+        heappush(self._held_back, (-gang.priority, self._number, gang.key))
+        return True
+
+    def next(self, line: Line) -> str | None:
+        """The gang whose turn it is: one that was held back, where nothing holds it back any more, else by G4."""
+        if self._held_back and self._highest() <= -self._held_back[0][0]:
+            return self._released()
+        found = line.next()
+        if found is None:
+            return self._released() if self._held_back else None
+        self._tried.add(found)
+        return found
+
+    def _released(self) -> str:
+        key = heappop(self._held_back)[-1]
+        self.postponed.discard(key)
+        return key
+
+    def _highest(self) -> int:
+        """The highest priority of a gang whose turn is still to come."""
+        while self._expected and self._expected[0][1] in self._tried:
+            heappop(self._expected)
+        return -self._expected[0][0] if self._expected else -NO_END

@@ -1,0 +1,224 @@
+"""P7, Q4, S4 from cycle to cycle: a place that was promised is bound, and nothing is promised for ever."""
+
+import json
+from typing import Any
+
+from muster.api.names import MOVED_TO
+from tests.given import Raw, pod, podgroup
+from tests.spec.scene import node, priority_class, queue, topology
+from tests.support.cycles import Cluster
+
+CLASSES = (priority_class("low", 10), priority_class("mid", 40), priority_class("high", 90))
+RACK = {"requiredTopologyLevel": "rack"}
+
+
+def running(gang: str, on: str, cpu: int = 1, **spec: Any) -> list[Raw]:
+    """A gang of one running pod."""
+    fields: dict[str, Any] = {"minMember": 1, "priorityClassName": "low"} | spec
+    return [podgroup(name=gang, **fields), pod(gang, gang=gang, on=on, phase="Running", cpu=cpu)]
+
+
+def waiting(gang: str, number: int = 1, cpu: int = 1, **spec: Any) -> list[Raw]:
+    fields: dict[str, Any] = {"minMember": number} | spec
+    return [podgroup(name=gang, **fields), *(pod(f"{gang}-{i}", gang=gang, cpu=cpu) for i in range(number))]
+
+
+# nominated ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_nominee_is_bound_as_soon_as_its_place_is_free() -> None:
+    """P7: while its victim leaves it waits, and in the cycle after that it is there."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), *running("v", "n1"), *waiting("new", priorityClassName="high"))
+    assert [one["pod"] for one in cluster.cycle()["evictions"]] == ["v"]
+    assert cluster.cycle()["nominations"]
+    cluster.leave()
+    cluster.cycle()
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def test_an_extra_of_the_same_class_that_waits_ahead_does_not_keep_a_nominee_out() -> None:
+    """P7: the extra finds nothing while the place is withheld; that says nothing about the gang it is withheld for."""
+    elastic = [podgroup(name="elastic", minMember=1, priorityClassName="high")]
+    elastic += [pod("e0", gang="elastic", on="n2", phase="Running", cpu=1), pod("e1", gang="elastic", cpu=1)]
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), node("n2", cpu=1), *running("v", "n1"), *elastic)
+    cluster.add(*waiting("new", priorityClassName="mid"))
+    assert [one["for"] for one in cluster.cycle()["evictions"]] == ["team/new"]
+    cluster.leave(again=False)
+    cluster.cycle()
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def test_a_gang_of_the_same_class_and_a_higher_priority_does_not_keep_a_nominee_out() -> None:
+    """0008: a nominated place is kept also against higher priorities; they find their own victims."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), *running("v", "n1"), *waiting("new", priorityClassName="mid"))
+    cluster.cycle()
+    cluster.leave(again=False)
+    cluster.add(*waiting("late", priorityClassName="high"))
+    cluster.cycle()
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+# moved ----------------------------------------------------------------------------------------------------------------
+
+
+def moved_aside(**policy: Any) -> Cluster:
+    """A pod in the only rack moves to n2 for a gang that needs the rack; n2 has room for exactly one."""
+    scene = [*CLASSES, topology("topology/rack"), node("n1", cpu=1, rack="r1"), node("n2", cpu=1)]
+    cluster = Cluster(*scene, *running("v", "n1"), **policy)
+    cluster.add(*waiting("new", topologyConstraint=RACK, priorityClassName="low"))
+    (moved,) = cluster.cycle()["evictions"]
+    assert (moved["pod"], moved["reason"], moved["moveTo"]) == ("v", "Consolidate", "n2")
+    return cluster
+
+
+def test_a_moved_gang_gets_its_place_whatever_its_new_pod_is_called() -> None:
+    """P7: a gang that comes in between does not take it."""
+    cluster = moved_aside()
+    cluster.add(*waiting("late", priorityClassName="high"))
+    cluster.cycle()
+    assert cluster.placed("team/late") == {}
+    cluster.leave()
+    cluster.cycle()
+    assert cluster.placed("team/v") == {"v-again1": "n2"}
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def test_the_promise_holds_while_no_pod_of_the_gang_exists() -> None:
+    """P7: the old pod is gone, the new one is not there yet."""
+    cluster = moved_aside()
+    cluster.leave(again=False)
+    cluster.add(*waiting("late", priorityClassName="high"))
+    cluster.cycle(5)
+    assert cluster.placed("team/late") == {}
+    cluster.add(pod("v-new", gang="v", cpu=1, created=cluster.stamp()))
+    cluster.cycle(5)
+    assert cluster.placed("team/v") == {"v-new": "n2"}
+
+
+def promise(cluster: Cluster, gang: str = "v") -> Any:
+    (found,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
+    text = found["metadata"]["annotations"].get(MOVED_TO)
+    return text if text is None else json.loads(text)
+
+
+def test_the_promise_stands_on_the_podgroup_and_goes_when_it_is_fulfilled() -> None:
+    cluster = moved_aside()
+    assert promise(cluster)["places"] == {"": {"n2": {"cpu": 1000, "pods": 1}}}
+    cluster.leave()
+    cluster.cycle()
+    assert promise(cluster) is None
+
+
+def test_the_promise_ends_with_the_grace() -> None:
+    """P7: for the grace of S2, here the usual minute, and no longer."""
+    cluster = moved_aside()
+    cluster.leave(again=False)
+    cluster.add(*waiting("late", priorityClassName="low"))
+    cluster.cycle(58)
+    assert cluster.placed("team/late") == {}
+    cluster.cycle(2)
+    assert cluster.placed("team/late") == {"late-0": "n2"}
+    assert promise(cluster) is None
+
+
+def test_a_victim_that_was_told_where_to_go_has_its_place_kept_too() -> None:
+    """P7 for `moveTo` of any reason: the preempted gang comes back on the node that it was told."""
+    scene = [*CLASSES, node("n1", cpu=2), node("n2", cpu=1), *running("v", "n1"), *running("w", "n1")]
+    cluster = Cluster(*scene, *waiting("new", cpu=2, priorityClassName="high"), max_moved_pods=0)
+    moved = [one for one in cluster.cycle()["evictions"] if one.get("moveTo")]
+    assert [one["moveTo"] for one in moved] == ["n2"]
+    cluster.add(*waiting("late", priorityClassName="mid"))
+    cluster.cycle()
+    cluster.leave()
+    cluster.cycle()
+    assert list(cluster.placed(f"team/{moved[0]['podGroup']}").values()) == ["n2"]
+    assert cluster.placed("team/late") == {}
+
+
+def test_what_cannot_be_read_promises_nothing() -> None:
+    for text in ("", "{", "[]", '{"since":"x","places":{}}', '{"since":"2026-06-01T12:00:00Z","places":{"":{"n1":7}}}'):
+        cluster = Cluster(*CLASSES, node("n1", cpu=1), podgroup(name="v"), *waiting("new"))
+        cluster.of("PodGroup")[0]["metadata"]["annotations"] = {MOVED_TO: text}
+        cluster.cycle()
+        assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+# limits ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_never_holds_more_than_its_limit_while_pods_terminate() -> None:
+    """Q4: a limit of two; the new gang has free nodes, and waits until the old pods are gone."""
+    queues = [queue("small", cpu={"quota": 2000, "limit": 2000})]
+    hosts = [node(f"n{i}", cpu=1) for i in range(4)]
+    old = [raw for i in range(2) for raw in running(f"v{i}", f"n{i}", queue="small")]
+    cluster = Cluster(*CLASSES, *queues, *hosts, *old)
+    cluster.add(*waiting("new", 2, queue="small", priorityClassName="high"))
+    assert len(cluster.cycle()["evictions"]) == 2
+    for _ in range(2):
+        cluster.cycle()
+        assert cluster.holding("small") == 2
+    cluster.leave()
+    cluster.cycle()
+    assert cluster.holding("small") == 2
+    assert len(cluster.placed("team/new")) == 2
+
+
+def test_pods_that_are_deleted_by_others_count_for_the_limit_until_they_are_gone() -> None:
+    """Q4: whoever deleted them."""
+    limit = [queue("small", cpu={"quota": 0, "limit": 1000})]
+    leaving = pod("v", gang="v", on="n1", phase="Running", cpu=1, terminating=True)
+    cluster = Cluster(*limit, node("n1"), node("n2"), podgroup(name="v", queue="small"), leaving)
+    cluster.add(*waiting("new", queue="small"))
+    assert cluster.cycle()["bindings"] == []
+    assert cluster.verdict("team/new")["reasons"][0]["reason"] == "OverLimit"
+    cluster.leave(again=False)
+    cluster.cycle()
+    assert len(cluster.placed("team/new")) == 1
+
+
+def test_what_a_limit_leaves_beside_a_promise_is_bound_now() -> None:
+    """Q4, P8: promised pods come in the place of what leaves: two more are within the limit, now and then."""
+    limit = [queue("small", cpu={"quota": 4000, "limit": 4000})]
+    hosts = [node(f"n{i}", cpu=1) for i in range(1, 5)]
+    cluster = Cluster(*CLASSES, *limit, *hosts, *running("v", "n1", queue="small"), max_moved_pods=0)
+    cluster.add(*waiting("new", queue="small", priorityClassName="high"))
+    cluster.of("Pod")[-1]["spec"]["nodeSelector"] = {"topology/only": "n1"}
+    cluster.of("Node")[0]["metadata"]["labels"] = {"topology/only": "n1"}
+    assert [one["moveTo"] for one in cluster.cycle()["evictions"]] == ["n2"]
+    cluster.add(*waiting("more", 2, queue="small", priorityClassName="low"))
+    cluster.cycle()
+    assert len(cluster.placed("team/more")) == 2
+    assert cluster.holding("small") == 3
+    cluster.leave()
+    cluster.cycle()
+    assert cluster.holding("small") == 4
+
+
+# one attempt ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_one_attempt_is_made_again_when_a_pod_has_left() -> None:
+    """S4: what is free has changed."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), *running("v", "n1"), *waiting("new", schedulingBackoff=1))
+    for raw in cluster.of("PodGroup"):
+        raw["spec"]["priorityClassName"] = "low"
+    cluster.cycle()
+    cluster.cycle()
+    assert cluster.verdict("team/new")["reasons"][0]["reason"] == "BackedOff"
+    cluster.objects.remove(cluster.of("Pod")[0])
+    cluster.cycle()
+    assert len(cluster.placed("team/new")) == 1
+
+
+def test_the_reason_of_the_failed_attempt_stays_readable() -> None:
+    """S4: in every cycle after it."""
+    cluster = Cluster(node("n1", cpu=1), *waiting("new", cpu=2, schedulingBackoff=1))
+    cluster.cycle()
+    (first,) = cluster.verdict("team/new")["reasons"]
+    for _ in range(3):
+        cluster.cycle()
+        (found,) = cluster.verdict("team/new")["reasons"]
+        assert found["reason"] == "BackedOff"
+        assert found["details"]["reason"] == first["reason"]
+        assert found["details"]["message"] in first["message"]
+        assert found["details"]["message"] in found["message"]
