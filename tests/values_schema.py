@@ -86,9 +86,9 @@ def _setting(field: msgspec.structs.FieldInfo, where: str) -> Raw:
     (note,) = config._notes(field)
     kind = get_args(field.type)[0]
     limits = dict(note.extra_json_schema or {})
-    if where == "scheduling.schedulerName":
-        limits["pattern"] = f"^$|{limits['pattern']}"  # empty: as the chart's name
-    shape: Raw = (
-        {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **config._LABEL}}
-    )
+    each = config._LABEL
+    if where == "scheduling.schedulerNames":
+        each = config._NAME
+        del limits["minItems"]  # empty: the chart's name
+    shape: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **each}}
     return {"description": note.description, **shape, **limits}

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from muster.api.meta import Wire, doc
+from muster.api.names import DEFAULT_SCHEDULER
 from muster.api.reader import documents
 from muster.api.shape import decode
 from muster.errors import InputError
@@ -27,6 +28,7 @@ Level = Literal["debug", "info", "warning", "error"]
 FAILURE_POLICIES = ("Fail", "Ignore")
 SOURCES = ("generated", "files")
 LEVELS: tuple[Level, ...] = get_args(Level)
+RENAMED = {"scheduling.schedulerName": "it is a list now: `schedulerNames: [muster]`"}  # what earlier versions read
 
 _HOUR, _DAYS = 3600, 3650
 _MOST_MIB = 1  # of a configuration; a person writes less
@@ -42,9 +44,14 @@ def _between(least: int, most: int) -> dict[str, Any]:
 class Scheduling(Wire, frozen=True):
     """The loop that plans, binds and evicts."""
 
-    scheduler_name: Annotated[
-        str, doc("Pods with this `spec.schedulerName` are ours; all others only count as used.", **_NAME)
-    ] = "muster"
+    scheduler_names: Annotated[
+        tuple[str, ...],
+        doc(
+            "Pods with one of these as `spec.schedulerName` are ours (N6); all others only take room on their nodes. "
+            "Where pods of KAI's manifests are to be scheduled, `kai-scheduler` belongs here, too.",
+            minItems=1,
+        ),
+    ] = (DEFAULT_SCHEDULER,)
     namespaces: Annotated[
         tuple[str, ...],
         doc(
@@ -150,9 +157,9 @@ class LeaderElection(Wire, frozen=True):
     """One replica acts, the others stand by with everything in memory."""
 
     enabled: Annotated[bool, doc("Switch off only where a single replica is certain: two leaders bind twice.")] = True
-    lease_name: Annotated[str, doc("The Lease that replicas compete for; one for each scheduler name.", **_NAME)] = (
-        "muster"
-    )
+    lease_name: Annotated[
+        str, doc("The Lease that replicas compete for; schedulers with names of their own have one each.", **_NAME)
+    ] = "muster"
     lease_namespace: Annotated[
         str, doc("Where the Lease lives; the role of the service account is bound there.", **_LABEL)
     ] = "muster-system"
@@ -337,6 +344,7 @@ class Config(Wire, frozen=True):
     def policy(self) -> Policy:
         """What a plan may cost, and whom it may disturb."""
         return Policy(
+            scheduler_names=self.scheduling.scheduler_names,
             steps=self.scheduling.search_steps,
             cycle_steps=self.scheduling.cycle_steps,
             max_moved_pods=self.consolidation.max_pods,
@@ -392,7 +400,7 @@ def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
         else:
             close = get_close_matches(str(key)[:80], fields, n=1, cutoff=0.6)
             hint = f"did you mean `{close[0]}`?" if close else f"known: {listed(fields)}"
-            yield Problem(where, "is not a setting", hint=hint)
+            yield Problem(where, "is not a setting", hint=RENAMED.get(where, hint))
 
 
 def _values(part: Wire, at: str) -> Iterator[Problem]:
@@ -406,6 +414,8 @@ def _values(part: Wire, at: str) -> Iterator[Problem]:
 
 
 def _value(at: str, value: Any, schema: dict[str, Any]) -> Iterator[Problem]:
+    if isinstance(value, tuple) and len(value) < schema.get("minItems", 0):
+        yield Problem(at, "is empty", hint="leave it out for the default, or name at least one")
     if "enum" in schema and value not in schema["enum"]:
         yield Problem(at, f"`{value[:60]}` is not one of its words", hint=f"known: {', '.join(schema['enum'])}")
     if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
@@ -430,6 +440,8 @@ def _contradictions(config: Config) -> Iterator[Problem]:
         )
     for namespace in scheduling.namespaces:
         yield from _value("scheduling.namespaces", namespace, _LABEL)
+    for name in scheduling.scheduler_names:
+        yield from _value("scheduling.schedulerNames", name, _NAME)
     if not 2 * election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
         yield Problem(
             "leaderElection",
@@ -523,7 +535,7 @@ def _range(field: FieldInfo) -> str:
         return f"{schema['minimum']:,} – {schema['maximum']:,}"
     if isinstance(field.default, bool):
         return "`true` or `false`"
-    if field.default == ():
+    if isinstance(field.default, tuple):
         return "a list of names"
     return "a name" if "pattern" in schema else "text"
 
@@ -538,7 +550,7 @@ Keys that are not settings, values of a wrong type or out of range, and settings
 all at once, each with its path and a hint. Units are part of the names. No secret belongs into this file.
 
 ```yaml
-scheduling: {schedulerName: muster, namespaces: [], dryRun: false}
+scheduling: {schedulerNames: [muster], namespaces: [], dryRun: false}
 leaderElection: {leaseNamespace: muster-system}
 webhook:
   failurePolicy: Fail

@@ -1,11 +1,15 @@
-"""The Python API, as CONTRACT states it. Thin: every function hands over to the part that does the work."""
+"""The Python API, as CONTRACT states it. Thin: every function hands over to the part that does the work.
+
+Rule: what is handed in is looked at first, and a wrong type is an InputError that says what would be right.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
 from msgspec import Struct
 
 from muster.api import codec
@@ -22,6 +26,8 @@ from muster.rules.check import check
 from muster.rules.problem import Problem
 
 _around = lru_cache(maxsize=4)(Around)  # many objects are judged against the same surroundings
+
+SET_LIKE = 'such as `{"team-a/llama.minSubGroup": 2}`'
 
 __all__ = [
     "Objects",
@@ -104,12 +110,22 @@ class WhatIf(Struct, frozen=True, eq=False):
 
 def load(*paths: str | os.PathLike[str], max_file_mib: int = MOST_MIB) -> Objects:
     """Objects from files, folders, or `-`; InputError names file, document and path."""
+    for path in paths:
+        _must_be("load", path, str | os.PathLike, "a path", "several are handed over one by one: `muster.load(*paths)`")
+        if "\0" in str(path):
+            _wrong("load", "a path without null characters", str(path).replace("\0", "\\0"))
+    if type(max_file_mib) is not int or max_file_mib < 1:
+        _wrong("load", "`max_file_mib` as a whole number from 1 on", max_file_mib)
     read = (document for source in sources(paths, max_file_mib) for document in codec.read(source.data, source.name))
     return codec.objects(read)
 
 
 def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
     """Objects from plain dicts; `List` kinds are unfolded."""
+    way_out = "put one object into a list; `muster.load(path)` reads files"
+    _must_be("objects", raws, Iterable, "a list of dicts", way_out)
+    if isinstance(raws, str | bytes | Mapping):
+        _wrong("objects", "a list of dicts", raws, way_out)
     found: list[codec.Document] = []
     for i, raw in enumerate(raws):
         if not isinstance(raw, Mapping):
@@ -120,13 +136,15 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
 
 def plan(given: Objects, policy: Policy | None = None, now: datetime | None = None) -> Plan:
     """One scheduling cycle on these objects; nothing is changed anywhere. Timers are read at `now`, or today."""
-    moment = datetime.now(UTC) if now is None else now
-    snapshot = take(given, moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    return Plan(cycle.plan(snapshot, policy), snapshot)
+    _must_be_objects("plan", given)
+    moment, chosen = _moment("plan", now), _policy("plan", policy)
+    snapshot = take(given, moment, chosen.scheduler_names)
+    return Plan(cycle.plan(snapshot, chosen), snapshot)
 
 
 def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:
     """Why a gang waits, or where it sits, and what would help. KeyError: there is no such gang."""
+    _must_be("explain", key, str, "the key of a gang, `namespace/name`")
     decided = plan(given, policy, now)
     return text.plain(plans.gang_lines(decided.decided.gang(key)))
 
@@ -145,18 +163,70 @@ def what_if(
 
     InputError: a change names what is not there, or a value of a wrong type. Refused: a rule forbids the result.
     """
-    changes = Changes(with_, _each(without), tuple((set or {}).items()), _each(drain))
-    supposed = suppose(given, changes)
+    for objects_ in (given, *(() if with_ is None else (with_,))):
+        _must_be_objects("what_if", objects_)
+    _must_be("what_if", set, Mapping | None, "`set` as a dict", SET_LIKE)
+    for path in set or ():
+        _must_be("what_if", path, str, "paths in `set`", SET_LIKE)
+    changes = Changes(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
+    supposed = suppose(given, changes, _policy("what_if", policy).scheduler_names)
     if refused := whatif.refusal(supposed.judged):
         raise Refused(refused)
     return WhatIf(supposed, plan(given, policy, now), plan(supposed.objects, policy, now))
 
 
-def _each(names: Iterable[str]) -> tuple[str, ...]:
+def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:
     """One name is taken for a list of one."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    _must_be("what_if", names, Iterable, f"`{word}` as a list of names")
+    given = (names,) if isinstance(names, str) else tuple(names)
+    for name in given:
+        _must_be("what_if", name, str, f"names in `{word}`")
+    return given
 
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:
     """Every problem of a PodGroup, Queue or Topology; as an update where `old` is given. Never raises."""
+    if around is not None:
+        _must_be_objects("validate", around)
     return list(check(raw, old, _around(around)))
+
+
+# misuse -------------------------------------------------------------------------------------------------------------
+
+
+def _must_be(function: str, given: object, kind: Any, expected: str, hint: str = "") -> None:
+    if not isinstance(given, kind):
+        _wrong(function, expected, given, hint)
+
+
+def _wrong(function: str, expected: str, given: object, hint: str = "") -> NoReturn:
+    raise InputError(f"muster.{function}: expected {expected}, got {_shown(given)}", hint=hint)
+
+
+def _shown(given: object) -> str:
+    """A value as far as it fits into a sentence: what it is always does."""
+    simple = isinstance(given, str | int | float) and not isinstance(given, bool)
+    return f"{type(given).__name__} `{str(given)[:60]}`" if simple else type(given).__name__
+
+
+def _must_be_objects(function: str, given: object) -> None:
+    _must_be(function, given, Objects, "muster.Objects", "`muster.load(path)` and `muster.objects(dicts)` make them")
+
+
+def _moment(function: str, now: datetime | None) -> datetime:
+    """With a time zone: one without is taken for UTC."""
+    if now is None:
+        return datetime.now(UTC)
+    _must_be(function, now, datetime, "`now` as a datetime", "such as `datetime.now(UTC)`")
+    return now if now.tzinfo else now.replace(tzinfo=UTC)
+
+
+def _policy(function: str, policy: Policy | None) -> Policy:
+    """The policy, or the default one; a Policy with values of wrong types is none."""
+    if policy is None:
+        return Policy()
+    _must_be(function, policy, Policy, "muster.Policy", "such as `muster.Policy(steps=100_000)`")
+    try:
+        return msgspec.convert(msgspec.structs.asdict(policy), Policy)
+    except msgspec.ValidationError as error:
+        raise InputError(f"muster.{function}: the policy is invalid: {error}") from None

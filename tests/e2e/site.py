@@ -236,7 +236,7 @@ class Site:
         self, cluster: Cluster | None = None, fence: Fence | None = None, **settings: Any
     ) -> AsyncIterator["Process"]:
         """A scheduler at work until it is left; then it is gone at once, whatever it was doing."""
-        chosen = replace(SETTINGS, **({"scheduler_name": self.name} | settings))
+        chosen = replace(SETTINGS, **({"scheduler_names": (self.name,)} | settings))
         scheduler = Scheduler(cluster or self.cluster, chosen, fence, self.clock, self.wall)
         process = Process(self, scheduler, asyncio.create_task(scheduler.run()))
         try:

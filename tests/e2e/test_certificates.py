@@ -52,7 +52,7 @@ class Muster:
         settings = {
             "webhook": {"host": "127.0.0.1", "port": self.port, "timeoutSeconds": 10, "certificates": shown, **webhook},
             "observability": {"host": "127.0.0.1", "port": self.seen},
-            "scheduling": {"schedulerName": "certificates", "namespaces": ["nowhere"]},
+            "scheduling": {"schedulerNames": ["certificates"], "namespaces": ["nowhere"]},
             "leaderElection": {"leaseName": "certificates"},
         }
         (folder / "config.yaml").write_bytes(msgspec.json.encode(settings))

@@ -62,7 +62,7 @@ def configuration(webhook_port: int) -> str:
     """As installed, on other ports, with a scheduler name of its own, and one option that needs rights."""
     (raw,) = [each for each in manifests("30-config.yaml") if each["kind"] == "ConfigMap"]
     settings: Raw = yaml.safe_load(raw["data"]["config.yaml"])
-    settings["scheduling"]["schedulerName"] = SPACE
+    settings["scheduling"]["schedulerNames"] = [SPACE]
     settings["webhook"] |= {"host": "127.0.0.1", "port": webhook_port, "convertOlderDialects": True}
     settings["observability"] |= {"host": "127.0.0.1", "port": free_port()}
     return yaml.safe_dump(settings)

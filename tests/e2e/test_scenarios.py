@@ -332,7 +332,7 @@ async def test_the_example_is_applied_by_kubectl_and_told_by_it(site: Site, kube
     try:
         await kubectl("apply", *files)
         await kubectl("create", "-f", "-", send=pods)
-        async with site.scheduling(scheduler_name="muster"):
+        async with site.scheduling(scheduler_names=("muster",)):
             columns, cells = await told(kubectl, running=len(pods) - 1)
         assert columns == ["NAME", "QUEUE", "MIN-PODS", "MIN-GROUPS", "SATISFIED", "PHASE", "REASON", "AGE"]
         assert cells[:-1] == ["dynamo-inference", "inference", "2", "true", "Running", cells[-2]]

@@ -80,7 +80,7 @@ def test_a_pod_under_two_budgets_is_not_reclaimed() -> None:
 
 def test_a_pod_under_two_budgets_is_not_moved() -> None:
     """Either of two pods could make way for a pod of two cpus, by a move to the other node."""
-    scene = [node("n1", cpu=2), node("n2", cpu=2), *newcomer(cpu=2), podgroup(name="v"), podgroup(name="w")]
+    scene = [node("n1", cpu=2), node("n2", cpu=2), *CLASSES, *newcomer(cpu=2), podgroup(name="v"), podgroup(name="w")]
     assert evicted(*scene, running("v", "v", "n1"), running("w", "w", "n2"), *TWICE) == ["v Consolidate"]
     assert evicted(*scene, running("v", "v", "n1", **BOTH), running("w", "w", "n2"), *TWICE) == ["w Consolidate"]
     assert evicted(*scene, running("v", "v", "n1", **BOTH), running("w", "w", "n2", **BOTH), *TWICE) == []

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.given import Raw, group, podgroup
+import muster
+from muster.reporting.views import needs
+from tests.given import Raw, gang, group, podgroup
 from tests.spec.scene import errors, places, problems, run
 
 LARGEST = 2**31 - 1
@@ -70,10 +72,30 @@ def test_a_minimum_beyond_the_field_is_refused_and_not_wrapped_round() -> None:
     assert places(errors(podgroup(minMember=10**400))) == ["spec.minMember"]
 
 
-def test_a_leaf_of_no_pods_that_counts_children_has_both_problems() -> None:
-    """Mending one must not be answered with the other: all problems at once (V1, V2)."""
-    found = errors(podgroup(group("a", 0, of=2)))
-    assert places(found) == ["spec.subGroups[0].minMember", "spec.subGroups[0].minSubGroup"]
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        podgroup(group("a", 1), group("b", 1), minMember=0, minSubGroup=1),
+        podgroup(group("x", 0, of=1), group("a", 1, parent="x"), group("b", 1, parent="x")),
+        podgroup(group("a", 1, of=0)),
+        podgroup(minMember=2, minSubGroup=0),
+    ],
+    ids=["PodGroup", "branch", "leaf", "PodGroup without SubGroups"],
+)
+def test_a_zero_beside_the_other_minimum_counts_as_unset(manifest: Raw) -> None:
+    """Typed clients write out what nobody has set (V1)."""
+    assert problems(manifest) == []
+    assert muster.plan(muster.objects([manifest])).verdict("team/gang") == "Waiting", "and not Invalid"
+
+
+def test_two_zeros_are_no_minimum() -> None:
+    """Neither of them says anything that the other could be beside (V1)."""
+    assert len(places(errors(podgroup(group("a", 1), minMember=0, minSubGroup=0)), "V1")) == 2
+
+
+def test_a_zero_beside_a_count_of_children_does_not_make_a_leaf_a_branch() -> None:
+    """What is left is what is wrong with it (V2)."""
+    assert places(errors(podgroup(group("a", 0, of=2)))) == ["spec.subGroups[0].minSubGroup"]
 
 
 # V2 -----------------------------------------------------------------------------------------------------------------
@@ -130,10 +152,14 @@ def test_a_branch_cannot_count_pods() -> None:
     assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.subGroups[0].minMember")]
 
 
-def test_a_podgroup_with_subgroups_cannot_count_pods() -> None:
-    """It is a branch as well (V2)."""
-    found = errors(podgroup(group("a", 2), group("b", 2), minMember=4))
-    assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.minMember")]
+def test_a_podgroup_with_subgroups_may_count_pods_in_all() -> None:
+    """As other controllers write it: accepted with a warning that says how it is read (V2, M5)."""
+    manifest = podgroup(group("a", 2), group("b", 2), minMember=5)
+    (found,) = problems(manifest)
+    assert (found.severity, found.rule, found.at) == ("warning", "V2", "spec.minMember")
+    assert found.says == "all 2 top subGroups are needed, and 5 pods in all (M5)"
+    assert needs(gang(manifest).root) == "all 2 groups and 5 pods"
+    assert problems(manifest, old=manifest) == [found], "an update of it is told the same"
 
 
 def test_a_branch_may_leave_its_minimum_out() -> None:

@@ -22,7 +22,6 @@ BREAKAGES: dict[str, Raw] = {
     "more children than there are": podgroup(group("a", 1), group("b", 1), minSubGroup=3),
     "children of a leaf": podgroup(group("a", of=1)),
     "a leaf that says nothing": podgroup(group("a"), group("b", 1)),
-    "pods of the PodGroup over SubGroups": podgroup(group("a", 2), group("b", 2), minMember=4),
     "pods of a branch": podgroup(group("x", 4), group("a", 2, parent="x"), group("b", 2, parent="x")),
 }
 
@@ -71,11 +70,12 @@ def test_the_same_breakage_on_a_group_that_is_added_is_refused() -> None:
     assert places(errors(podgroup(group("a"), group("b")), old=stored)) == ["spec.subGroups[1].minMember"]
 
 
-def test_the_same_breakage_on_the_podgroup_instead_of_a_branch_is_refused() -> None:
-    """The PodGroup is a place of its own (V4)."""
-    stored = podgroup(group("x", 4), group("a", 2, parent="x"), group("b", 2, parent="x"))
-    changed = podgroup(group("x"), group("a", 2, parent="x"), group("b", 2, parent="x"), minMember=4)
-    assert places(errors(changed, old=stored)) == ["spec.minMember"]
+def test_pods_in_all_on_the_podgroup_do_not_allow_them_on_a_branch() -> None:
+    """The PodGroup is a place of its own (V4, V2)."""
+    stored = podgroup(group("x"), group("a", 2, parent="x"), group("b", 2, parent="x"), minMember=4)
+    changed = podgroup(group("x", 4), group("a", 2, parent="x"), group("b", 2, parent="x"))
+    assert places(errors(changed, old=stored)) == ["spec.subGroups[0].minMember"]
+    assert errors(stored, old=changed) == []
 
 
 def test_another_breakage_of_the_same_group_is_refused() -> None:

@@ -138,3 +138,17 @@ def test_the_example_of_the_reference_is_valid() -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", config.reference(), re.DOTALL)
     assert read(example.encode(), "example") == Config()
     assert yaml.safe_load(example)["webhook"]["failurePolicy"] == "Fail"
+
+
+def test_schedulers_are_named_in_a_list() -> None:
+    """N6: several names are ours, none is no answer, and whoever writes the older key is told what it is now."""
+    assert Config().scheduling.scheduler_names == Config().policy.scheduler_names == ("muster",)
+    found = read(b"scheduling: {schedulerNames: [muster, kai-scheduler]}", "c")
+    assert found.policy.scheduler_names == ("muster", "kai-scheduler")
+    assert refused("scheduling: {schedulerNames: []}").endswith(
+        "scheduling.schedulerNames: is empty\n    hint: leave it out for the default, or name at least one"
+    )
+    assert "`No_Name` is not a name that Kubernetes accepts" in refused("scheduling: {schedulerNames: [No_Name]}")
+    assert refused("scheduling: {schedulerName: mine}").endswith(
+        "scheduling.schedulerName: is not a setting\n    hint: it is a list now: `schedulerNames: [muster]`"
+    )

@@ -194,12 +194,12 @@ def configuration(chosen: Raw, namespace: str = NAMESPACE) -> Raw:
     [
         ({}, "muster"),
         ({"name": "gang"}, "gang"),
-        ({"name": "gang", "config.scheduling.schedulerName": "muster"}, "muster"),
+        ({"name": "gang", "config.scheduling.schedulerNames": ["muster"]}, "muster"),
     ],
 )
 def test_two_of_them_do_not_share_pods(changes: Raw, name: str) -> None:
     """Each has a lease of its own, so both lead: I9 needs pods of its own for each. What is said explicitly counts."""
-    assert configuration(values(**changes))["scheduling"]["schedulerName"] == name
+    assert configuration(values(**changes))["scheduling"]["schedulerNames"] == [name]
 
 
 def test_another_configuration_makes_other_pods() -> None:
@@ -229,7 +229,7 @@ def test_another_configuration_makes_other_pods() -> None:
         {},
         {"name": "gang", "config.log.level": "debug", "config.leaderElection": {"leaseSeconds": 30}},
         {"certificatesSecret": "mine", "config.webhook.certificates": {"checkSeconds": 10}},
-        {"config.scheduling.schedulerName": "another"},
+        {"config.scheduling.schedulerNames": ["another", "kai-scheduler"]},
         {"config.webhook.host": "::", "config.webhook.maxBodyBytes": 2**20, "config.webhook.concurrency": 8},
     ],
 )
@@ -349,7 +349,7 @@ def test_muster_accepts_what_helm_makes(settings: list[str], namespace: str) -> 
     found = templated(*settings, namespace=namespace)
     name = next(raw["metadata"]["name"] for (kind, _), raw in found.items() if kind == "Deployment")
     read = config.read(found["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
-    assert (read.scheduling.scheduler_name, read.leader_election.lease_name) == (name, name)
+    assert (read.scheduling.scheduler_names, read.leader_election.lease_name) == ((name,), name)
     assert (read.leader_election.lease_namespace, read.webhook.certificates.namespace) == (namespace, namespace)
     assert {raw["metadata"].get("namespace", namespace) for raw in found.values()} == {namespace}
     mounted = [volume["name"] for volume in found["Deployment", name]["spec"]["template"]["spec"]["volumes"]]

@@ -319,13 +319,16 @@ def _objects(there: Iterable[tuple[type[Wire], Raw]]) -> Objects:
     return Objects(**held)
 
 
+SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
+
+
 @settings(max_examples=300)
-@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]))
-def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int) -> None:
+@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS)
+def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...]) -> None:
     """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept, "SPARE", spare)
-        mirror, there = Mirror(), dict[tuple[type[Wire], str, str], Raw]()
+        mirror, there = Mirror(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
         for (struct, raw), word, look in told:
             meta = raw["metadata"]
             name, before, known = (struct, meta.get("namespace", ""), meta["name"]), mirror.objects, mirror.version
@@ -338,10 +341,10 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int) -> None:
             assert mirror.version == known + changed
             if look:
                 mirror.fold(2)
-                assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
+                assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW, names)) == []
         final = [(name[0], raw) for name, raw in there.items()]
         dice.shuffle(final)
-        found, whole = mirror.snapshot(NOW), take(_objects(final), NOW)
+        found, whole = mirror.snapshot(NOW), take(_objects(final), NOW, names)
         slim = {name: Slim().pod(one) for name, one in whole.pods.items()}
         assert _differ(found, replace(whole, pods=slim)) == []
 

@@ -88,6 +88,32 @@ async def test_without_namespaces_all_are_scheduled() -> None:
         await live.until(lambda: world.seats() == {"theirs-0": "a"})
 
 
+async def test_pods_of_other_schedulers_are_left_alone() -> None:
+    """N6: what runs for another scheduler holds its room and is never evicted, bound or written about."""
+    world = World([node("a"), node("b", gpus=2)])
+    world.create(GROUPS, group("theirs", minMember=3, priorityClassName="low"))
+    for i, seat in enumerate(("a", "", "")):
+        world.create(PODS, pod(f"theirs-{i}", "theirs", node_name=seat, scheduler="kai-scheduler"))
+    world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
+    cluster = Faulty(world.memory)
+    async with world.running(cluster) as live:
+        await live.settle()
+        await world.time.advance(61)
+        await live.settle()
+    assert world.seats() == {"theirs-0": "a", "ours-0": "a", "ours-1": "b"}
+    assert not any("theirs" in line for line in cluster.log)
+    assert world.judge.evicted == {}
+
+
+async def test_a_second_name_is_ours_too() -> None:
+    world = World([node("a")])
+    world.create(GROUPS, group("kai", minMember=2))
+    for i, name in enumerate(("kai-scheduler", "muster")):
+        world.create(PODS, pod(f"kai-{i}", "kai", scheduler=name))
+    async with world.running(settings=replace(HASTY, scheduler_names=("muster", "kai-scheduler"))) as live:
+        await live.until(lambda: world.seats() == {"kai-0": "a", "kai-1": "a"})
+
+
 # what holds it up, and what does not --------------------------------------------------------------------------------
 
 

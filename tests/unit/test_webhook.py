@@ -136,7 +136,7 @@ async def test_the_request_says_what_an_object_is() -> None:
 
 async def test_what_was_broken_already_may_be_updated_with_a_warning() -> None:
     """V4: the ratchet."""
-    stored = podgroup(group("a", 1), group("b", 1), minMember=2)
+    stored = podgroup(group("x", 2), group("a", 1, parent="x"), group("b", 1, parent="x"))
     changed = copy.deepcopy(stored)
     changed["spec"]["queue"] = "team"
     assert not (await ask(changed))["allowed"]
@@ -223,7 +223,7 @@ async def test_older_dialects_are_converted() -> None:
 
 
 async def test_what_can_be_read_two_ways_is_left_alone() -> None:
-    """D5: mutating never guesses; validating says what is wrong."""
+    """D5: mutating never guesses; validating says how it is read (M5)."""
     doubtful = podgroup(group("a", 1), group("b", 1), minMember=2)
     response = await ask(doubtful, path="/mutate")
     assert response["allowed"]
@@ -231,7 +231,9 @@ async def test_what_can_be_read_two_ways_is_left_alone() -> None:
     assert response["warnings"][0].startswith(
         "not converted: can be read two ways: spec.minMember: 2 is either 2 of 2 children (`minSubGroup: 2`), or "
     )
-    assert not (await ask(doubtful))["allowed"]
+    validated = await ask(doubtful)
+    assert validated["allowed"]
+    assert validated["warnings"][0].startswith("spec.minMember: all 2 top subGroups are needed, and 2 pods in all (M5)")
 
 
 async def test_the_form_of_record_is_not_touched() -> None:

@@ -49,6 +49,7 @@ REGION: Final = "topology.kubernetes.io/region"
 # resources: what `gpu` stands for in a Queue
 GPU: Final = "nvidia.com/gpu"
 
+DEFAULT_SCHEDULER: Final = "muster"  # what pods of ours name in `spec.schedulerName`, unless configured (N6)
 DEFAULT_NAMESPACE: Final = "default"
 DEFAULT_QUEUE: Final = "default"
 

@@ -38,12 +38,12 @@ class SubGroup(Wire, frozen=True):
     ] = ""
     parent: Annotated[str, doc("The SubGroup above; unset: directly under the PodGroup.", maxLength=63)] = ""
     min_member: Annotated[
-        int | None, doc("Leaf: how many pods must run before any may.", minimum=1, maximum=_LARGEST)
+        int | None, doc("Leaf: how many pods must run before any may.", minimum=0, maximum=_LARGEST)
     ] = None
     min_sub_group: Annotated[
         int | None,
         doc(
-            "Branch: how many of the direct children must run before any may; unset: all.", minimum=1, maximum=_LARGEST
+            "Branch: how many of the direct children must run before any may; unset: all.", minimum=0, maximum=_LARGEST
         ),
     ] = None
     topology_constraint: Annotated[TopologyConstraint | None, doc("Where the pods of this SubGroup sit together.")] = (
@@ -66,11 +66,16 @@ class PodGroupSpec(Wire, frozen=True):
     ] = ""
     min_member: Annotated[
         int | None,
-        doc("How many pods must run before any may; only without subGroups; unset: 1.", minimum=1, maximum=_LARGEST),
+        doc(
+            "How many pods must run before any may; unset: 1. Beside subGroups, which are then all needed: how many in "
+            "all.",
+            minimum=0,
+            maximum=_LARGEST,
+        ),
     ] = None
     min_sub_group: Annotated[
         int | None,
-        doc("How many of the top SubGroups must run before any may; unset: all.", minimum=1, maximum=_LARGEST),
+        doc("How many of the top SubGroups must run before any may; unset: all.", minimum=0, maximum=_LARGEST),
     ] = None
     topology_constraint: Annotated[TopologyConstraint | None, doc("Where the whole workload sits together.")] = None
     staleness_grace_period: Annotated[
@@ -103,7 +108,7 @@ class ResourcesStatus(Wire, frozen=True):
     """What the gang asks for and what it has (E2)."""
 
     requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
-    allocated: Annotated[Resources, doc("Of every pod that is placed.")] = Resources()
+    allocated: Annotated[Resources, doc("Of every pod that is placed, leftovers too.")] = Resources()
     allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
 
 
@@ -136,6 +141,10 @@ class PodGroupStatus(Wire, frozen=True):
     pending: Annotated[int, doc("Pods that wait, those behind scheduling gates too.")] = 0
     succeeded: Annotated[int, doc("Pods that have done their part.")] = 0
     failed: Annotated[int, doc("Pods that failed.")] = 0
+    leftovers: Annotated[
+        int,
+        doc("Pods that run in no leaf, as their SubGroup was removed (N4): they count for nothing and leave first."),
+    ] = 0
     resources_status: Annotated[ResourcesStatus, doc("What the gang asks for and what it has.")] = ResourcesStatus()
     levels: Annotated[tuple[LevelStatus, ...], doc("Every level of the tree, parents before children.")] = ()
     conditions: Annotated[

@@ -38,7 +38,7 @@ class QueueStatus(Wire, frozen=True):
 
     child_queues: Annotated[tuple[str, ...], doc("The queues directly below.")] = ()
     requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
-    allocated: Annotated[Resources, doc("Of every pod that is placed.")] = Resources()
+    allocated: Annotated[Resources, doc("Of every pod that is on a node, until it is gone.")] = Resources()
     allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
     conditions: Annotated[
         tuple[Condition, ...],

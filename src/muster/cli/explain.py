@@ -13,15 +13,16 @@ from muster.reporting import plans
 @wire.some_files
 @wire.cluster
 @wire.output("table", "json", "yaml")
+@wire.scheduler_names
 @wire.max_file_mib
-def command(key: str, files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Why a gang waits, or why it sits where it sits, and what would help.
 
     \b
     Examples:
       muster explain inference/dynamo cluster/ workloads/
     """
-    decided = facade.plan(wire.load(files, max_file_mib))
+    decided = facade.plan(wire.load(files, max_file_mib), facade.Policy(scheduler_names=schedulers))
     try:
         found = decided.decided.gang(key)
     except KeyError as error:

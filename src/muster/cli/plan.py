@@ -62,9 +62,16 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="What one gang's search may cost.",
 )
+@wire.scheduler_names
 @wire.max_file_mib
 def command(
-    files: tuple[str, ...], form: str, require_all: bool, steps: int, max_file_mib: int, **supposed: tuple[str, ...]
+    files: tuple[str, ...],
+    form: str,
+    require_all: bool,
+    steps: int,
+    schedulers: tuple[str, ...],
+    max_file_mib: int,
+    **supposed: tuple[str, ...],
 ) -> int:
     """One scheduling cycle on the objects in the files; nothing is changed anywhere.
 
@@ -89,7 +96,7 @@ def command(
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
-    objects, policy = wire.load(files, max_file_mib), Policy(steps=steps)
+    objects, policy = wire.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
         asked = _what_if(objects, policy, max_file_mib, **supposed)
         _print(form, asked.lines(), asked.to_dict)

@@ -23,8 +23,9 @@ WORDS: dict[Closed, str] = {
 @wire.some_files
 @wire.cluster
 @wire.output("table", "json", "yaml")
+@wire.scheduler_names
 @wire.max_file_mib
-def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
 
     Without any Queue, `default` exists by itself and is unlimited.
@@ -35,7 +36,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
       muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
-    snapshot = take(wire.load(files, max_file_mib))
+    snapshot = take(wire.load(files, max_file_mib), schedulers=schedulers)
     if not snapshot.nodes:
         wire.note(f"there are no Nodes {wire.here()}, so there is nothing to share")
     divided = division(snapshot)

@@ -20,8 +20,9 @@ from muster.rules.membership import Stray
 @wire.some_files
 @wire.cluster
 @wire.output("table", "json", "yaml", "mermaid")
+@wire.scheduler_names
 @wire.max_file_mib
-def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
+def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Draw gangs: every level with its minimum, what is placed, where it sits together, and what is core or optional.
 
     Pods in the files join their gangs; pods that cannot join are told.
@@ -35,7 +36,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """
     objects = wire.load(files, max_file_mib)
     _refuse_broken(objects)
-    gathered = muster(objects)
+    gathered = muster(objects, schedulers)
     seen = [views.look(gang) for gang in gathered.gangs]
     if not seen:
         wire.note(f"there are no PodGroups {wire.here()}")

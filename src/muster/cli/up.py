@@ -60,9 +60,11 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="The kubeconfig to write for kubectl.",
 )
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
+@wire.scheduler_names
 @wire.max_file_mib
 def command(
     files: tuple[str, ...],
+    schedulers: tuple[str, ...],
     nodes: int | None,
     gpus: int,
     topology: str,
@@ -98,18 +100,18 @@ def command(
     filled = contents.fill([*contents.built_in(nodes, gpus, shape, given), *given])
     for text in contents.words(filled):
         wire.note(text)
-    asyncio.run(_up(filled.store, host, port, kubeconfig, demo))
+    asyncio.run(_up(filled.store, host, port, kubeconfig, demo, schedulers))
     if demo:
         click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
     return 0
 
 
-async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool) -> None:
+async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool, schedulers: tuple[str, ...]) -> None:
     configure(Log(level="warning"))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its advice on what to install is not for users
     stop, memory = _stop(), Memory(store)
     async with (
-        running(memory, [datacenter.NAMESPACE] if demo else []) as live,
+        running(memory, [datacenter.NAMESPACE] if demo else [], Scheduling(scheduler_names=schedulers)) as live,
         serve(memory, host, port, kubeconfig_path=kubeconfig) as face,
     ):
         try:
@@ -147,9 +149,9 @@ class Live(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def running(memory: Memory, kept_alive: list[str]) -> AsyncIterator[Live]:
+async def running(memory: Memory, kept_alive: list[str], settings: Scheduling) -> AsyncIterator[Live]:
     """All loops, until it is left; pods of some namespaces come back when they are gone."""
-    scheduler, kubelets = Scheduler(memory, Scheduling()), Kubelets(memory, habits=Habits())
+    scheduler, kubelets = Scheduler(memory, settings), Kubelets(memory, habits=Habits())
     named = {"scheduler": scheduler.run(), "simulated kubelets": kubelets.run()}
     if kept_alive:
         named["replicas"] = Replicas(memory, kept_alive).run()

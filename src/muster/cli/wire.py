@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from muster.api import codec
-from muster.api.names import OURS
+from muster.api.names import DEFAULT_SCHEDULER, OURS
 from muster.api.objects import Objects
 from muster.cluster.files import MOST_MIB, Source, sources
 from muster.reporting.text import Line, Role, plain
@@ -21,6 +21,19 @@ some_files = click.argument("files", nargs=-1, metavar="[FILE…]", type=click.P
 max_file_mib = click.option(
     "--max-file-mib", type=click.IntRange(1), default=MOST_MIB, show_default=True, help="Refuse larger files."
 )
+
+
+def scheduler_names(command: F) -> F:
+    """`--scheduler-name`: whose pods are planned for (N6)."""
+    return click.option(
+        "--scheduler-name",
+        "schedulers",
+        multiple=True,
+        default=(DEFAULT_SCHEDULER,),
+        show_default=True,
+        metavar="NAME",
+        help="Pods that ask for this scheduler are ours, as often as you like; in files also those that ask for none.",
+    )(command)
 
 
 def output(*forms: str) -> Callable[[F], F]:

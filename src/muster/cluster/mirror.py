@@ -4,7 +4,7 @@ What muster does not read is dropped when an object is decoded, and equal parts 
 equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -23,7 +23,7 @@ from muster.cluster.slim import Slim, bare
 from muster.cluster.store import Raw, Resource
 from muster.model.kept import Kept
 from muster.model.snapshot import Snapshot
-from muster.rules.membership import gang_of
+from muster.rules.membership import OURS, gang_of
 
 PLURALS = {
     "PodGroup": "podgroups",
@@ -60,15 +60,18 @@ def _all(_object: Pod | PodGroup) -> bool:
 
 
 class Mirror:
-    """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots."""
+    """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots.
 
-    def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all) -> None:
+    Pods of other schedulers are, too: they take room, and gangs that wait for them say so (N6).
+    """
+
+    def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all, schedulers: Collection[str] = OURS) -> None:
         self._ours = ours
         self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in FOLLOWED.values()}
         self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is held, as values that were given out
         self._objects: Objects | None = None
         self._slim = Slim()
-        self._kept = Kept()
+        self._kept = Kept(schedulers)
         self._news: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # not yet told to `_kept`
         self._gangs: dict[str, dict[tuple[str, str], None]] = {}  # pods, by the PodGroup that they name
         self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard

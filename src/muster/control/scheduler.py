@@ -70,7 +70,7 @@ class Scheduler:
         self.policy = policy or Policy(steps=self.settings.search_steps, cycle_steps=self.settings.cycle_steps)
         self.fence: Fence = fence or Always()
         self.observer: Observer = observer or Nobody()
-        self.mirror = Mirror(ours(self.settings))
+        self.mirror = Mirror(in_scope(self.settings), self.settings.scheduler_names)
         self.health = {resource: self._followed(resource) for resource in FOLLOWED}
         self._followings = {one: Following(cluster, one, health=health) for one, health in self.health.items()}
         self._hearing: dict[Resource, asyncio.Task[None]] = {}
@@ -418,16 +418,15 @@ def _trouble(resource: str, trouble: ApiError | None) -> None:
         log.warning("watch is lost", resource=resource, reason=trouble.reason, what=trouble.message)
 
 
-def ours(settings: Scheduling) -> Callable[[Pod | PodGroup], bool]:
-    """All but what waits for another scheduler, and gangs of namespaces that are not ours.
+def in_scope(settings: Scheduling) -> Callable[[Pod | PodGroup], bool]:
+    """All but gangs of namespaces that are not configured, and what waits there.
 
-    What runs there stays, as pods of no gang: they take room on their nodes, and nobody disturbs them.
+    What runs there stays, as pods of no gang: they take room on their nodes, and nothing disturbs them.
     """
-    scheduler, chosen = settings.scheduler_name, frozenset(settings.namespaces)
+    chosen = frozenset(settings.namespaces)
 
-    def is_ours(one: Pod | PodGroup) -> bool:
-        if isinstance(one, Pod) and (one.spec.node_name or one.spec.scheduler_name != scheduler):
-            return bool(one.spec.node_name)
-        return not chosen or one.metadata.namespace in chosen
+    def is_in_scope(one: Pod | PodGroup) -> bool:
+        runs = isinstance(one, Pod) and bool(one.spec.node_name)
+        return runs or not chosen or one.metadata.namespace in chosen
 
-    return is_ours
+    return is_in_scope

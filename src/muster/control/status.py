@@ -257,8 +257,9 @@ class Drafts:
             self._silent, self._where = {}, news.snapshot.topologies
         at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
         self._silent = {key: self._silent[key] for key in at_rest}
+        foreign = {gang.key for gang in news.snapshot.gangs if gang.is_foreign}  # another scheduler's to report (N6)
         yield from _of_unsettled(news)
-        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | news.unsettled.keys()).items():
+        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | foreign | news.unsettled.keys()).items():
             about = _about_one(outcome, before[key].source, news)
             yield from about or ()
             is_kept = names.MOVED_TO in before[key].source.metadata.annotations  # a promise ends with time (P7)

@@ -5,7 +5,7 @@ in a leaf, or it is a stray with a reason (N4).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -19,8 +19,8 @@ from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.quantity import Resources
 from muster.rules import defaults
-from muster.rules.membership import Stray, gang_of, leaf_of, orphan
-from muster.rules.podgroup import TREE, from_the_top, judge
+from muster.rules.membership import OURS, Stray, gang_of, is_ours, leaf_of, orphan
+from muster.rules.podgroup import from_the_top, senseless
 from muster.rules.problem import Problem
 from muster.rules.requests import requests
 
@@ -41,7 +41,7 @@ class Member(Struct, frozen=True, eq=False, gc=False):
 
     name: str
     state: State
-    node: str = ""
+    node: str = ""  # empty: it is on none, or its work there is done
     task_priority: int = 0
     created: float = 0.0  # seconds; a pod without an age counts as the oldest
     requests: Resources = Resources()
@@ -113,16 +113,26 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     root: Group
     queue: str = names.DEFAULT_QUEUE
     priority: int = defaults.PRIORITY
+    unknown_class: str = ""  # the PriorityClass that it names and that does not exist (P1)
     preemptibility: str = names.PREEMPTIBLE
     created: float = 0.0  # seconds; a PodGroup without an age counts as the oldest
     strays: tuple[Stray, ...] = ()
-    broken: tuple[Problem, ...] = ()  # the spec is not a tree: nothing else about it can be relied on
+    leftovers: tuple[Member, ...] = ()  # strays on nodes: they run, or are terminating (N4)
+    other_schedulers: tuple[str, ...] = ()  # that pods which name it ask for, instead of ours (N6)
+    broken: tuple[Problem, ...] = ()  # no tree, or no meaning: nothing else about it can be relied on
     source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
     @property
     def key(self) -> str:
         """Identity everywhere (N3)."""
         return f"{self.namespace}/{self.name}"
+
+    @cached_property
+    def is_foreign(self) -> bool:
+        """All pods that name it are another scheduler's: it is left alone (N6). One without any pods is reported."""
+        if not self.other_schedulers or self.strays:
+            return False
+        return not any(group.members for group in walk(self.root) if isinstance(group, Leaf))
 
     @cached_property
     def standings(self) -> "Mapping[str, Standing]":
@@ -136,8 +146,31 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def held(self) -> Resources:
-        """What its placed pods ask for together."""
-        return _together(self.root, State.PLACED)
+        """What its placed pods ask for together, leftovers too (N4)."""
+        left = (one.requests for one in self.leftovers if one.state is State.PLACED)
+        return added_up((_together(self.root, State.PLACED), *left))
+
+    @cached_property
+    def protected(self) -> Resources:
+        """What the placed pods of its leaves ask for together: leftovers leave first, whatever the gang is (N4)."""
+        return _together(self.root, State.PLACED) if self.leftovers else self.held
+
+    @cached_property
+    def terminating(self) -> Resources:
+        """What pods that are terminating still hold on their nodes (N5, Q4)."""
+        left = (one.requests for one in self.leftovers if one.state is State.TERMINATING)
+        return added_up((self.terminating_members, *left))
+
+    @cached_property
+    def terminating_members(self) -> Resources:
+        """The part of it that is of pods in its leaves."""
+        return added_up(
+            one.requests
+            for leaf in walk(self.root)
+            if isinstance(leaf, Leaf)
+            for one in leaf.members
+            if one.state is State.TERMINATING and one.node
+        )
 
     @cached_property
     def wanted(self) -> Resources:
@@ -146,17 +179,17 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
 
 
 class Muster(Struct, frozen=True):
-    """Every gang of the input, and the pods that belong to none."""
+    """Every gang of the input, and the pods of ours that belong to none."""
 
     gangs: tuple[Gang, ...]
-    foreign: tuple[Stray, ...]  # pods that name no PodGroup, or one that is not there
+    foreign: tuple[Stray, ...]  # they name no PodGroup, or one that is not there
 
 
 # building -----------------------------------------------------------------------------------------------------------
 
 
-def muster(objects: Objects) -> Muster:
-    """Gather the gangs: every PodGroup with the pods that join it (N3)."""
+def muster(objects: Objects, schedulers: Collection[str] = OURS) -> Muster:
+    """Gather the gangs: every PodGroup with the pods that join it (N3, N6)."""
     groups = {key(group.metadata): group for group in objects.pod_groups}
     joining: dict[str, list[Pod]] = defaultdict(list)
     foreign: list[Stray] = []
@@ -164,23 +197,35 @@ def muster(objects: Objects) -> Muster:
         gang = gang_of(pod)
         if gang is not None and gang in groups:
             joining[gang].append(pod)
-        else:
+        elif is_ours(pod, schedulers):
             foreign.append(orphan(pod))
-    gangs = (build(group, joining[name], objects.priority_classes) for name, group in sorted(groups.items()))
+    classes = objects.priority_classes
+    gangs = (build(group, joining[name], classes, schedulers) for name, group in sorted(groups.items()))
     return Muster(tuple(gangs), tuple(sorted(foreign, key=lambda stray: stray.pod)))
 
 
-def build(group: PodGroup, pods: Iterable[Pod] = (), classes: Iterable[PriorityClass] = ()) -> Gang:
-    """One gang from its PodGroup and the pods that name it."""
+def build(
+    group: PodGroup,
+    pods: Iterable[Pod] = (),
+    classes: Iterable[PriorityClass] = (),
+    schedulers: Collection[str] = OURS,
+) -> Gang:
+    """One gang from its PodGroup and the pods that name it, whichever scheduler they ask for."""
     parts = from_the_top(group.spec)
     branches = {part.parent for part in parts}
     leaves = {part.name for part in parts if part.name not in branches} or {""}
     members: dict[str, list[Member]] = defaultdict(list)
     strays: list[Stray] = []
+    leftovers: list[Member] = []
+    others: set[str] = set()
     for pod in pods:
+        if not is_ours(pod, schedulers):
+            others.add(pod.spec.scheduler_name)
+            continue
         leaf = leaf_of(pod, leaves, branches)
         if isinstance(leaf, Stray):
             strays.append(leaf)
+            leftovers += [member(pod)] if is_leftover(pod) else []
         else:
             members[leaf].append(member(pod))
     classes = tuple(classes)
@@ -190,10 +235,13 @@ def build(group: PodGroup, pods: Iterable[Pod] = (), classes: Iterable[PriorityC
         root=_tree(group, parts, members),
         queue=defaults.queue(group),
         priority=defaults.priority(group, classes),
+        unknown_class=defaults.unknown_class(group, classes),
         preemptibility=defaults.preemptibility(group, classes),
         created=_seconds(group.metadata.creation_timestamp),
         strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
-        broken=tuple(judge(group.spec, TREE)),
+        leftovers=tuple(sorted(leftovers, key=lambda one: one.rank)),
+        other_schedulers=tuple(sorted(others)),
+        broken=tuple(senseless(group)),
         source=group,
     )
 
@@ -203,7 +251,7 @@ def member(pod: Pod) -> Member:
     return Member(
         name=pod.metadata.name,
         state=state(pod),
-        node=pod.spec.node_name,
+        node=pod.spec.node_name if _holds(pod) else "",
         task_priority=_whole(pod.metadata.labels.get(names.TASK_PRIORITY, "")),
         created=_seconds(pod.metadata.creation_timestamp),
         requests=requests(pod.spec),
@@ -221,6 +269,16 @@ def state(pod: Pod) -> State:
     if pod.spec.node_name:
         return State.PLACED
     return State.GATED if pod.spec.scheduling_gates else State.PENDING
+
+
+def is_leftover(stray: Pod) -> bool:
+    """Whether a pod that belongs to no leaf is on a node all the same: its SubGroup was removed while it ran (N4)."""
+    return bool(stray.spec.node_name) and state(stray) in (State.PLACED, State.TERMINATING) and _holds(stray)
+
+
+def _holds(pod: Pod) -> bool:
+    """Whether a pod on a node still takes room there: until it has finished, deleted or not (N5)."""
+    return pod.status.phase not in ("Succeeded", "Failed")
 
 
 def _seconds(moment: datetime | None) -> float:
@@ -437,6 +495,15 @@ def changed(root: Group, members: Mapping[tuple[str, str], Member]) -> Group:
             case Branch():
                 made[group.name] = replace(group, children=tuple(made.pop(child.name) for child in group.children))
     return made[root.name]
+
+
+def with_members(gang: Gang, members: Mapping[tuple[str, str], Member]) -> Gang:
+    """The gang with some members replaced, by (leaf, pod); leftovers by the name of the pod alone."""
+    after = changed(gang.root, members)
+    if not gang.leftovers:
+        return replace(gang, root=after)
+    by_name = {name: one for (_, name), one in members.items()}
+    return replace(gang, root=after, leftovers=tuple(by_name.get(one.name, one) for one in gang.leftovers))
 
 
 def seated(root: Group, nodes: Mapping[tuple[str, str], str]) -> Group:

@@ -6,7 +6,7 @@ snapshot, from the few pods that have to do with it. Rule 3: a snapshot that was
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
 import numpy as np
@@ -36,7 +36,7 @@ from muster.model.snapshot import (
     unsupported,
 )
 from muster.model.topology import TopologyTree, arrange
-from muster.rules.membership import gang_of
+from muster.rules.membership import OURS, gang_of, is_ours
 
 Ints = NDArray[np.int64]
 Asked = Mapping[str, int]
@@ -182,7 +182,8 @@ class Extra:
 class Kept:
     """Pods and PodGroups are told one by one; everything else comes with the question."""
 
-    def __init__(self) -> None:
+    def __init__(self, schedulers: Collection[str] = OURS) -> None:
+        self._schedulers = frozenset(schedulers)
         self._pods: dict[str, Pod] = {}
         self._groups: dict[str, PodGroup] = {}
         self._joined: dict[str, set[str]] = {}  # pods, by the PodGroup that they name
@@ -285,7 +286,9 @@ class Kept:
             self._gangs.pop(gang, None)
             self._members.pop(gang, None)
             return
-        built = self._gangs[gang] = build(group, [self._pods[name] for name in joined], rest.priority_classes)
+        built = self._gangs[gang] = build(
+            group, [self._pods[name] for name in joined], rest.priority_classes, self._schedulers
+        )
         before = self._members.get(gang, frozenset())
         after = self._members[gang] = frozenset(f"{built.namespace}/{name}" for name in names_of(built))
         self._touched |= (before ^ after) & joined
@@ -321,7 +324,7 @@ class Kept:
             leaves = pod.metadata.deletion_timestamp is not None
             member = gang is not None and name in self._members.get(gang, ())
             held = Held(self._sums.row(pod.spec.node_name), leaves, member)
-        ours, standing = gang in self._groups, state(pod)
+        ours, standing = gang in self._groups and is_ours(pod, self._schedulers), state(pod)
         return Counted(self._kinds.of(pod), held, ours and standing is State.PENDING, ours and standing is State.PLACED)
 
     def _book(self, one: Counted, sign: int, moved: Counter[tuple[Held, int]]) -> None:
@@ -369,6 +372,7 @@ class Kept:
             neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, rest.namespaces, guarded),
             objects=replace(rest, pods=tuple(self._pods.values()), pod_groups=tuple(self._groups.values())),
             now=now,
+            schedulers=self._schedulers,
         )
 
     def _bound(self, name: str) -> bool:

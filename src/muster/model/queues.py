@@ -5,9 +5,10 @@ the rules says nothing: it counts as left out, and never stops anyone.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -79,11 +80,22 @@ class QueueTree(Struct, frozen=True, eq=False):
 
 
 class Uses(Struct, frozen=True, eq=False):
-    """What queues ask for and hold, each with everything below it (E2)."""
+    """What queues ask for and hold, each with everything below it (E2).
+
+    Who reads what (Q4): shares and the order between queues look at `allocated`; a limit holds for `holding`, so at
+    every moment; a nomination is made for the time when `terminating` is over, so it is checked without that.
+    """
 
     requested: Amounts  # of pods that are placed or could be
-    allocated: Amounts  # of placed pods
+    allocated: Amounts  # of placed pods, those without a leaf too (N4)
     non_preemptible: Amounts  # of placed pods that nobody may disturb
+    terminating: Amounts  # of pods that are terminating and still hold their nodes
+    terminating_non_preemptible: Amounts  # the part of it that is of non-preemptible gangs
+
+    @property
+    def holding(self) -> dict[str, Resources]:
+        """All that is held on nodes now."""
+        return {name: plus(amount, self.terminating[name]) for name, amount in self.allocated.items()}
 
 
 # the tree -----------------------------------------------------------------------------------------------------------
@@ -176,25 +188,55 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
 
     A gang in a queue that is in no tree is nobody's. In a queue with queues below it, or without a valid tree of its
     own, a gang holds what it holds, and its pending pods ask for nothing: they cannot be placed.
+
+    Of a semi-preemptible gang no terminating pod is protected: its core is what is placed (P2).
     """
-    requested, allocated, protected = ({name: Resources() for name in tree.nodes} for _ in range(3))
-    for gang in gangs:
-        if gang.queue not in tree.nodes:
-            continue
-        _add(allocated[gang.queue], gang.held)
-        _add(requested[gang.queue], gang.held)
-        if not (gang.broken or tree.nodes[gang.queue].children):
-            _add(requested[gang.queue], gang.wanted)
+    found = tuple({name: Resources() for name in tree.nodes} for _ in range(5))
+    requested, allocated, protected, terminating, terminating_protected = found
+    alike = Counter((gang.queue, bool(gang.broken), footprint(gang)) for gang in gangs if gang.queue in tree.nodes)
+    for (queue, is_broken, one), count in alike.items():
+        _add(allocated[queue], one.held, count)
+        _add(requested[queue], one.held, count)
+        if not (is_broken or tree.nodes[queue].children):
+            _add(requested[queue], one.wanted, count)
+        _add(protected[queue], one.protected, count)
+        _add(terminating[queue], one.terminating, count)
+        _add(terminating_protected[queue], one.terminating_protected, count)
+    return Uses(*(_summed(tree, amounts) for amounts in found))
+
+
+Items = tuple[tuple[str, int], ...]
+
+
+class Footprint(NamedTuple):
+    """What one gang means to its queue: most gangs of a cluster have one of a few."""
+
+    held: Items
+    wanted: Items
+    protected: Items
+    terminating: Items
+    terminating_protected: Items
+
+
+def footprint(gang: Gang) -> Footprint:
+    """Worked out once for every gang."""
+    known: Footprint | None = gang.__dict__.get("footprint")
+    if known is None:
+        protected: Mapping[str, int] = {}
         if gang.preemptibility == names.NON_PREEMPTIBLE:
-            _add(protected[gang.queue], gang.held)
+            protected = gang.protected
         elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
-            _add(protected[gang.queue], resources(non_preemptible(gang)))
-    return Uses(*(_summed(tree, amounts) for amounts in (requested, allocated, protected)))
+            protected = resources(non_preemptible(gang))
+        kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
+        amounts = (gang.held, gang.wanted, protected, gang.terminating, kept)
+        known = Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
+        gang.__dict__["footprint"] = known
+    return known
 
 
-def _add(total: Resources, more: Mapping[str, int]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+def _add(total: Resources, more: Items, count: int) -> None:
+    for name, amount in more:
+        total[name] = total.get(name, 0) + amount * count
 
 
 def _summed(tree: QueueTree, found: dict[str, Resources]) -> dict[str, Resources]:

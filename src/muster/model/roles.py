@@ -1,4 +1,4 @@
-"""Who is core and who is extra among the pods that are placed (P2), and in which order extras leave (P4).
+"""Who is core and who is extra among the pods that are placed (P2), and in which order pods leave (P4, N4).
 
 The core is unit 0. Every further SubGroup is a unit of its own: it came whole and leaves whole. What a leaf has above
 its minimum belongs to no unit and leaves pod by pod. Leaving is coming (G3) in reverse.
@@ -38,6 +38,29 @@ class Unit(Struct, frozen=True):
     pods: tuple[tuple[str, Member], ...]  # its own, each with its leaf
     inside: tuple[int, ...] = ()  # every unit inside it, at any depth
     core: bool = False
+    leftover: bool = (
+        False  # its SubGroup is gone (N4): it leaves first, whatever the gang is, and has no place to move to
+    )
+
+
+def units_of(gang: Gang) -> tuple[Unit, ...]:
+    """Everything of a gang that is placed, in units, first to leave first: leftovers (N4), then those of its tree.
+
+    A leftover is a unit by itself, with the SubGroup that its pod names; the core has leftovers inside, too.
+    """
+    named = {stray.pod.rpartition("/")[2]: stray.named for stray in gang.strays}
+    first = [Unit(((named.get(one.name, ""), one),), leftover=True) for one in leftovers(gang)]
+    shift = len(first)
+    rest = (
+        Unit(one.pods, (*(range(shift) if one.core else ()), *(shift + number for number in one.inside)), core=one.core)
+        for one in units(gang.root)
+    )
+    return (*first, *rest)
+
+
+def leftovers(gang: Gang) -> tuple[Member, ...]:
+    """Pods that run in no leaf, first to leave first: coming (M4) in reverse."""
+    return tuple(one for one in reversed(gang.leftovers) if one.state is State.PLACED)
 
 
 def units(root: Group) -> tuple[Unit, ...]:

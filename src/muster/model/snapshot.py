@@ -4,7 +4,7 @@ Nodes are sorted by name and everything that moves is an integer array by node a
 `pods`, or a host port: whatever a node has a number of and a pod takes away from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -18,7 +18,7 @@ from muster.api.objects import Objects, key
 from muster.model.gang import Gang, Leaf, State, muster, state, walk
 from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, looked_at
 from muster.model.topology import TopologyTree, arrange
-from muster.rules.membership import gang_of
+from muster.rules.membership import OURS, gang_of, is_ours
 from muster.rules.requests import requests
 
 Ints = NDArray[np.int64]
@@ -70,6 +70,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     neighbours: Neighbours  # rules between pods
     objects: Objects
     now: datetime | None = None
+    schedulers: frozenset[str] = OURS  # the `spec.schedulerName`s that are ours (N6)
 
     @property
     def free(self) -> Ints:
@@ -77,13 +78,16 @@ class Snapshot(Struct, frozen=True, eq=False):
         return self.room - self.used
 
 
-def take(objects: Objects, now: datetime | None = None) -> Snapshot:
-    """The definition of a snapshot. The order of the objects makes no difference (X3)."""
+def take(objects: Objects, now: datetime | None = None, schedulers: Collection[str] = OURS) -> Snapshot:
+    """The definition of a snapshot. The order of the objects makes no difference (X3).
+
+    Pods that ask for none of these schedulers are members of no gang and only take room on their nodes (N6).
+    """
     known = hosts(objects.nodes)
-    gangs = muster(objects).gangs
+    gangs = muster(objects, schedulers).gangs
     groups = {gang.key for gang in gangs}
     bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds(pod)]
-    ours = [pod for pod in objects.pods if gang_of(pod) in groups]
+    ours = [pod for pod in objects.pods if gang_of(pod) in groups and is_ours(pod, schedulers)]
     pending = [pod for pod in ours if state(pod) is State.PENDING]
     placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is State.PLACED]
     ports = Ports([*bound, *pending])
@@ -134,11 +138,13 @@ def take(objects: Objects, now: datetime | None = None) -> Snapshot:
         neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces),
         objects=objects,
         now=now,
+        schedulers=frozenset(schedulers),
     )
 
 
 def names_of(gang: Gang) -> Iterable[str]:
-    """The pods that belong to a gang, by name."""
+    """The pods that belong to a gang, by name; those that outlived their SubGroup too (N4)."""
+    yield from (member.name for member in gang.leftovers)
     for leaf in walk(gang.root):
         if isinstance(leaf, Leaf):
             yield from (member.name for member in leaf.members)

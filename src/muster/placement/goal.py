@@ -84,24 +84,40 @@ class Goals:
         self.snapshot = snapshot
         self.standings = gang.standings
         self.kinds = kinds or Kinds()
-        self._placed_on: dict[str, tuple[int, ...]] = {}
+        self._nodes: list[int] = []  # of all placed pods, leaf by leaf: those of a group are a run of it
+        self._runs_of: dict[str, tuple[int, int]] = {}
         self._lost: dict[str, Member] = {}  # group -> a pod of it that is placed on a node that nobody knows
-        self._above: dict[str, tuple[Branch, ...]] = {gang.root.name: ()}  # nearest first
-        for group in walk(gang.root):
+        self._parents: dict[str, Branch] = {}
+        self._locate(list(walk(gang.root)))
+
+    def _locate(self, groups: Sequence[Group]) -> None:
+        """Where the pods of every group are: linear in groups and pods, however deep the tree is."""
+        index = self.snapshot.node_index
+        for group in groups:
             if isinstance(group, Branch):
-                above = (group, *self._above[group.name])
-                self._above |= {child.name: above for child in group.children}
-        for group in reversed(list(walk(gang.root))):
-            if isinstance(group, Leaf):
-                placed = group.placed
-                known = (snapshot.node_index.get(member.node) for member in placed)
-                self._placed_on[group.name] = tuple(node for node in known if node is not None)
-                lost = [member for member in placed if member.node not in snapshot.node_index]
-            else:
-                self._placed_on[group.name] = tuple(n for child in group.children for n in self._placed_on[child.name])
-                lost = [self._lost[child.name] for child in group.children if child.name in self._lost]
-            if lost:
-                self._lost[group.name] = lost[0]
+                self._parents.update((child.name, group) for child in group.children)
+                continue
+            start = len(self._nodes)
+            for member in group.placed:
+                if member.node in index:
+                    self._nodes.append(index[member.node])
+                else:
+                    self._lost.setdefault(group.name, member)
+            self._runs_of[group.name] = start, len(self._nodes)
+        for group in reversed(groups):
+            if isinstance(group, Branch):
+                first, last = group.children[0].name, group.children[-1].name
+                self._runs_of[group.name] = self._runs_of[first][0], self._runs_of[last][1]
+                lost = next((child.name for child in group.children if child.name in self._lost), None)
+                if lost is not None:
+                    self._lost[group.name] = self._lost[lost]
+
+    def _above(self, group: Group) -> Iterator[Branch]:
+        """The groups around one, nearest first."""
+        name = group.name
+        while name in self._parents:
+            yield self._parents[name]
+            name = self._parents[name].name
 
     def invalid(self) -> Impossible | None:
         """A spec that is not a tree, or a constraint that names what does not exist (T6)."""
@@ -156,7 +172,7 @@ class Goals:
         It stays inside the domains of the groups around it (T1).
         """
         goal = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
-        for around in self._above[group.name]:
+        for around in self._above(group):
             constraint = around.constraint
             held = constraint.required_topology_level or constraint.preferred_topology_level
             if isinstance(goal, Goal) and held:
@@ -270,7 +286,7 @@ class Goals:
         if isinstance(known, str):
             return Impossible(group.name, "InvalidSpec", known)
         tree, found = known
-        nodes = list(self._placed_on[group.name])
+        nodes = self._nodes[slice(*self._runs_of[group.name])]
         if not nodes:
             return Spot(tree.topology.metadata.name, found)
         by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]

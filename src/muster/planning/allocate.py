@@ -117,9 +117,13 @@ class Allocation:
         return True
 
     def _shut(self, gang: Gang) -> Refusal | None:
-        """The queue takes nobody (Q1, Q2), or the gang has had its one attempt (S4)."""
+        """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
         if gang.broken:
             return None
+        if gang.is_foreign:
+            return _other_scheduler(gang)
+        if gang.unknown_class:
+            return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
         if reason := closed(self.board.usage.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
         if (failed := backed_off(gang, self.board.snapshot)) is not None:
@@ -227,7 +231,10 @@ class Allocation:
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
         verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        return replace(turn, verdict=verdict, refusals=(refusal_of(found, turn.gang.root),))
+        refusals: tuple[Refusal, ...] = (refusal_of(found, turn.gang.root),)
+        if found.reason == "NotEnoughPods" and turn.gang.other_schedulers:
+            refusals = (_other_scheduler(turn.gang), *refusals)
+        return replace(turn, verdict=verdict, refusals=refusals)
 
     def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
@@ -309,6 +316,11 @@ def _nothing_to_do(gang: Gang) -> bool:
         return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
+
+
+def _other_scheduler(gang: Gang) -> Refusal:
+    """Some or all of its pods ask for schedulers that are not ours (N6)."""
+    return Refusal("OtherScheduler", details={"schedulers": list(gang.other_schedulers), "all": gang.is_foreign})
 
 
 def _too_much(reason: str, found: Excess) -> Refusal:

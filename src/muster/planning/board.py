@@ -18,7 +18,7 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.shares import division
-from muster.model.gang import Gang, Leaf, Member, State, changed, walk
+from muster.model.gang import Gang, Leaf, Member, State, changed, walk, with_members
 from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
@@ -82,7 +82,7 @@ class Board:
         self.now = Ledger(self.shapes, snapshot.free)
         self.later = self.now
         self.division = division(snapshot)
-        self.usage = queue_usage(self.division, snapshot)
+        self.usage = queue_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
@@ -311,11 +311,14 @@ class Board:
             if member.node in self.snapshot.node_index:
                 self._level(self.snapshot.node_index[member.node])
         gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
-        after = replace(gang, root=changed(gang.root, gone))
+        after = with_members(gang, gone)
         if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
-            less = {name: -amount for name, amount in held.items()}
-            self.usage = self.usage.evicted(gang.queue, held, self.more_protected(gang, after, less))
+            left = {member.name for member in gang.leftovers}  # never protected (N4)
+            kept = resources(member for _, member in pods if member.name not in left)
+            less = self.more_protected(gang, after, {name: -amount for name, amount in kept.items()})
+            terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
+            self.usage = self.usage.evicted(gang.queue, held, less, terminating)
         self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:

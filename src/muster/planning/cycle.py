@@ -66,7 +66,7 @@ def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[int, tuple[str, 
     """For every gang that waits, its place in its queue (G4) and those right before it."""
     lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
     for turn in turns:
-        if turn.verdict not in ("Scheduled", "Invalid"):
+        if turn.verdict not in ("Scheduled", "Invalid") and not turn.gang.is_foreign:
             before = board.before[turn.gang.key]
             now = before.standing
             lines[before.queue].append((rank(before, now, 0), before.key))

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from muster.api.names import DEFAULT_SCHEDULER
+
 
 class Policy(Struct, frozen=True):
     """The settings of a plan."""
 
+    scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER,)  # of pods that are ours (N6)
     steps: int = 200_000  # all that is done for one gang in a cycle, before its verdict is `Unknown` (X7)
     cycle_steps: int = 2_000_000  # the same for all gangs of a cycle together
     max_moved_pods: int = 16  # pods that consolidation moves for one gang (P8)

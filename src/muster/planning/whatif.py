@@ -5,7 +5,7 @@ the same rules, as an update of what is there. Rule 3: without a clock, what is 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -26,7 +26,7 @@ from muster.rules import change
 from muster.rules.around import Around
 from muster.rules.check import check
 from muster.rules.fields import Value, meant, put
-from muster.rules.membership import gang_of
+from muster.rules.membership import OURS, gang_of, is_ours
 from muster.rules.problem import Problem
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # objects without an age count as that old
@@ -62,7 +62,7 @@ class Drained(Struct, frozen=True):
 
     node: str
     again: int  # of gangs: pending, as if their controllers had made them anew
-    gone: int  # of no gang, or terminating anyway
+    gone: int  # of no gang, of another scheduler, or terminating anyway
 
 
 class Altered(Struct, frozen=True):
@@ -94,10 +94,10 @@ class Supposed(Struct, frozen=True, eq=False):
     judged: tuple[Judged, ...]
 
 
-def suppose(objects: Objects, changes: Changes) -> Supposed:
+def suppose(objects: Objects, changes: Changes, schedulers: Collection[str] = OURS) -> Supposed:
     """Add, take away, set, drain: in this order. InputError: a change names what is not there, or a wrong value."""
     after, effects = objects, []
-    for step in _steps(changes):
+    for step in _steps(changes, schedulers):
         after, effect = step(after)
         effects.append(effect)
     before = {key(group.metadata): group for group in objects.pod_groups}
@@ -113,12 +113,12 @@ def setting(text: str) -> tuple[str, str]:
     return path.strip(), value.strip()
 
 
-def _steps(changes: Changes) -> Iterator[Step]:
+def _steps(changes: Changes, schedulers: Collection[str]) -> Iterator[Step]:
     if changes.added is not None:
         yield partial(_add, more=changes.added)
     yield from (partial(_remove, gang=gang) for gang in changes.without)
     yield from (partial(_set, path=path, value=value) for path, value in changes.settings)
-    yield from (partial(_drain, name=name) for name in changes.drained)
+    yield from (partial(_drain, name=name, schedulers=schedulers) for name in changes.drained)
 
 
 # steps --------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
     return replace(objects, pod_groups=groups), Altered(gang, field, done.was, done.now)
 
 
-def _drain(objects: Objects, name: str) -> tuple[Objects, Effect]:
+def _drain(objects: Objects, name: str, schedulers: Collection[str]) -> tuple[Objects, Effect]:
     """Finished pods stay: they hold nothing, and have done their part (N5)."""
     _must_exist(name, [node.metadata.name for node in objects.nodes], "node", "drain")
     nodes = tuple(
@@ -176,7 +176,7 @@ def _drain(objects: Objects, name: str) -> tuple[Objects, Effect]:
     for pod in objects.pods:
         if pod.spec.node_name != name or pod.status.phase in ("Succeeded", "Failed"):
             pods.append(pod)
-        elif gang_of(pod) in gangs and pod.metadata.deletion_timestamp is None:
+        elif gang_of(pod) in gangs and is_ours(pod, schedulers) and pod.metadata.deletion_timestamp is None:
             pods.append(_anew(pod, now))
             again += 1
         else:

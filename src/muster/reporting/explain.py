@@ -118,6 +118,12 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             level = str(facts["level"]).rsplit("/", 1)[-1]
             there = f"its pod `{facts['pod']}` is on node `{facts['node']}`, which does not exist"
             return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
+        case "OtherScheduler":
+            asked = ", ".join(f"`{name}`" for name in facts["schedulers"])
+            pods = "its pods ask" if facts["all"] else "some of its pods ask"
+            return f"left to another scheduler: {pods} for {asked}"
+        case "PriorityClassDoesNotExist":
+            return f"priority class `{facts['priorityClass']}` does not exist"
         case "BindingFailed":
             return f"decided, but not done: {facts.get('detail')}"
         case "DisturbanceLimit":

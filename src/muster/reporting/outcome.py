@@ -14,7 +14,7 @@ from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
 from muster.planning import stale
 from muster.planning.decision import Binding, Eviction, GangPlan, Plan
-from muster.rules.membership import Stray, orphan
+from muster.rules.membership import Stray, is_ours, orphan
 
 
 class Outcome(Struct, frozen=True, eq=False):
@@ -99,9 +99,10 @@ def _waiting(snapshot: Snapshot) -> set[str]:
 
 
 def orphans(snapshot: Snapshot) -> tuple[Stray, ...]:
-    """Pods that wait and join no gang that exists: never scheduled, but not in silence (N3, N4)."""
+    """Pods of ours that wait and join no gang that exists: never scheduled, but not in silence (N3, N4, N6)."""
     loose = (pod for name, pod in snapshot.pods.items() if not pod.spec.node_name and name not in snapshot.class_of)
-    return tuple(orphan(pod) for pod in loose if state(pod) is State.PENDING)
+    ours = (pod for pod in loose if is_ours(pod, snapshot.schedulers))
+    return tuple(orphan(pod) for pod in ours if state(pod) is State.PENDING)
 
 
 # asking -------------------------------------------------------------------------------------------------------------

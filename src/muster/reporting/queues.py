@@ -49,10 +49,10 @@ def _row(division: Division, node: QueueNode, resource: str, before: str) -> lis
 
 
 def _used(division: Division, queue: str, resource: str) -> tuple[int, int, int]:
-    """Requested, allocated, and of that what nobody may disturb."""
+    """Requested, allocated with what is still terminating (Q4), and of that what nobody may disturb."""
     uses = division.uses
-    requested, held, protected = (one[queue] for one in (uses.requested, uses.allocated, uses.non_preemptible))
-    return requested.get(resource, 0), held.get(resource, 0), protected.get(resource, 0)
+    held = uses.allocated[queue].get(resource, 0) + uses.terminating[queue].get(resource, 0)
+    return uses.requested[queue].get(resource, 0), held, uses.non_preemptible[queue].get(resource, 0)
 
 
 def _stated(resource: str, value: int) -> str:

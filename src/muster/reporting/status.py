@@ -12,8 +12,8 @@ from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, Resources
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueStatus
 from muster.model.gang import Gang, Group, State, walk
-from muster.model.queues import Uses, arrange, uses
-from muster.model.roles import non_preemptible, resources
+from muster.model.queues import QueueTree, Uses, arrange, plus, uses
+from muster.model.roles import leftovers, non_preemptible, resources
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import Plan
 from muster.reporting.conditions import ON_POD_GROUPS, ON_QUEUES, pod_group_conditions, queue_ready, settled
@@ -31,6 +31,7 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
         pending=states[State.PENDING] + states[State.GATED],
         succeeded=states[State.SUCCEEDED],
         failed=states[State.FAILED],
+        leftovers=len(leftovers(outcome.gang)),
         resources_status=resources_status(outcome.gang),
         levels=() if outcome.gang.broken else tuple(_level(group, outcome) for group in walk(outcome.gang.root)),
         conditions=settled(
@@ -54,8 +55,8 @@ def _phase(states: Counter[State], enough: bool) -> str:
 def resources_status(gang: Gang) -> ResourcesStatus:
     """What a gang asks for and holds (E2)."""
     return ResourcesStatus(
-        requested=_sorted(resources(pods(gang.root, State.PLACED, State.PENDING))),
-        allocated=_sorted(resources(pods(gang.root, State.PLACED))),
+        requested=_sorted(plus(gang.held, gang.wanted)),
+        allocated=_sorted(gang.held),
         allocated_non_preemptible=_sorted(resources(non_preemptible(gang))),
     )
 
@@ -87,18 +88,31 @@ def _level(group: Group, outcome: Outcome) -> LevelStatus:
 
 
 def queue_statuses(snapshot: Snapshot, plan: Plan, now: datetime) -> dict[str, QueueStatus]:
-    """What every queue and those below it ask for and hold, by name (E2)."""
+    """What every queue and those below it ask for and hold, by name (E2).
+
+    Queues with gangs of other schedulers only are theirs to report (N6).
+    """
     queues = {queue.metadata.name: queue for queue in snapshot.objects.queues if queue.metadata.name}
     tree = arrange(queues.values())
     used = uses(tree, gangs_bound(snapshot, plan).values())
     parents = {name: queues[name].spec.parent_queue for name in sorted(queues)}
+    foreign = _foreign_queues(snapshot, tree)
     below: dict[str, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         below[parent].append(name)
     return {
         name: _queue_status(queues[name], tuple(below[name]), used, queue_ready(name, tree, parents), now)
         for name in parents
+        if name not in foreign
     }
+
+
+def _foreign_queues(snapshot: Snapshot, tree: QueueTree) -> set[str]:
+    """Queues in which, or below which, there are gangs, all of other schedulers."""
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for queue, foreign in {(gang.queue, gang.is_foreign) for gang in snapshot.gangs}:
+        found[foreign].update(node.name for node in (tree.path(queue) if queue in tree.nodes else ()))
+    return found[True] - found[False]
 
 
 def _queue_status(queue: Queue, below: tuple[str, ...], used: Uses, ready: Condition, now: datetime) -> QueueStatus:
@@ -106,7 +120,7 @@ def _queue_status(queue: Queue, below: tuple[str, ...], used: Uses, ready: Condi
     return QueueStatus(
         child_queues=below,
         requested=_sorted(used.requested.get(name, {})),
-        allocated=_sorted(used.allocated.get(name, {})),
+        allocated=_sorted(plus(used.allocated.get(name, {}), used.terminating.get(name, {}))),
         allocated_non_preemptible=_sorted(used.non_preemptible.get(name, {})),
         conditions=settled([ready], old, ON_QUEUES, queue.metadata.generation, now),
     )

@@ -10,7 +10,7 @@ from muster.api.podgroup import TopologyConstraint
 from muster.api.quantity import written
 from muster.errors import InputError
 from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
-from muster.model.roles import Roles, non_preemptible, resources, roles
+from muster.model.roles import Roles, leftovers, non_preemptible, resources, roles
 from muster.model.shortage import shortages
 from muster.reporting.explain import existing
 from muster.reporting.minimums import minimums_of
@@ -24,6 +24,7 @@ PART_ROLES: Mapping[Part, Role] = {
     "optional": "dim",
     "broken": "bad",
 }
+NEVER = "it is never scheduled"
 DEEPEST_JSON = 400  # levels; programs that read JSON give up soon after
 
 
@@ -108,8 +109,10 @@ def drawn(
             ]
         )
     yield from table(rows)
+    running = {f"{seen.gang.namespace}/{one.name}": one.node for one in leftovers(seen.gang)}
     for stray in seen.gang.strays:
-        yield [Span(f"! pod `{stray.pod}` {stray.says}: it is never scheduled (N4)", "bad")]
+        then = f"it runs on `{running[stray.pod]}` as a leftover, and leaves first" if stray.pod in running else NEVER
+        yield [Span(f"! pod `{stray.pod}` {stray.says}: {then} (N4)", "bad")]
 
 
 def _where(group: Group, domain: str) -> Span:
@@ -207,6 +210,7 @@ def data(seen: Seen) -> dict[str, Any]:
             "resources": {name: written(name, value) for name, value in sorted(resources(protected).items())},
         },
         "strays": [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in gang.strays],
+        "leftovers": [pod.name for pod in leftovers(gang)],
         "tree": _nested(seen),
     }
 

@@ -10,7 +10,7 @@ from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.rules.around import Around
-from muster.rules.defaults import BUILT_IN, constraints, priority, priority_class, queue
+from muster.rules.defaults import BUILT_IN, constraints, priority_class, queue
 from muster.rules.problem import Problem, listed
 
 _NUMBER = re.compile(r"\d+")
@@ -46,10 +46,21 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
             yield Problem(
                 f"{at}.minSubGroup",
                 f"{need} of {len(below)} may leave out every `{lost[0]}`: its children look like different roles",
-                hint=f"nest them: one SubGroup for each of {listed(roles)}, with `minSubGroup` inside each",
+                hint=_nest(roles),
                 severity="warning",
                 rule="V6",
             )
+
+
+def _nest(roles: Counter[str]) -> str:
+    """The way out that V1-V3 accept: groups of several children above those of one role, and all roles needed."""
+    several = [name for name, many in roles.items() if many > 1]
+    if not several:
+        return "leave it out: each of them is a role by itself, and all are needed"
+    of_each = f"the children of each of {listed(several)}" if len(several) > 1 else f"those of {several[0]}"
+    return (
+        f"nest {of_each} under a new SubGroup that says with `minSubGroup` how many; leave it out here, for all roles"
+    )
 
 
 def role(name: str) -> str:
@@ -163,14 +174,14 @@ def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
 
 
 def known_priority(group: PodGroup, around: Around) -> Iterator[Problem]:
-    """P1: where PriorityClasses are given, one that is not among them counts as the default."""
+    """P1: where PriorityClasses are known, a PodGroup whose class is not among them will wait."""
     classes = around.objects.priority_classes
     known = {*BUILT_IN, *(found.metadata.name for found in classes)}
     wanted = priority_class(group)
-    if classes and wanted and wanted not in known:
+    if (classes or around.whole) and wanted and wanted not in known:
         yield Problem(
             "spec.priorityClassName",
-            f"`{wanted[:80]}` does not exist: the priority is {priority(group, classes)}",
+            f"priority class `{wanted[:80]}` does not exist: the PodGroup will wait",
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="P1",

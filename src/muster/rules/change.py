@@ -18,7 +18,7 @@ def ratchet(new: Iterable[Problem], old: Iterable[Problem]) -> Iterator[Problem]
     broken = any(problem.key for problem in found)  # else the old ones say nothing, and are not even looked for
     known = {problem.key for problem in old if problem.key and problem.rule in RATCHETED} if broken else set()
     for problem in found:
-        if problem.key in known:
+        if problem.key in known and problem.severity == "error":
             yield replace(problem, severity="warning", says=f"{problem.says} (as the stored one already does)")
         else:
             yield problem

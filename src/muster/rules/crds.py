@@ -55,21 +55,32 @@ OLDER: Mapping[type[Wire], dict[str, Schema]] = {
     }
 }
 
+# V1: minimums exclude each other and are greater than 0; a 0 beside the other one counts as unset.
+_ONE_MINIMUM = [
+    _ratchet(
+        "!has(self.minMember) || !has(self.minSubGroup) || self.minMember == 0 || self.minSubGroup == 0",
+        "minMember and minSubGroup exclude each other (V1)",
+    ),
+    _ratchet(
+        "!has(self.minMember) || self.minMember > 0 || (has(self.minSubGroup) && self.minSubGroup > 0)",
+        "minMember must be greater than 0 (V1)",
+    ),
+    _ratchet(
+        "!has(self.minSubGroup) || self.minSubGroup > 0 || (has(self.minMember) && self.minMember > 0)",
+        "minSubGroup must be greater than 0 (V1)",
+    ),
+]
 _TOP = "self.subGroups.filter(g, !has(g.parent) || g.parent == '')"
 CEL: Mapping[type[Wire], list[Schema]] = {
     PodGroupSpec: [
-        _ratchet("!has(self.minMember) || !has(self.minSubGroup)", "minMember and minSubGroup exclude each other (V1)"),
+        *_ONE_MINIMUM,
         _ratchet(
-            "!has(self.minSubGroup) || (has(self.subGroups) && size(self.subGroups) > 0)",
+            "!has(self.minSubGroup) || self.minSubGroup == 0 || (has(self.subGroups) && size(self.subGroups) > 0)",
             "minSubGroup counts children, but there are no subGroups (V2)",
         ),
         _ratchet(
             f"!has(self.minSubGroup) || !has(self.subGroups) || self.minSubGroup <= size({_TOP})",
             "minSubGroup is more than there are top subGroups (V2)",
-        ),
-        _ratchet(
-            "!has(self.minMember) || has(self.minSubGroup) || !has(self.subGroups) || size(self.subGroups) == 0",
-            "with subGroups the PodGroup counts them with minSubGroup, not pods with minMember (V2)",
         ),
         _rule(
             f"!has(self.subGroups) || size(self.subGroups) == 0 || size({_TOP}) > 0",
@@ -82,7 +93,7 @@ CEL: Mapping[type[Wire], list[Schema]] = {
         ),
     ],
     SubGroup: [
-        _ratchet("!has(self.minMember) || !has(self.minSubGroup)", "minMember and minSubGroup exclude each other (V1)"),
+        *_ONE_MINIMUM,
         _rule("!has(self.parent) || self.parent != self.name", "a subGroup cannot be its own parent (V3)"),
     ],
     QueueSpec: [

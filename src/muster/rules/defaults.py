@@ -24,6 +24,13 @@ def priority_class(group: PodGroup) -> str:
     return group.spec.priority_class_name or group.metadata.labels.get(names.PRIORITY_CLASS, "")
 
 
+def unknown_class(group: PodGroup, classes: Iterable[PriorityClass]) -> str:
+    """P1: the PriorityClass that it names and that does not exist; empty: there is none such."""
+    named = priority_class(group)
+    known = named in BUILT_IN or any(known.metadata.name == named for known in classes)
+    return "" if known else named
+
+
 def priority(group: PodGroup, classes: Iterable[PriorityClass]) -> int:
     """P1: of the class it names, else of the global default, else 50."""
     classes = tuple(classes)

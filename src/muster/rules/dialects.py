@@ -130,7 +130,7 @@ def _decoded(document: Document) -> PodGroup:
 
 
 def _refuse_problems(group: PodGroup, rules: tuple[podgroup.Rule, ...]) -> None:
-    problems = list(podgroup.judge(group.spec, rules))
+    problems = [problem for problem in podgroup.judge(group.spec, rules) if problem.severity == "error"]
     if problems:
         lines = "\n  ".join(f"{problem.at}: {problem.says} (hint: {problem.hint})" for problem in problems)
         raise Refused(lines, hint="mend these first, then convert")
@@ -174,7 +174,7 @@ def _minimums(raw: Raw, group: PodGroup, reading: Reading) -> Iterator[str]:
 
 
 def _branch(place: Place, raw: Raw, tree: "_Tree", reading: Reading) -> Iterator[str]:
-    if place.min_member == 0:
+    if raw.get("minMember") == 0:
         del raw["minMember"]
         yield f"`{place.at}.minMember: 0` is gone: it counted nothing (V1)"
     if place.min_member is None or place.min_member <= 0:

@@ -1,7 +1,10 @@
-"""Which gang a pod joins, and where in it (N3, N4). A pod that cannot join is a value with a reason, never dropped."""
+"""Whose a pod is (N6), which gang it joins, and where in it (N3, N4).
+
+A pod that cannot join is a value with a reason, never dropped.
+"""
 
 from collections.abc import Collection
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -9,6 +12,7 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.objects import key
 
+OURS: Final = frozenset((names.DEFAULT_SCHEDULER,))
 Why = Literal["UnknownSubGroup", "SubGroupIsABranch", "NoSubGroup", "NoSuchPodGroup", "NoPodGroup"]
 SENTENCES: dict[Why, str] = {
     "UnknownSubGroup": "names subgroup `{named}`, which does not exist",
@@ -30,6 +34,14 @@ class Stray(Struct, frozen=True):
     def says(self) -> str:
         """The reason in a sentence."""
         return SENTENCES[self.why].format(named=self.named)
+
+
+def is_ours(pod: Pod, schedulers: Collection[str] = OURS) -> bool:
+    """Whether a pod asks for one of these schedulers (N6); every other pod only takes room on its node.
+
+    A pod that names none is from a file: API servers fill the field in.
+    """
+    return not pod.spec.scheduler_name or pod.spec.scheduler_name in schedulers
 
 
 def gang_of(pod: Pod) -> str | None:

@@ -18,7 +18,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 class Place(Struct, frozen=True):
-    """The PodGroup or one SubGroup as the rules see it."""
+    """The PodGroup or one SubGroup as the rules see it; of two minimums, one of 0 counts as unset (V1)."""
 
     name: str  # empty: the PodGroup itself
     at: str
@@ -45,14 +45,18 @@ Rule = Callable[[Outline], Iterator[Problem]]
 def outline(spec: PodGroupSpec) -> Outline:
     """Children belong to the name they state; an unknown or repeated name is for the rules to tell."""
     children = Counter(group.parent for group in spec.sub_groups if group.parent != group.name or not group.name)
-    root = Place("", "spec", spec.min_member, spec.min_sub_group, children[""])
+    root = Place("", "spec", *_minimums(spec), children[""])
     rest = (
-        Place(group.name, f"spec.subGroups[{i}]", group.min_member, group.min_sub_group, children[group.name])
-        if group.name
-        else Place(group.name, f"spec.subGroups[{i}]", group.min_member, group.min_sub_group, 0)
+        Place(group.name, f"spec.subGroups[{i}]", *_minimums(group), children[group.name] if group.name else 0)
         for i, group in enumerate(spec.sub_groups)
     )
     return Outline(spec, (root, *rest))
+
+
+def _minimums(part: PodGroupSpec | SubGroup) -> tuple[int | None, int | None]:
+    """V1: a 0 beside the other one counts as unset."""
+    pods, groups = part.min_member, part.min_sub_group
+    return None if pods == 0 and (groups or 0) > 0 else pods, None if groups == 0 and (pods or 0) > 0 else groups
 
 
 def from_the_top(spec: PodGroupSpec) -> tuple[SubGroup, ...]:
@@ -138,9 +142,9 @@ def children_to_count(outline: Outline) -> Iterator[Problem]:
     for place in outline.places:
         if not place.children and place.min_sub_group is not None and (place.min_member or 0) <= 0:
             instead = (
-                f"`parent: {place.name}` makes a SubGroup its child; a leaf states `minMember`"
+                f"`parent: {place.name}` makes a SubGroup its child; a leaf states `minMember` instead"
                 if place.name
-                else "add `subGroups`, or state `minMember` for a PodGroup that has pods of its own"
+                else "add `subGroups`, or state `minMember` instead for a PodGroup that has pods of its own"
             )
             yield Problem(
                 f"{place.at}.minSubGroup",
@@ -165,16 +169,31 @@ def leaves_count_pods(outline: Outline) -> Iterator[Problem]:
 
 
 def branches_count_children(outline: Outline) -> Iterator[Problem]:
-    """A branch uses `minSubGroup`, not `minMember`."""
+    """A branch uses `minSubGroup`, not `minMember`; on the PodGroup itself, other controllers write it (M5)."""
     for place in outline.places:
         if place.children and place.min_member is not None and place.min_sub_group is None and place.min_member > 0:
-            yield Problem(
-                f"{place.at}.minMember",
-                f"counts pods, but {place.called} is a branch with children",
-                hint="`minSubGroup` counts children, unset: all; `muster convert` rewrites older forms",
-                rule="V2",
-                key=f"branch-pods:{place.name}",
-            )
+            yield _pods_in_all(place) if not place.name else _pods_of_a_branch(place)
+
+
+def _pods_in_all(root: Place) -> Problem:
+    """KAI's and Grove's own controllers write it: accepted, with what it means."""
+    return Problem(
+        f"{root.at}.minMember",
+        f"all {root.children} top subGroups are needed, and {_short(root.min_member or 0)} pods in all (M5)",
+        hint="`minSubGroup` instead counts subGroups, unset: all; `muster convert` rewrites files that mean that",
+        severity="warning",
+        rule="V2",
+    )
+
+
+def _pods_of_a_branch(place: Place) -> Problem:
+    return Problem(
+        f"{place.at}.minMember",
+        f"counts pods, but {place.called} is a branch with children",
+        hint="`minSubGroup` instead counts children, unset: all; `muster convert` rewrites older forms",
+        rule="V2",
+        key=f"branch-pods:{place.name}",
+    )
 
 
 # V3 -----------------------------------------------------------------------------------------------------------------
@@ -273,11 +292,17 @@ def nothing_ignored(outline: Outline) -> Iterator[Problem]:
 # values -------------------------------------------------------------------------------------------------------------
 
 
+def known_preemptibility(outline: Outline) -> Iterator[Problem]:
+    """One of the three words of P1."""
+    word = outline.spec.preemptibility
+    if word and word not in PREEMPTIBILITIES:
+        yield _preemptibility("spec.preemptibility", word)
+
+
 def known_values(outline: Outline) -> Iterator[Problem]:
     """Words and numbers that muster understands."""
     spec = outline.spec
-    if spec.preemptibility and spec.preemptibility not in PREEMPTIBILITIES:
-        yield _preemptibility("spec.preemptibility", spec.preemptibility)
+    yield from known_preemptibility(outline)
     if spec.scheduling_backoff not in (-1, 1):
         yield Problem(
             "spec.schedulingBackoff",
@@ -324,6 +349,15 @@ TREE: tuple[Rule, ...] = (  # without these there is no tree to speak of; others
 )
 
 
+def senseless(group: PodGroup) -> Iterator[Problem]:
+    """What a plan refuses to guess about, as `validate` does: no tree, a minimum of nothing, a word without meaning.
+
+    Whatever else V1 and V2 refuse has a meaning where it is stored already (M5, V4).
+    """
+    yield from judge(group.spec, (*TREE, minimums_count, known_preemptibility))
+    yield from _labelled(group)
+
+
 def judge(spec: PodGroupSpec, rules: Iterable[Rule] = RULES) -> Iterator[Problem]:
     """Every problem of a spec by itself."""
     seen = outline(spec)
@@ -342,9 +376,14 @@ def named(group: PodGroup) -> Iterator[Problem]:
             f"`{name[:80]}` is not a name that Kubernetes accepts",
             hint="lower-case letters, digits, `-` and `.`, at most 253",
         )
-    stated = group.metadata.labels.get(names.PREEMPTIBILITY, "")
-    if stated and not group.spec.preemptibility and stated not in PREEMPTIBILITIES:
-        yield _preemptibility(f"metadata.labels[{names.PREEMPTIBILITY}]", stated)
+    yield from _labelled(group)
     namespace = group.metadata.namespace
     if namespace and not _LABEL.fullmatch(namespace):
         yield Problem("metadata.namespace", f"`{namespace[:80]}` is not a namespace", hint="a DNS label, at most 63")
+
+
+def _labelled(group: PodGroup) -> Iterator[Problem]:
+    """What a label says where the spec is silent."""
+    stated = group.metadata.labels.get(names.PREEMPTIBILITY, "")
+    if stated and not group.spec.preemptibility and stated not in PREEMPTIBILITIES:
+        yield _preemptibility(f"metadata.labels[{names.PREEMPTIBILITY}]", stated)

@@ -158,7 +158,7 @@ class Metrics:
     def cycle(self, plan: Plan, seconds: float) -> None:
         """A cycle ended with this plan."""
         self._histogram("cycle_duration_seconds").observe(seconds)
-        verdicts = Counts(gang.verdict for gang in plan.gangs)
+        verdicts = Counts(found.verdict for found in plan.gangs if not found.gang.is_foreign)
         for verdict in VERDICTS:
             self._gauge("gangs").labels(verdict).set(verdicts[verdict])
         steps = self._histogram("search_steps")
@@ -232,7 +232,7 @@ class Metrics:
     def queues(self, division: Division) -> None:
         """What every queue holds, asks for and deserves; queues that are gone are forgotten."""
         for name, amounts in (
-            ("queue_allocated", division.uses.allocated),
+            ("queue_allocated", division.uses.holding),
             ("queue_requested", division.uses.requested),
             ("queue_share", division.shares),
         ):

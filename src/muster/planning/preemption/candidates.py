@@ -10,7 +10,7 @@ from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.model.gang import Gang, Leaf, Member
 from muster.model.neighbours import Marks
-from muster.model.roles import Unit, resources, units
+from muster.model.roles import Unit, resources, units_of
 from muster.placement.ledger import Ledger
 from muster.planning.board import Board, Pods
 
@@ -60,10 +60,9 @@ class Candidates:
     def _collect_units(self) -> Iterator[Candidate]:
         first = 0
         for gang in self.board.snapshot.gangs:
-            if gang.preemptibility == NON_PREEMPTIBLE or gang.broken:
+            if gang.broken or (gang.preemptibility == NON_PREEMPTIBLE and not gang.leftovers):
                 continue
-            found = self._units(gang)
-            found = found[:-1] if gang.preemptibility == SEMI_PREEMPTIBLE else found
+            found = tuple(self._evictable(gang))
             around: dict[int, list[int]] = {}
             for i, unit in enumerate(found):
                 for inner in unit.inside:
@@ -74,13 +73,24 @@ class Candidates:
                 yield Candidate(gang, unit.pods, nodes, inside, tuple(around.get(i, ())), unit.core, i)
             first += len(found)
 
+    def _evictable(self, gang: Gang) -> Iterable[Unit]:
+        """All of a preemptible gang, all but the core of a semi-preemptible one; leftovers of any (N4)."""
+        found = self._units(gang)
+        match gang.preemptibility:
+            case kind if kind == NON_PREEMPTIBLE:
+                return (unit for unit in found if unit.leftover)
+            case kind if kind == SEMI_PREEMPTIBLE:
+                return found[:-1]
+            case _:
+                return found
+
     def _units(self, gang: Gang) -> tuple[Unit, ...]:
         """Units with pods on nodes that are known; most gangs of a busy cluster are one core."""
         root = gang.root
-        if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.strays:
+        if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.leftovers:
             found: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
         else:
-            found = units(root)
+            found = units_of(gang)
         known = self.board.snapshot.node_index
         if not all(member.node in known for unit in found for _, member in unit.pods):
             return ()  # a node that is gone takes its pods along: what is left is not ours to judge

@@ -1,0 +1,121 @@
+"""N4: a pod that runs after its SubGroup was removed counts as used in its queue, shows in status and leaves first."""
+
+from typing import Any
+
+import pytest
+
+import muster
+from muster.fairness.shares import division, pool
+from muster.model.gang import Gang, State
+from muster.model.roles import leftovers, units_of
+from muster.model.snapshot import take
+from muster.planning.board import Board
+from muster.planning.policy import Policy
+from muster.reporting import views
+from muster.reporting.text import plain
+from tests.aftermath import NOW, planned
+from tests.given import Raw, gang, group, pod, podgroup, pods
+from tests.spec.scene import node, priority_class, queue
+
+TREE = podgroup(group("a", 1), group("b", 1), minSubGroup=1, queue="team")
+TEAM = queue("team", cpu={"quota": 0, "limit": -1})
+NAMED = {"removed": "removed", "a branch": "top", "none": ""}
+
+
+def left(name: str = "old", leaf: str = "removed", **more: Any) -> Raw:
+    """A pod that runs, of a SubGroup that is not there."""
+    return pod(name, leaf, on="n", phase="Running", cpu=1, **more)
+
+
+def running(name: str, leaf: str, **more: Any) -> Raw:
+    return pod(name, leaf, on="n", phase="Running", cpu=1, **more)
+
+
+def order(found: Gang) -> list[list[str]]:
+    """Who leaves, first to leave first."""
+    return [[member.name for _, member in unit.pods] for unit in units_of(found)]
+
+
+@pytest.mark.parametrize("leaf", NAMED.values(), ids=NAMED)
+def test_a_leftover_counts_as_used_in_its_queue_and_for_no_minimum(leaf: str) -> None:
+    tree = podgroup(group("top"), group("a", 1, parent="top"), queue="team")
+    snapshot = take(muster.objects([node("n", cpu=4), TEAM, tree, left(leaf=leaf)]), NOW)
+    (found,) = snapshot.gangs
+    assert not found.standing.satisfied
+    assert found.standing.placed == 0
+    uses = division(snapshot).uses
+    assert uses.allocated["team"] == {"cpu": 1000}
+    assert pool(snapshot, ["cpu"]) == {"cpu": 4000}, "what a queue holds is not outside every queue"
+
+
+def test_a_limit_holds_for_leftovers() -> None:
+    """Q4: one of two cpus is held by a pod whose SubGroup is gone."""
+    capped = queue("team", cpu={"quota": 0, "limit": 2000})
+    waits = podgroup(name="new", minMember=2, queue="team")
+    scene = [node("n", cpu=4), capped, TREE, waits, *pods(2, gang="new", cpu=1)]
+    assert len(muster.plan(muster.objects(scene), now=NOW).bindings) == 2
+    found = muster.plan(muster.objects([*scene, left()]), now=NOW)
+    assert (found.bindings, found.decided.gang("team/new").refusals[0].reason) == ((), "OverLimit")
+
+
+@pytest.mark.parametrize("preemptibility", ["preemptible", "semi-preemptible", "non-preemptible"])
+def test_leftovers_leave_first_whatever_the_gang_is(preemptibility: str) -> None:
+    """Before a spare pod, a further SubGroup and the core; none of them is protected."""
+    tree = TREE | {"spec": TREE["spec"] | {"preemptibility": preemptibility}}
+    here = [running("a0", "a"), running("a1", "a"), running("b0", "b"), left("x", priority=1), left("y")]
+    found = gang(tree, here)
+    assert order(found) == [["y"], ["x"], ["a1"], ["b0"], ["a0"]]
+    assert [unit.leftover for unit in units_of(found)] == [True, True, False, False, False]
+    assert units_of(found)[-1].inside == (0, 1, 2, 3), "if the core has to leave, so has everything else"
+    uses = division(take(muster.objects([node("n"), TEAM, tree, *here]))).uses
+    protected = {"preemptible": {}, "semi-preemptible": {"cpu": 1000}, "non-preemptible": {"cpu": 3000}}
+    assert uses.non_preemptible["team"] == protected[preemptibility]
+
+
+def test_pods_that_wait_or_are_done_are_no_leftovers() -> None:
+    """N4, N5: who waits is never scheduled, and who is done holds nothing."""
+    done = [pod(f"p{i}", "removed", on="n", phase=phase, cpu=1) for i, phase in enumerate(("Succeeded", "Failed"))]
+    done += [pod("gone", "removed", on="n", phase="Succeeded", terminating=True, cpu=1), pod("waits", "removed", cpu=1)]
+    found = gang(TREE, done)
+    assert (found.leftovers, len(found.strays)) == ((), 4)
+    assert found.held == found.terminating == {}
+
+
+def test_a_leftover_that_is_terminating_holds_until_it_is_gone() -> None:
+    found = gang(TREE, [left(terminating=True)])
+    assert (leftovers(found), found.held, found.terminating) == ((), {}, {"cpu": 1000})
+
+
+def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
+    """Whoever evicts it hands over its unit, as of every other pod; it is terminating until it is gone (Q4)."""
+    board = Board(take(muster.objects([node("n"), TEAM, TREE, left()]), NOW), Policy())
+    (unit,) = [one for one in units_of(board.turns["team/gang"].gang) if one.leftover]
+    board.evict("team/gang", unit.pods, "Preempt", "team/other")
+    after = board.turns["team/gang"]
+    assert [one.state for one in after.gang.leftovers] == [State.TERMINATING]
+    assert [(one.pod, one.sub_group) for one in after.evictions] == [("old", "removed")]
+    assert (board.usage.allocated["team"], board.usage.terminating["team"]) == ({"cpu": 0}, {"cpu": 1000})
+
+
+def test_leftovers_show_in_status_and_tree() -> None:
+    told = planned(node("n"), TEAM, TREE, running("a0", "a"), left())
+    status = told.status()
+    assert (status.leftovers, status.running) == (1, 1)
+    assert status.resources_status.allocated == {"cpu": 2000}
+    (condition,) = [one for one in status.conditions if one.type == "StrayPods"]
+    assert "`team/old` names subgroup `removed`, which does not exist" in condition.message
+    (found,) = told.snapshot.gangs
+    seen = views.look(found)
+    assert "it runs on `n` as a leftover, and leaves first (N4)" in plain(views.drawn(seen))
+    assert views.data(seen)["leftovers"] == ["old"]
+
+
+def test_a_leftover_is_the_first_victim_whatever_its_gang_is() -> None:
+    """N4: before any extra, and also where nothing else of the gang may leave."""
+    classes = [priority_class("low", 10), priority_class("high", 90)]
+    new = [podgroup(name="new", minMember=1, priorityClassName="high"), pod("new", gang="new", cpu=1)]
+    for kind in ("preemptible", "semi-preemptible", "non-preemptible"):
+        owner = podgroup(group("a", 1), priorityClassName="low", preemptibility=kind)
+        members = [running("a0", "a"), running("a1", "a"), left()]
+        found = muster.plan(muster.objects([node("n", cpu=3), *classes, owner, *members, *new]), now=NOW)
+        assert [one.pod for one in found.evictions] == ["old"], kind

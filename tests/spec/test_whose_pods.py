@@ -1,0 +1,175 @@
+"""N6: pods that ask for one of our schedulers are ours; all others only take room on their nodes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import muster
+from muster.control.status import Drafts, News
+from muster.fairness.shares import division
+from muster.model.snapshot import take
+from muster.planning.cycle import plan as make_plan
+from muster.reporting.explain import reasons
+from tests.given import Raw, group, pod, podgroup, pods
+from tests.spec.scene import node, priority_class, queue, run
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LONG_AGO = "2026-05-01T11:00:00Z"
+CLASSES = (priority_class("low", 10), priority_class("high", 90))
+
+
+def of(scheduler: str, *raws: Raw) -> list[Raw]:
+    """Pods that ask for this scheduler."""
+    return [{**raw, "spec": {**raw["spec"], "schedulerName": scheduler}} for raw in raws]
+
+
+def planned(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> muster.Plan:
+    return muster.plan(muster.objects(raws), muster.Policy(scheduler_names=names), NOW)
+
+
+def told(plan: muster.Plan, key: str = "team/gang") -> list[dict[str, Any]]:
+    return reasons(plan.decided.gang(key))
+
+
+def test_a_pod_of_another_scheduler_is_not_preempted() -> None:
+    """It carries our annotation and runs in a gang of a lower priority, in the only room there is."""
+    low = podgroup(name="low", minMember=1, priorityClassName="low")
+    new = [podgroup(name="new", minMember=1, priorityClassName="high"), pod("new", gang="new", cpu=1)]
+    victim = pod("v", gang="low", on="a", phase="Running", cpu=1)
+    scene = [node("a", cpu=1), *CLASSES, low, *new]
+    assert [one.pod for one in planned(*scene, victim).evictions] == ["v"]
+    found = planned(*scene, *of("kai-scheduler", victim))
+    assert (found.evictions, found.bindings) == ((), ())
+    assert found.verdict("team/new") == "Infeasible"
+
+
+def test_a_pod_of_another_scheduler_is_not_reclaimed_and_counts_in_no_queue() -> None:
+    share = {"quota": 1000, "limit": 1000}
+    scene = [node("a", cpu=2), queue("mine", cpu=share), queue("theirs", cpu={"quota": 0, "limit": -1})]
+    rich = podgroup(name="rich", minMember=2, queue="theirs")
+    poor = [podgroup(name="poor", minMember=1, queue="mine"), pod("poor", gang="poor", cpu=1)]
+    running = pods(2, gang="rich", on="a", phase="Running", cpu=1)
+    assert planned(*scene, rich, *poor, *running).evictions
+    foreign = of("default-scheduler", *running)
+    assert planned(*scene, rich, *poor, *foreign).evictions == ()
+    uses = division(take(muster.objects([*scene, rich, *poor, *foreign]))).uses
+    assert uses.allocated["theirs"] == uses.requested["theirs"] == uses.terminating["theirs"] == {}
+
+
+def test_a_pod_of_another_scheduler_is_never_released_as_stale() -> None:
+    """S2 is about our gangs: one of two foreign pods runs, and the mark on the PodGroup is old."""
+    short = podgroup(minMember=2)
+    short["metadata"]["annotations"] = {"kai.scheduler/stale-podgroup-timestamp": LONG_AGO}
+    runs = pod("p", on="a", phase="Running", cpu=1)
+    assert [one.reason for one in planned(node("a"), short, runs).evictions] == ["Stale"]
+    assert planned(node("a"), short, *of("another", runs)).evictions == ()
+
+
+def test_a_pod_of_another_scheduler_counts_for_no_minimum_and_takes_its_room() -> None:
+    scene = [node("a", cpu=3), podgroup(minMember=2), *of("another", pod("theirs", on="a", phase="Running", cpu=2))]
+    one_more = planned(*scene, pod("p", cpu=1))
+    assert one_more.verdict("team/gang") == "Waiting", "it would be the second of two"
+    assert planned(*scene, *pods(2, cpu=1)).bindings == (), "one cpu is left for two pods"
+    assert len(planned(*scene, *pods(2, cpu="500m")).bindings) == 2
+
+
+def test_a_pod_that_waits_for_another_scheduler_is_not_bound() -> None:
+    found = planned(node("a"), podgroup(minMember=1), *of("another", pod("p", cpu=1)))
+    assert (found.bindings, found.verdict("team/gang")) == ((), "Waiting")
+
+
+def test_a_gang_of_foreign_pods_says_whom_it_waits_for() -> None:
+    found = planned(node("a"), podgroup(minMember=2), *of("kai-scheduler", *pods(2, cpu=1)))
+    (said,) = told(found)
+    assert (said["reason"], said["details"]["schedulers"]) == ("OtherScheduler", ["kai-scheduler"])
+    assert "`kai-scheduler`" in said["message"]
+
+
+def test_a_gang_that_lacks_pods_names_the_scheduler_that_the_others_ask_for() -> None:
+    """One of two pods asks for somebody else: that is what is wrong with it."""
+    found = planned(node("a"), podgroup(minMember=2), pod("ours", cpu=1), *of("another", pod("theirs", cpu=1)))
+    assert [said["reason"] for said in told(found)] == ["OtherScheduler", "NotEnoughPods"]
+    assert "some of its pods ask for `another`" in told(found)[0]["message"]
+
+
+def test_a_foreign_gang_is_in_nobodys_way() -> None:
+    """It stands in no queue: others are not told that they wait behind it."""
+    foreign = [podgroup(name="a", minMember=1), *of("another", pod("f", gang="a", cpu=1))]
+    waits = [podgroup(name="b", minMember=1), pod("w", gang="b", cpu=99)]
+    (mine,) = [one for one in planned(node("n"), *foreign, *waits).to_dict()["podGroups"] if one["name"] == "b"]
+    assert (mine["position"], mine["ahead"]) == (1, [])
+
+
+@pytest.mark.parametrize("names", [("kai-scheduler",), ("muster", "kai-scheduler")])
+def test_several_names_are_ours(names: tuple[str, ...]) -> None:
+    found = planned(node("a"), podgroup(minMember=1), *of("kai-scheduler", pod("p", cpu=1)), names=names)
+    assert [one.pod for one in found.bindings] == ["p"]
+
+
+def test_in_files_a_pod_without_a_scheduler_is_ours() -> None:
+    """API servers fill the field in; people who write files do not."""
+    assert planned(node("a"), podgroup(minMember=1), pod("p", cpu=1), names=("any",)).bindings
+
+
+def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
+    scene = [node("a"), podgroup(minMember=1), *of("another", pod("p", on="a", phase="Running", cpu=1))]
+    (said,) = muster.what_if(muster.objects(scene), drain="a").changes
+    assert said == "node `a` is drained: 1 other pod leaves"
+
+
+# what is written ----------------------------------------------------------------------------------------------------
+
+
+def letters(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
+    """Objects that something is written about, as (kind, name)."""
+    snapshot = take(muster.objects(raws), NOW, names)
+    found = Drafts().letters(News(1, snapshot, make_plan(snapshot), NOW))
+    return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in found}
+
+
+def test_two_schedulers_do_not_write_about_each_others_gangs() -> None:
+    """One writes what the other leaves alone, on PodGroups, pods, queues and in events."""
+    queues = [queue("mine"), queue("yours"), queue("nobodys")]
+    mine = [podgroup(name="m", minMember=2, queue="mine"), *of("muster", pod("mp", gang="m"))]
+    yours = [podgroup(name="y", minMember=2, queue="yours"), *of("other", pod("yp", gang="y"), pod("yo", gang=""))]
+    scene = [node("n"), *queues, *mine, *yours]
+    one, other = letters(*scene), letters(*scene, names=("other",))
+    assert {("podgroups", "m"), ("pods", "mp"), ("queues", "mine")} <= one
+    assert {("podgroups", "y"), ("pods", "yp"), ("pods", "yo"), ("queues", "yours")} <= other
+    assert one & other == {("queues", "nobodys")}, "of which both say that nothing is there"
+
+
+def test_a_gang_without_any_pods_is_told_that_it_has_none() -> None:
+    """E1: nobody else will; and whoever looks at it says the same."""
+    assert ("podgroups", "gang") in letters(node("n"), podgroup(minMember=2))
+
+
+# the command line ---------------------------------------------------------------------------------------------------
+
+
+def test_verbs_are_told_whose_pods_to_plan_for(tmp_path: Any) -> None:
+    scene = [node("a"), podgroup(group("g", 1), minSubGroup=1), *of("kai-scheduler", pod("p", "g", cpu=1))]
+    file = tmp_path / "all.yaml"
+    file.write_text(muster_yaml(scene))
+    assert "1 pod to bind" in run("plan", str(file), "--scheduler-name", "kai-scheduler").out
+    assert "0 pods to bind" in run("plan", str(file)).out
+    assert "left to another scheduler: its pods ask for `kai-scheduler`" in run("explain", "team/gang", str(file)).out
+    assert "0/1" in run("tree", str(file)).out
+    asked = [run("queues", str(file), *more).out for more in ([], ["--scheduler-name", "kai-scheduler"])]
+    assert asked[0] != asked[1]
+
+
+def muster_yaml(raws: list[Raw]) -> str:
+    from muster.api.codec import to_yaml
+
+    return to_yaml(raws)
+
+
+def test_a_policy_carries_the_names() -> None:
+    """The same policy with other names is another plan."""
+    objects = muster.objects([node("a"), podgroup(minMember=1), *of("x", pod("p", cpu=1))])
+    policy = muster.Policy()
+    assert not muster.plan(objects, policy).bindings
+    assert muster.plan(objects, replace(policy, scheduler_names=("x",))).bindings
