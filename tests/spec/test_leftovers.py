@@ -15,7 +15,7 @@ from muster.reporting import views
 from muster.reporting.text import plain
 from tests.aftermath import NOW, planned
 from tests.given import Raw, gang, group, pod, podgroup, pods
-from tests.spec.scene import node, queue
+from tests.spec.scene import node, priority_class, queue
 
 TREE = podgroup(group("a", 1), group("b", 1), minSubGroup=1, queue="team")
 TEAM = queue("team", cpu={"quota": 0, "limit": -1})
@@ -108,3 +108,14 @@ def test_leftovers_show_in_status_and_tree() -> None:
     seen = views.look(found)
     assert "it runs on `n` as a leftover, and leaves first (N4)" in plain(views.drawn(seen))
     assert views.data(seen)["leftovers"] == ["old"]
+
+
+def test_a_leftover_is_the_first_victim_whatever_its_gang_is() -> None:
+    """N4: before any extra, and also where nothing else of the gang may leave."""
+    classes = [priority_class("low", 10), priority_class("high", 90)]
+    new = [podgroup(name="new", minMember=1, priorityClassName="high"), pod("new", gang="new", cpu=1)]
+    for kind in ("preemptible", "semi-preemptible", "non-preemptible"):
+        owner = podgroup(group("a", 1), priorityClassName="low", preemptibility=kind)
+        members = [running("a0", "a"), running("a1", "a"), left()]
+        found = muster.plan(muster.objects([node("n", cpu=3), *classes, owner, *members, *new]), now=NOW)
+        assert [one.pod for one in found.evictions] == ["old"], kind

@@ -82,7 +82,7 @@ class Board:
         self.now = Ledger(self.shapes, snapshot.free)
         self.later = self.now
         self.division = division(snapshot)
-        self.usage = queue_usage(self.division, snapshot)
+        self.usage = queue_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
@@ -316,9 +316,9 @@ class Board:
             held = resources(member for _, member in pods)
             left = {member.name for member in gang.leftovers}  # never protected (N4)
             kept = resources(member for _, member in pods if member.name not in left)
-            less = {name: -amount for name, amount in kept.items()}
-            fixed = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
-            self.usage = self.usage.evicted(gang.queue, held, self.more_protected(gang, after, less), fixed)
+            less = self.more_protected(gang, after, {name: -amount for name, amount in kept.items()})
+            terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
+            self.usage = self.usage.evicted(gang.queue, held, less, terminating)
         self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:

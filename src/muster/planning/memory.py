@@ -289,8 +289,8 @@ class _Digests:
         board = self._board
         if self._state[0] != board.version:
             usage = board.usage
-            queues = (usage.allocated, usage.promised, usage.protected, usage.terminating, usage.terminating_protected)
-            held = [_amounts(one) for one in queues]
+            fields = (usage.allocated, usage.promised, usage.protected)
+            held = [_amounts(one) for one in (*fields, usage.terminating, usage.terminating_protected)]
             evicted = [one.key for turn in board.turns.values() for one in turn.evictions]
             parts = [board.now.free.tobytes(), board.later.free.tobytes()]
             if board.snapshot.neighbours.rules:

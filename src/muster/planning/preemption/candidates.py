@@ -62,11 +62,7 @@ class Candidates:
         for gang in self.board.snapshot.gangs:
             if gang.broken or (gang.preemptibility == NON_PREEMPTIBLE and not gang.leftovers):
                 continue
-            found = self._units(gang)
-            if gang.preemptibility == NON_PREEMPTIBLE:
-                found = tuple(unit for unit in found if unit.leftover)  # they leave, whatever the gang is (N4)
-            elif gang.preemptibility == SEMI_PREEMPTIBLE:
-                found = found[:-1]
+            found = tuple(self._evictable(gang))
             around: dict[int, list[int]] = {}
             for i, unit in enumerate(found):
                 for inner in unit.inside:
@@ -77,10 +73,21 @@ class Candidates:
                 yield Candidate(gang, unit.pods, nodes, inside, tuple(around.get(i, ())), unit.core, i)
             first += len(found)
 
+    def _evictable(self, gang: Gang) -> Iterable[Unit]:
+        """All of a preemptible gang, all but the core of a semi-preemptible one; leftovers of any (N4)."""
+        found = self._units(gang)
+        match gang.preemptibility:
+            case kind if kind == NON_PREEMPTIBLE:
+                return (unit for unit in found if unit.leftover)
+            case kind if kind == SEMI_PREEMPTIBLE:
+                return found[:-1]
+            case _:
+                return found
+
     def _units(self, gang: Gang) -> tuple[Unit, ...]:
         """Units with pods on nodes that are known; most gangs of a busy cluster are one core."""
         root = gang.root
-        if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.strays:
+        if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.leftovers:
             found: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
         else:
             found = units_of(gang)

@@ -66,11 +66,11 @@ class Preemption:
         return self._budgets
 
     def lowest_priority(self, queue: str, otherwise: int) -> int:
-        """The lowest priority of a gang of a queue that is preemptible in part."""
+        """The lowest priority of a gang of a queue of which a part could leave."""
         if self._lowest is None:
             self._lowest = {}
             for gang in self.board.snapshot.gangs:
-                if gang.preemptibility != names.NON_PREEMPTIBLE:
+                if gang.preemptibility != names.NON_PREEMPTIBLE or gang.leftovers:
                     self._lowest[gang.queue] = min(gang.priority, self._lowest.get(gang.queue, gang.priority))
         return self._lowest.get(queue, otherwise)
 

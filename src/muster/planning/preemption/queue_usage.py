@@ -13,7 +13,6 @@ from muster.fairness.entitlement import Excess, over_limit, over_quota_non_preem
 from muster.fairness.order import Place, place
 from muster.fairness.shares import Division
 from muster.model.queues import Amounts, QueueTree, plus
-from muster.model.snapshot import Snapshot
 
 Ints = NDArray[np.int64]
 NO_END = np.iinfo(np.int64).max // 4
@@ -52,8 +51,8 @@ class QueueUsage(Struct, frozen=True, eq=False):
     allocated: Amounts  # placed pods, and places that were promised
     promised: Amounts  # the part of it that is not bound yet
     protected: Amounts  # the part of it that is non-preemptible
-    terminating: Amounts  # what pods on their way out still hold: it counts for limits (Q4), and for nothing else
-    terminating_protected: Amounts  # the part of it that is non-preemptible: it counts for quotas (Q4)
+    terminating: Amounts  # what pods on their way out still hold: it counts while something is bound (Q4)
+    terminating_protected: Amounts  # the part of it that is of non-preemptible gangs
 
     @property
     def tree(self) -> QueueTree:
@@ -89,19 +88,18 @@ class QueueUsage(Struct, frozen=True, eq=False):
         return replace(self, allocated=allocated)
 
     def evicted(
-        self,
-        queue: str,
-        amount: Mapping[str, int],
-        protected: Mapping[str, int],
-        kept: Mapping[str, int] | None = None,
+        self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int], terminating: Mapping[str, int]
     ) -> "QueueUsage":
-        """Pods of a queue begin to leave: they hold what they hold until they are gone, `kept` of it protected."""
+        """Pods of a queue begin to leave: they hold what they hold until they are gone.
+
+        `protected` is what changes of that, `terminating` what of them is non-preemptible until then.
+        """
         return replace(
             self,
             allocated=self._added(self.allocated, queue, _negative(amount)),
             protected=self._added(self.protected, queue, protected),
             terminating=self._added(self.terminating, queue, amount),
-            terminating_protected=self._added(self.terminating_protected, queue, kept or {}),
+            terminating_protected=self._added(self.terminating_protected, queue, terminating),
         )
 
     def _added(self, amounts: Amounts, queue: str, amount: Mapping[str, int]) -> Amounts:
@@ -125,7 +123,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
             if limit != UNLIMITED:
                 ends.append(limit - self._held(name, resource, later))
             if protected and quota != UNLIMITED:
-                ends.append(quota - self.held_protected(later)[name].get(resource, 0))
+                ends.append(quota - self._kept(name, resource, later))
             if ends:
                 found = np.full(len(self.bounds.column), NO_END, dtype=np.int64) if found is None else found
                 found[column] = min(found[column], *ends)
@@ -149,22 +147,32 @@ class QueueUsage(Struct, frozen=True, eq=False):
         over = over_limit(self.tree, self.allocated if later else self._all_held(queue, extra), queue, extra)
         if over is not None:
             return "OverLimit", over
-        over = over_quota_non_preemptible(self.tree, self.held_protected(later), queue, protected)
+        kept = self.protected if later else self._all_kept(queue, protected)
+        over = over_quota_non_preemptible(self.tree, kept, queue, protected)
         return None if over is None else ("NonPreemptibleOverQuota", over)
 
-    def _all_held(self, queue: str, resources_: Iterable[str]) -> Amounts:
+    def _kept(self, queue: str, resource: str, later: bool) -> int:
+        kept = self.protected[queue].get(resource, 0)
+        return kept if later else kept + self.terminating_protected[queue].get(resource, 0)
+
+    def _all_held(self, queue: str, wanted: Iterable[str]) -> Amounts:
         return {
-            node.name: Resources({name: self._held(node.name, name, later=False) for name in resources_})
+            node.name: Resources({name: self._held(node.name, name, later=False) for name in wanted})
+            for node in self.tree.path(queue)
+        }
+
+    def _all_kept(self, queue: str, wanted: Iterable[str]) -> Amounts:
+        return {
+            node.name: Resources({name: self._kept(node.name, name, later=False) for name in wanted})
             for node in self.tree.path(queue)
         }
 
 
-def queue_usage(division: Division, snapshot: Snapshot) -> QueueUsage:
+def queue_usage(division: Division, columns: tuple[str, ...]) -> QueueUsage:
     """What queues hold when a cycle begins."""
     uses, nothing = division.uses, {name: Resources() for name in division.tree.nodes}
-    bounds = QueueBounds(division, snapshot.columns)
-    leaving = (uses.terminating, uses.terminating_non_preemptible)
-    return QueueUsage(bounds, uses.allocated, nothing, uses.non_preemptible, *leaving)
+    held = (uses.allocated, nothing, uses.non_preemptible, uses.terminating, uses.terminating_non_preemptible)
+    return QueueUsage(QueueBounds(division, columns), *held)
 
 
 def _negative(amount: Mapping[str, int]) -> Resources:
