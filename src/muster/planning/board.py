@@ -156,12 +156,12 @@ class Board:
             total += self.shapes.asks[seat.shape] * seat.pods
         return Resources({name: int(total[i]) for i, name in self._resources if total[i]})
 
-    def too_protected(self, gang: Gang, seats: Sequence[Seat], later: bool = False) -> Excess | None:
-        """The quota that a gang would pass with what is protected (Q4): placed pods become core with new ones."""
+    def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
+        """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
         more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
-        return over_quota_non_preemptible(self.usage.tree, self.usage.held_protected(later), gang.queue, more)
+        return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
 
     # one gang's work --------------------------------------------------------------------------------------------------
 

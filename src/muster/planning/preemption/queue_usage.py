@@ -129,12 +129,6 @@ class QueueUsage(Struct, frozen=True, eq=False):
                 found[column] = min(found[column], *ends)
         return found
 
-    def held_protected(self, later: bool = False) -> Amounts:
-        """What is non-preemptible, by queue; `later`: once terminating pods are gone."""
-        if later or not any(self.terminating_protected.values()):
-            return self.protected
-        return {name: plus(amount, self.terminating_protected[name]) for name, amount in self.protected.items()}
-
     def _held(self, queue: str, resource: str, later: bool) -> int:
         held = self.allocated[queue].get(resource, 0)
         leaving = self.terminating[queue].get(resource, 0) - self.promised[queue].get(resource, 0)

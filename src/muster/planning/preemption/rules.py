@@ -124,7 +124,7 @@ class Rules:
 
     def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
-        return seats if self.board.too_protected(self.gang, seats, later=True) is None else None
+        return seats if self.board.too_protected(self.gang, seats) is None else None
 
     def add_rows(self, program: "VictimProgram") -> None:
         """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""
