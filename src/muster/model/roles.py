@@ -46,8 +46,16 @@ class Unit(Struct, frozen=True):
 def units_of(gang: Gang) -> tuple[Unit, ...]:
     """Everything of a gang that is placed, in units, first to leave first: leftovers (N4), then those of its tree.
 
-    A leftover is a unit by itself, with the SubGroup that its pod names; the core has leftovers inside, too.
+    A leftover is a unit by itself, with the SubGroup that its pod names; the core has leftovers inside, too. Worked out
+    once for every gang.
     """
+    known: tuple[Unit, ...] | None = gang.__dict__.get("units")
+    if known is None:
+        known = gang.__dict__["units"] = _units_of(gang)
+    return known
+
+
+def _units_of(gang: Gang) -> tuple[Unit, ...]:
     named = {stray.pod.rpartition("/")[2]: stray.named for stray in gang.strays}
     first = [Unit(((named.get(one.name, ""), one),), leftover=True) for one in leftovers(gang)]
     shift = len(first)

@@ -23,12 +23,9 @@ class DisruptionBudgets:
         if not snapshot.objects.budgets:
             return
         found: dict[str, list[int]] = defaultdict(list)
-        by_namespace: dict[str, list[Pod]] = defaultdict(list)
-        for pod in snapshot.objects.pods:
-            by_namespace[namespace_of(pod)].append(pod)
+        index = _PodIndex(snapshot.objects.pods, snapshot.objects.budgets)
         for budget in sorted(snapshot.objects.budgets, key=lambda one: key(one.metadata)):
-            namespace = budget.metadata.namespace or "default"
-            pods = [pod for pod in by_namespace[namespace] if selects(budget.spec.selector, pod.metadata.labels)]
+            pods = [pod for pod in index.likely(budget) if selects(budget.spec.selector, pod.metadata.labels)]
             for pod in pods:
                 found[key(pod.metadata)].append(len(self.left))
             self.left.append(_allowed(budget, pods))
@@ -54,6 +51,31 @@ class DisruptionBudgets:
         for pod in pods:
             for number in self.of.get(pod, ()):
                 self.left[number] -= 1
+
+
+class _PodIndex:
+    """Pods by namespace, and by one label of every budget: most budgets select few pods."""
+
+    def __init__(self, pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> None:
+        labels = {label[0] for budget in budgets if (label := _label(budget)) is not None}
+        self._by_namespace: dict[str, list[Pod]] = defaultdict(list)
+        self._by_label: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
+        for pod in pods:
+            namespace = namespace_of(pod)
+            self._by_namespace[namespace].append(pod)
+            for name in labels.intersection(pod.metadata.labels):
+                self._by_label[namespace, name, pod.metadata.labels[name]].append(pod)
+
+    def likely(self, budget: PodDisruptionBudget) -> list[Pod]:
+        """All pods that a budget could select, and few others."""
+        namespace, label = budget.metadata.namespace or "default", _label(budget)
+        return self._by_namespace[namespace] if label is None else self._by_label[namespace, *label]
+
+
+def _label(budget: PodDisruptionBudget) -> tuple[str, str] | None:
+    """A label that every pod of a budget has."""
+    selector = budget.spec.selector
+    return min(selector.match_labels.items(), default=None) if selector is not None else None
 
 
 def _not_started(pod: Pod) -> bool:

@@ -22,7 +22,7 @@ from muster.planning.preemption.smallest import smallest
 
 Ints = NDArray[np.int64]
 SOME = 256  # units that are looked at together
-SETS_STEPS = 2_000  # that a search over sets may take before the integer program takes over
+SETS_STEPS = 600  # that a search over sets may take before the integer program takes over
 FEW = 64  # units that a search over sets can go through
 NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
 NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
