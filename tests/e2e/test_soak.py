@@ -8,7 +8,6 @@ from tests.support.soak import STOP_SECONDS, soak
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory and threads are read from /proc")
-@pytest.mark.xfail(strict=False, reason="X7: one cycle of a busy cluster may take minutes")
 def test_a_minute_under_load_keeps_every_promise_and_ends_at_once() -> None:
     """Gangs keep being bound, no node is overfull, no pod bound twice, no limit passed; SIGTERM ends it in seconds."""
     figures = soak(60.0)

@@ -17,20 +17,6 @@ WORLDS = 10_000 if NIGHTLY else 500
 SLICES = 10
 QUIET_WORLDS, MOST_QUIET = WORLDS // 10, 40  # cycles until a world that nothing happens to has to be at rest
 SHOWN = 3
-KNOWN: dict[str, str] = {}  # promises that are known to be broken, and why
-
-
-def cases() -> list[object]:
-    """Slices outside: what one slice finds is remembered for its promises."""
-    return [
-        pytest.param(
-            part,
-            promise,
-            marks=[pytest.mark.xfail(strict=False, reason=KNOWN[promise])] if promise in KNOWN else [],
-        )
-        for part in range(SLICES)
-        for promise in EVERY
-    ]
 
 
 @lru_cache(maxsize=2)
@@ -46,7 +32,7 @@ def findings(part: int) -> list[Finding]:
     return found
 
 
-@pytest.mark.parametrize(("part", "promise"), cases())
+@pytest.mark.parametrize(("part", "promise"), [(part, promise) for part in range(SLICES) for promise in EVERY])
 def test_a_promise_is_kept_from_cycle_to_cycle(part: int, promise: str) -> None:
     """See `tests/oracles/promises.py` for each."""
     broken = [text for name, text in findings(part) if name == promise]

@@ -44,7 +44,6 @@ def test_placement_grows_with_nodes_gangs_and_pods_only(what: str) -> None:
     assert (large.taken + large.snapshot) / (small.taken + small.snapshot) < LIMIT
 
 
-@pytest.mark.xfail(strict=False, reason="X7: chains of SubGroups are not linear")
 def test_a_chain_of_subgroups_grows_with_its_depth_only() -> None:
     """Eight times the depth takes about eight times as long; 64 times is quadratic."""
     small, large = (seconds(plan_of(chain(depth)), runs=2) for depth in (100, 800))
