@@ -499,6 +499,8 @@ def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bo
         return False
     if list(_over_limit(case, outcome)) or _picky(case) or _promised_to_moves(case) & set(_stays(leaver).values()):
         return False
+    if _is_limited(case, leaver.crew.queue) and _promised_to_moves(case):
+        return False  # what is kept for pods that moved counts against the limit, too
     reclaims = [one for one in others if one.pods <= case.evicted("Reclaim")]
     return not list(Reclaim(case, gang, reclaims).wrong())
 
@@ -514,6 +516,11 @@ def _promised_to_moves(case: Case) -> set[str]:
     notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
     places = [json.loads(text)["places"].values() for text in notes if text]
     return {node for promised in places for nodes in promised for node in nodes}
+
+
+def _is_limited(case: Case, queue: str) -> bool:
+    resources = {resource for pod in case.world.pods for resource in case.amounts([pod])}
+    return any(case.queues.says(one, name).limit is not None for one in case.queues.path(queue) for name in resources)
 
 
 def _picky(case: Case) -> bool:
