@@ -35,8 +35,8 @@ class Nominations:
         self.board = board
         self._held: dict[str, Held] = {}  # by gang: seats for its waiting core
         self._moves: dict[str, Room] = {}  # by gang: room for pods that come back
-        self._hold_moves()
         self._hold_nominated()
+        self._hold_moves()
 
     # pods that wait -------------------------------------------------------------------------------------------------
 
@@ -50,13 +50,10 @@ class Nominations:
         if nominated:
             board.part()
         for gang in board.snapshot.gangs if nominated else ():
-            moves = self.release_moves(gang)  # a pod that moved and is nominated needs one place, not two
             held = self.board.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
             if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
-            if moves:
-                self.hold_moves(self.board.seated(gang, self._held.get(gang.key, ())))
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
@@ -142,7 +139,8 @@ class Nominations:
         unseen = self.board.policy.moved
         for gang in self.board.snapshot.gangs:
             if names.MOVED_TO in gang.source.metadata.annotations or gang.key in unseen:
-                self.hold_moves(gang)
+                held = self._held.get(gang.key, ())  # a pod that moved and is nominated needs one place, not two
+                self.hold_moves(self.board.seated(gang, held) if held else gang)
 
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
