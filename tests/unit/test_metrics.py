@@ -73,7 +73,7 @@ def test_a_cycle_is_counted() -> None:
 
 def test_every_search_is_counted_with_its_steps() -> None:
     """X1: whoever comes near the limit is seen before a verdict is Unknown."""
-    waits = [pod(f"w{i}", gang="new", cpu="1") for i in range(2)]
+    waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
     made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
     assert len(made.bindings) == 2
     metrics = Metrics()
@@ -97,7 +97,7 @@ def test_queues_are_told_in_base_units() -> None:
 
 def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
     """Else sums over replicas count gangs twice, and an alert on them stays for ever."""
-    waits = [pod(f"w{i}", gang="new", cpu="1") for i in range(2)]
+    waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
     made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
     metrics = Metrics()
     metrics.cycle(made, 0.02)

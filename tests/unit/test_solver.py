@@ -25,6 +25,17 @@ def test_a_solution_meets_every_row_exactly() -> None:
     assert not model.holds((3, 3))
 
 
+def test_a_variable_may_stand_twice_in_a_row() -> None:
+    """Rows are put together from parts; the solver itself crashes on such a row."""
+    model = Model()
+    one = model.add_variable(5)
+    model.add_row([(one, 1), (one, 2)], 6, 6)
+    model.add_row([(one, 1), (one, -1)], 0, 0)
+    solution = model.solve(Budget(100_000))
+    assert solution is not None
+    assert solution.values == (2,)
+
+
 def test_what_cannot_be_is_proved() -> None:
     """Even numbers never add up to an odd one."""
     assert knapsack([2, 4, 6, 8, 10], 13).solve(Budget(100_000)) is None
@@ -46,8 +57,7 @@ def test_no_steps_no_answer() -> None:
     with pytest.raises(OutOfSteps):
         knapsack([2, 4, 6], 13).solve(Budget(1))
     large = Model()
-    variable = large.add_variable(1)
-    large.add_row([(variable, 1)] * (LARGEST + 1), least=1)
+    large.add_row([(large.add_variable(1), 1) for _ in range(LARGEST + 1)], least=1)
     with pytest.raises(OutOfSteps):
         large.solve(Budget(10**9))
 

@@ -39,7 +39,10 @@ class Model:
 
     def add_row(self, terms: Iterable[Term], least: int | None = None, most: int | None = None) -> None:
         """A sum that has to stay within bounds; None: no bound on that side."""
+        merged: dict[int, int] = {}  # the solver does not bear a variable twice in a row
         for variable, value in terms:
+            merged[variable] = merged.get(variable, 0) + value
+        for variable, value in merged.items():
             if value:
                 self._index.append(variable)
                 self._value.append(value)

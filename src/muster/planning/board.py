@@ -34,6 +34,8 @@ from muster.planning.memory import AnswerCache, Recall
 from muster.planning.policy import Policy
 from muster.planning.preemption.queue_usage import QueueUsage, queue_usage
 
+EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
+
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
 T = TypeVar("T")
@@ -84,6 +86,7 @@ class Board:
         self.division = division(snapshot)
         self.usage = queue_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
+        self._reserve = Budget(policy.cycle_steps // 2, is_cancelled=is_cancelled)  # for easy gangs behind hard ones
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
         self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
@@ -138,7 +141,8 @@ class Board:
     def charge_to(self, gang: str) -> None:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
         if gang not in self.gang_budgets:
-            self.gang_budgets[gang] = self.budget.part(self.policy.steps)
+            rest = self.policy.steps if self.budget.left else EASY_STEPS
+            self.gang_budgets[gang] = (self.budget if self.budget.left else self._reserve).part(rest)
         self.spending = self.gang_budgets[gang]
 
     def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
