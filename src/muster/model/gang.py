@@ -122,10 +122,29 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     broken: tuple[Problem, ...] = ()  # no tree, or no meaning: nothing else about it can be relied on
     source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identity everywhere (N3)."""
         return f"{self.namespace}/{self.name}"
+
+    @cached_property
+    def is_settled(self) -> bool:
+        """It runs, whole in every part, and waits for nothing: most gangs of a busy cluster."""
+        if self.broken or self.strays:
+            return False
+        if isinstance(self.root, Leaf):
+            states = {member.state for member in self.root.members}
+            return states == {State.PLACED} and len(self.root.members) >= self.root.need
+        now = self.standing
+        if now.pending or now.gated or not now.placed:
+            return False
+        return all(one.satisfied for one in self.standings.values())
+
+    @cached_property
+    def constraints(self) -> tuple[TopologyConstraint, ...]:
+        """The levels that its groups name, each once."""
+        named = (group.constraint for group in walk(self.root))
+        return tuple(dict.fromkeys(one for one in named if one != NO_CONSTRAINT))
 
     @cached_property
     def is_foreign(self) -> bool:
@@ -176,6 +195,9 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     def wanted(self) -> Resources:
         """What its pending pods ask for together."""
         return _together(self.root, State.PENDING)
+
+
+NO_CONSTRAINT = TopologyConstraint()
 
 
 class Muster(Struct, frozen=True):

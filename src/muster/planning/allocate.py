@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, State, satisfied, walk
+from muster.model.gang import Gang, Standing, satisfied
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
@@ -58,7 +58,8 @@ class Allocation:
         self._bind_nominees()
         grants = dict.fromkeys(self.board.turns, 0)
         for key, turn in list(self.board.turns.items()):
-            self.board.turns[key] = self._attempt(turn, self._enter)
+            if not (turn.gang.is_settled and self._sound(turn.gang)):
+                self.board.turns[key] = self._attempt(turn, self._enter)
         while (first := self.turns_to_come.next(self.line)) is not None:
             self.board.budget.check()
             before = self.board.turns[first]
@@ -103,8 +104,7 @@ class Allocation:
 
     def _sound(self, gang: Gang) -> bool:
         """Every level that it names exists (T6)."""
-        for group in walk(gang.root):
-            constraint = group.constraint
+        for constraint in gang.constraints:
             if constraint not in self._levels:
                 named = (constraint.required_topology_level, constraint.preferred_topology_level)
                 self._levels[constraint] = not any(
@@ -308,12 +308,9 @@ def _unknown(turn: Turn, refusal: Refusal) -> Turn:
 
 
 def _nothing_to_do(gang: Gang) -> bool:
-    """Most gangs of a busy cluster run and wait for nothing."""
+    """It has its core, and nothing that could be placed."""
     if gang.broken or gang.strays:
         return False
-    if isinstance(gang.root, Leaf):
-        states = {member.state for member in gang.root.members}
-        return states == {State.PLACED} and len(gang.root.members) >= gang.root.need
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
 

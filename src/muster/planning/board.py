@@ -89,7 +89,7 @@ class Board:
         self._reserve = Budget(policy.cycle_steps // 2, is_cancelled=is_cancelled)  # for easy gangs behind hard ones
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
-        self.turns = {gang.key: Turn(gang, "Waiting") for gang in snapshot.gangs}
+        self.turns = {gang.key: Turn(gang, "Scheduled" if gang.is_settled else "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.busy: list[str] = []  # gangs that got something in this cycle
         self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`

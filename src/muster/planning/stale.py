@@ -27,7 +27,7 @@ def release(board: Board, preemption: Preemption) -> None:
     now = board.snapshot.now
     if now is None:
         return
-    for key in sorted(board.turns):
+    for key in sorted(key for key, turn in board.turns.items() if not turn.gang.is_settled):
         board.attempt(key, partial(_release, board, preemption, key, now))
 
 

@@ -111,7 +111,7 @@ class WaitingExtras:
 
 def _waits(gang: Gang) -> bool:
     """Whether a part of it is not placed. Most gangs of a busy cluster run and wait for nothing."""
-    if gang.broken:
+    if gang.broken or gang.is_settled:
         return False
     now = gang.standing
     if now.pending:

@@ -4,7 +4,7 @@ Pods that wait carry theirs in `status.nominatedNodeName`; pods that move and wi
 them on their PodGroup (`moved_places`). What is kept is taken from everybody else's room and from the gang's queue.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.api import names
-from muster.api.objects import key
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
@@ -42,18 +41,26 @@ class Nominations:
 
     def _hold_nominated(self) -> None:
         board = self.board
-        nominated = {
-            key(pod.metadata): pod.status.nominated_node_name
-            for pod in board.snapshot.objects.pods
-            if pod.status.nominated_node_name in board.snapshot.node_index and not pod.spec.node_name
-        }
+        gangs = [gang for gang in board.snapshot.gangs if not gang.is_settled]
+        nominated = dict(self._nominated(gangs))
         if nominated:
             board.part()
-        for gang in board.snapshot.gangs if nominated else ():
+        for gang in gangs if nominated else ():
             held = self.board.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
             if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
+
+    def _nominated(self, gangs: Iterable[Gang]) -> Iterator[tuple[str, str]]:
+        """Pods that wait with a node noted on them, and that node."""
+        snapshot = self.board.snapshot
+        for gang in gangs:
+            for leaf in walk(gang.root):
+                for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
+                    name = f"{gang.namespace}/{member.name}"
+                    node = snapshot.pods[name].status.nominated_node_name
+                    if node in snapshot.node_index:
+                        yield name, node
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
