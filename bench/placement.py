@@ -123,7 +123,30 @@ def running(hosts: int, pods: int) -> Iterator[Raw]:
         }
 
 
+def jobs(count: int, most: int, racks: int, each: int) -> Iterator[Raw]:
+    """Plain jobs of one to `most` pods without levels; `most` below zero: of just so many."""
+    yield from nodes(1, 1, racks, each)
+    for i in range(count):
+        yield from gang(f"job-{i:05}", 1 + i * 7 % most if most > 0 else -most, gpus=1 + i % 2 if most > 0 else 1)
+
+
+def settled(pods: int) -> Iterator[Raw]:
+    """Gangs of eight that run and want nothing, and one that waits."""
+    yield from nodes(1, 1, 50, 40)
+    for i in range(pods // 8):
+        group, *members = gang(f"runs-{i:05}", 8, gpus=0)
+        yield group
+        for pod in members:
+            pod["spec"] |= {"nodeName": f"node-{i % 2_000:06}"}
+            pod["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "100m"}
+            yield pod | {"status": {"phase": "Running"}}
+    yield from gang("waits", 8)
+
+
 SHAPES = (
+    Shape("500 jobs of 1 to 8 pods", lambda: jobs(500, 8, 10, 10), "≤ 14 ms"),
+    Shape("1,000 gangs × 8 pods", lambda: jobs(1_000, -8, 50, 200), "≤ 35 ms"),
+    Shape("8 pods wait, 100,000 run", lambda: settled(100_000), "≤ 15 to 60 ms"),
     Shape("2,250 gangs × 4 pods, required rack, 50 racks", lambda: many(2250, 4, "rack"), "≥ 10,000 pods/s"),
     Shape("9 gangs × 1,000 pods", lambda: many(9, 1000, "zone"), "≥ 50,000 pods/s"),
     Shape("512 pods, preferred rack, 4 × 8 × 8 racks", preferring, "≤ 20 ms"),
