@@ -8,15 +8,18 @@ import pytest
 
 import muster
 from muster.model.snapshot import take
+from muster.placement import flat
 from muster.placement.bounds import Bounds
+from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Goals, Kinds
 from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.packing import Demand, Region, tightly
+from muster.placement.preferences import find
 from muster.placement.search import Search, State
 from tests.checker import broken
 from tests.oracle import feasible
 from tests.puzzles import manifests, puzzle
-from tests.spec.test_placement import node, pod, podgroup
+from tests.spec.test_placement import IN_A_RACK, TOPOLOGY, node, pod, podgroup
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 SLICES = 10
@@ -74,3 +77,20 @@ def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
             ledger.put(at, 0, count)
         if fast is None or rng.random() < 0.3:
             ledger.put(rng.randrange(len(nodes)), 0, -rng.randint(1, 3))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int) -> None:
+    """The tightest domain and its tightest nodes, without a search."""
+    rng = random.Random(seed)
+    racks = rng.randint(1, 4)
+    nodes = [node(f"n{i:02}", rng.randint(0, 6), f"r{rng.randrange(racks)}") for i in range(rng.randint(1, 10))]
+    pods = [pod(f"p{i}", gpus=rng.choice((1, 1, 2)) if not i else 1) for i in range(rng.randint(1, 6))]
+    group = podgroup(minMember=len(pods), topologyConstraint=IN_A_RACK)
+    snapshot = take(muster.objects([TOPOLOGY, *nodes, group, *pods]))
+    ledger, kinds = Ledger(Shapes(snapshot), snapshot.free), Kinds()
+    for goal in Goals(snapshot.gangs[0], snapshot, kinds).cores():
+        assert isinstance(goal, Goal)
+        if flat.applies(ledger, goal):
+            searched = find(Search(ledger, snapshot.topologies, kinds, Budget(100_000)), goal)
+            assert flat.seats(ledger, goal, snapshot.topologies) == searched

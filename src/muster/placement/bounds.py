@@ -12,7 +12,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
-from muster.placement.goal import Goal, Kinds, Spot, every, leaves, merged
+from muster.placement.goal import Goal, Kinds, Spot, every, leaves, merged, sizes
 from muster.placement.ledger import Ledger
 
 Ints = NDArray[np.int64]
@@ -42,6 +42,7 @@ class Bounds:
         self._copies: dict[tuple[int, int, int], Ints] = {}
         self._seats: dict[tuple[int, int, int], Ints] = {}
         self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
+        self._sizes: dict[int, int] = {}
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
 
     def copies(self, goal: Goal, tree: int, level: int) -> Ints:
@@ -113,8 +114,10 @@ class Bounds:
     def _by_totals(self, one: _Question) -> Ints:
         """Resources that every copy takes at least, against what is free and of use."""
         classes, least = self._asked(one.goal)
+        if len(classes) == 1 and (pods := self._sizes[one.goal.kind]):  # of one class, seats say it all
+            return self._seats_of(classes[0], one.tree, one.level) // pods
         columns = np.flatnonzero(least)
-        if not len(columns) or (one.goal.is_leaf and len(classes) == 1):  # of one class, seats say it all
+        if not len(columns):
             return np.full(self._domains(one.tree, one.level), ANY, dtype=np.int64)
         usable = self._usable_by(classes, one.tree, one.level)
         found: Ints = (usable[:, columns] // least[columns]).min(axis=1)
@@ -199,6 +202,7 @@ class Bounds:
             for one in reversed(list(every(goal))):
                 below = {shape for child in one.children for shape in classes[child.kind]}
                 classes[one.kind] = tuple(sorted(below.union(shape for shape, _ in one.pods)))
+            self._sizes |= sizes(goal)
             self._facts |= {kind: (classes[kind], row) for kind, row in known.items()}
         return self._facts[goal.kind]
 

@@ -1,30 +1,61 @@
-"""Gangs of one pod class that may be anywhere: most of them. An index of nodes answers, without a search.
+"""Gangs of one pod class that may be anywhere, or in any one domain of a level: most of them. No search is needed.
 
-Rule: the same seats as the search finds (`packing.tightly`); a property holds the two equal.
+Rule: the same seats as the search finds, tight domains and nodes first (X4); a property holds the two equal.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.model.topology import TopologyTree
 from muster.placement.goal import Goal
 from muster.placement.ledger import Ledger
+from muster.placement.packing import fill
 from muster.placement.search import Seat
 
+Ints = NDArray[np.int64]
 
-def applies(ledger: Ledger, goal: Goal) -> bool:
-    """Whether a goal has one class of pods, no level, no wishes, and no rules between pods."""
+
+def applies(ledger: Ledger, goal: Goal, growing: bool = False) -> bool:
+    """Whether a goal has one class of pods, no preferred level, no wishes, and no rules between pods.
+
+    `growing`: the domain is to be chosen such that extras can follow, which is a matter for the search.
+    """
     if goal.children or not goal.need or len(goal.pods) != 1:
         return False
-    if goal.required is not None or goal.preferred is not None or goal.tight is not None:
+    if goal.preferred is not None or goal.tight is not None:
         return False
-    shape = goal.pods[0][0]
+    shape, there = goal.pods[0]
+    if growing and goal.required is not None and goal.required.pinned is None and there > goal.need:
+        return False
     return shape not in ledger.company.touched and ledger.tiers(shape) is None
 
 
-def seats(ledger: Ledger, goal: Goal, allowance: NDArray[np.int64] | None = None) -> tuple[Seat, ...] | None:
-    """Seats on the tightest nodes (X4); None: there is no room."""
+def seats(
+    ledger: Ledger, goal: Goal, topologies: Mapping[str, TopologyTree], allowance: Ints | None = None
+) -> tuple[Seat, ...] | None:
+    """Seats on the tightest nodes of the tightest domain; None: there is no room."""
     shape = goal.pods[0][0]
     if allowance is not None and (ledger.shapes.asks[shape] * goal.need > allowance).any():
         return None
-    found = ledger.seats(shape).tightest(goal.need)
+    found = ledger.seats(shape).tightest(goal.need) if goal.required is None else _inside(ledger, goal, topologies)
     return None if found is None else tuple(Seat(goal.name, shape, node, pods) for node, pods in found)
+
+
+def _inside(ledger: Ledger, goal: Goal, topologies: Mapping[str, TopologyTree]) -> list[tuple[int, int]] | None:
+    """In the domain with the least room that holds all, or in the one where the other pods are (T3)."""
+    assert goal.required is not None
+    level = topologies[goal.required.topology].levels[goal.required.level]
+    fits = ledger.fits(goal.pods[0][0])
+    domain = goal.required.pinned
+    if domain is None:
+        room = level.sums(fits)
+        enough = np.flatnonzero(room >= goal.need)
+        if not len(enough):
+            return None
+        domain = int(enough[room[enough].argmin()])
+    if domain < 0:
+        return None
+    nodes = level.nodes(domain)
+    return fill(nodes, fits[nodes], goal.need)

@@ -30,7 +30,7 @@ class Placement(Struct, frozen=True):
 def grow(search: Search, goal: Goal, state: State) -> Placement:
     """The core of a goal where most extras can follow; as it was found where growth does not matter."""
     seats = search.seats(state)
-    if not _matters(search, goal):
+    if not _has_extras(goal) or not _matters(search, goal):
         return Placement(seats)
     core = _chosen(goal, pods_of(seats))
     growing = _Growing(search, goal, core)
@@ -38,6 +38,10 @@ def grow(search: Search, goal: Goal, state: State) -> Placement:
     growing.goal = _only(goal, growing.kept, search.kinds)
     growing.add_most(list(_more_pods(growing.goal)))
     return _apart(seats if growing.best is None else search.seats(growing.best), core)
+
+
+def _has_extras(goal: Goal) -> bool:
+    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in every(goal))
 
 
 def _matters(search: Search, goal: Goal) -> bool:

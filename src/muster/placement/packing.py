@@ -44,13 +44,13 @@ def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
     fits = ledger.fits_in(demand.shape, nodes)
     tiers = ledger.base.tiers(demand.shape)
     if tiers is None:
-        return _fill(nodes, fits, demand.count)
+        return fill(nodes, fits, demand.count)
     taken = np.zeros(len(nodes), dtype=np.int64)
     left = demand.count
     for tier in tiers:
         here = np.minimum(tier[nodes], fits - taken)
         given = min(left, int(here.sum()))
-        for node, count in (_fill(nodes, here, given) or []) if given else []:
+        for node, count in (fill(nodes, here, given) or []) if given else []:
             taken[np.searchsorted(nodes, node)] += count
         left -= given
         if not left:
@@ -59,7 +59,7 @@ def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
     return None
 
 
-def _fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
+def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
     """The tightest node that holds all, else one after the other, the tightest first."""
     order = np.argsort(fits, kind="stable")
     ascending = fits[order]

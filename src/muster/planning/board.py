@@ -117,14 +117,14 @@ class Board:
     def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
         """Seats for a goal; OutOfSteps: unknown."""
         if flat.applies(ledger, goal):
-            return flat.seats(ledger, goal, allowance)
+            return flat.seats(ledger, goal, self.snapshot.topologies, allowance)
         work = partial(find, self.search(ledger, allowance=allowance), goal)
         return self.recall.find(ledger, goal, allowance, work)
 
     def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
-        if flat.applies(ledger, goal):
-            found = flat.seats(ledger, goal, allowance)
+        if flat.applies(ledger, goal, growing=True):
+            found = flat.seats(ledger, goal, self.snapshot.topologies, allowance)
             return None if found is None else Placement(found)
         work = partial(find_with_growth, self.search(ledger, allowance=allowance), goal)
         return self.recall.find(ledger, goal, allowance, work)

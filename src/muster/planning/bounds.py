@@ -10,7 +10,7 @@ __all__ = ["hopeful", "least"]
 
 def hopeful(goal: Goal, ledger: Ledger) -> bool:
     """Whether every group by itself has enough seats somewhere, by counts alone: a bound."""
-    if flat.applies(ledger, goal):
+    if goal.required is None and flat.applies(ledger, goal):
         return ledger.seats(goal.pods[0][0]).total >= goal.need
     made: dict[int, bool] = {}
     for one in reversed(list(every(goal))):
