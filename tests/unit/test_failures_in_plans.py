@@ -44,7 +44,7 @@ def snapshot(*objects: list[Raw]) -> Snapshot:
 
 def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every search for a goal with a group of that name; flat gangs are searched for like others."""
-    monkeypatch.setattr(flat, "applies", lambda *_: False)
+    monkeypatch.setattr(flat, "applies", lambda *_, **__: False)
     for way in ("find", "find_with_growth"):
         monkeypatch.setattr(boards, way, partial(_failing, getattr(preferences, way), name, error))
 

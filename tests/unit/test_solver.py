@@ -52,6 +52,14 @@ def test_what_costs_least_is_found_and_proven() -> None:
     assert solution.is_proven
 
 
+def test_a_model_without_variables_is_decided_by_its_rows() -> None:
+    """A group that has no domain at all is impossible, not unknown (X2)."""
+    model = Model()
+    model.add_row([], least=1)
+    assert model.solve(Budget(1_000)) is None
+    assert Model().solve(Budget(1_000)) is not None
+
+
 def test_no_steps_no_answer() -> None:
     """X7: what is not begun, or not finished, is unknown; never "no"."""
     with pytest.raises(OutOfSteps):

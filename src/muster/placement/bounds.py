@@ -69,16 +69,21 @@ class Bounds:
         return all(self.copies(goal, tree, EVERYWHERE)[0] > 0 for tree in trees)
 
     def prune(self, goal: Goal, kinds: Kinds) -> Goal | None:
-        """The goal without children that fit nowhere; None: it cannot be met."""
+        """The goal without children and pods that fit nowhere; None: it cannot be met."""
         if not self.is_possible(goal):
             return None
         made: dict[int, Goal] = {}
         for one in reversed(list(every(goal))):
             able = tuple(child for child in one.children if one.need == len(one.children) or self.is_possible(child))
             below = tuple(made[id(child)] for child in able)
-            same = len(below) == len(one.children) and all(map(_is, below, one.children))
-            made[id(one)] = one if same else kinds.made(one, children=below)
+            pods = self._placeable(one.pods)
+            same = len(below) == len(one.children) and all(map(_is, below, one.children)) and len(pods) == len(one.pods)
+            made[id(one)] = one if same else kinds.made(one, children=below, pods=pods)
         return made[id(goal)]
+
+    def _placeable(self, runs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        """Pods whose class fits on some node."""
+        return tuple(run for run in runs if self._seats_of(run[0], 0, EVERYWHERE)[0] > 0) if len(runs) > 1 else runs
 
     def classes(self, goal: Goal) -> tuple[int, ...]:
         """The classes of the pods that it may use."""

@@ -1,6 +1,6 @@
 """Nodes that are alike for some pods: in the same regions, and with the same mixes of pods that fit (patterns)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.ledger import Ledger
 from muster.placement.packing import Region
+from muster.placement.patterns import Pattern, mixes
 
 Ints = NDArray[np.int64]
-Pattern = tuple[int, ...]
 Mixes = tuple[tuple[int, ...], tuple[Pattern, ...]]  # classes, and numbers of each
 Keys = tuple[tuple[int, ...], ...]  # of regions
 MOST_PATTERNS = 4_000  # of one type; more are not listed
@@ -105,28 +105,8 @@ def _patterns(
     rows = [tuple(asks[shape][columns].tolist()) for shape in order]
     counts = [most[shape] for shape in order]
     found: list[Pattern] = []
-    for pattern in _mixes(rows, counts, tuple(ledger.free[node, columns].tolist()), budget):
+    for pattern in mixes(rows, counts, tuple(ledger.free[node, columns].tolist()), budget):
         found.append(pattern)
         if len(found) > MOST_PATTERNS:
             raise OutOfSteps
     return tuple(order), tuple(found)
-
-
-def _mixes(rows: Sequence[Pattern], counts: Sequence[int], free: Pattern, budget: Budget) -> Iterator[Pattern]:
-    """Depth first over the classes, as many as possible of each first."""
-    kinds = len(rows)
-
-    def fit(kind: int, left: Pattern) -> int:
-        return min(have // ask for have, ask in zip(left, rows[kind], strict=True) if ask)
-
-    def fill(kind: int, left: Pattern, taken: Pattern) -> Iterator[Pattern]:
-        budget.spend()
-        if kind == kinds:
-            if not any(taken[k] < counts[k] and fit(k, left) > 0 for k in range(kinds)):
-                yield taken
-            return
-        for count in range(min(counts[kind], fit(kind, left)), -1, -1):
-            rest = tuple(have - count * ask for have, ask in zip(left, rows[kind], strict=True))
-            yield from fill(kind + 1, rest, (*taken, count))
-
-    return fill(0, free, ())

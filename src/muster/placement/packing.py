@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from muster.placement.budget import Budget
 from muster.placement.ledger import Ledger, Supposed
+from muster.placement.patterns import mixes
 
 Ints = NDArray[np.int64]
 
@@ -94,13 +95,14 @@ def _hardness(ledger: Ledger, demand: Demand) -> tuple[int, int]:
     return int(ledger.fits(demand.shape)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
 
 
-def possible(ledger: Ledger, demands: Sequence[Demand]) -> bool:
+def possible(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> bool:
     """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
     by_region: dict[tuple[int, ...], list[Demand]] = {}
     for demand in demands:
         by_region.setdefault(demand.region.key, []).append(demand)
     for inside in by_region.values():
         region = inside[0].region
+        budget.spend(len({demand.shape for demand in inside}) * len(inside))
         for shape in {demand.shape for demand in inside}:
             asks, mask = ledger.shapes.asks[shape], ledger.allowed(shape)
             alike = sum(
@@ -119,8 +121,9 @@ def possible(ledger: Ledger, demands: Sequence[Demand]) -> bool:
 
 def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
     """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
-    if not possible(ledger, demands):
+    if not possible(ledger, demands, budget):
         return None
+    budget.spend(4 * len(demands))
     seats = greedily(ledger, demands)
     if seats is not None:
         return seats
@@ -190,7 +193,7 @@ class _Table:
         """A pattern for every node, or None."""
         failed: set[tuple[int, tuple[int, ...]]] = set()
         path: list[tuple[int, ...]] = []
-        ahead = [self._patterns(0, self.counts)] if self._hopeful(0, self.counts) else []
+        ahead = [self._patterns(0, self.counts, budget)] if self._hopeful(0, self.counts) else []
         left = [self.counts]
         while ahead:
             pattern = next(ahead[-1], None)
@@ -208,7 +211,7 @@ class _Table:
             if at < len(self.nodes) and (at, rest) not in failed and self._hopeful(at, rest):
                 path.append(pattern)
                 left.append(rest)
-                ahead.append(self._patterns(at, rest))
+                ahead.append(self._patterns(at, rest, budget))
         return None
 
     def _hopeful(self, at: int, left: tuple[int, ...]) -> bool:
@@ -222,25 +225,10 @@ class _Table:
             for column, room in enumerate(self.free_left[at])
         )
 
-    def _patterns(self, at: int, left: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    def _patterns(self, at: int, left: tuple[int, ...], budget: Budget) -> Iterator[tuple[int, ...]]:
         """Every way to fill one node until nothing that is left fits any more."""
-        open_, kinds = self.open[at], len(left)
-
-        def fill(kind: int, free: tuple[int, ...], taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-            if kind == kinds:
-                if not any(open_[k] and taken[k] < left[k] and self._fit(k, free) for k in range(kinds)):
-                    yield taken
-                return
-            most = min(left[kind], self._fit(kind, free)) if open_[kind] else 0
-            for count in range(most, -1, -1):
-                rest = tuple(have - count * ask for have, ask in zip(free, self.asks[kind], strict=True))
-                yield from fill(kind + 1, rest, (*taken, count))
-
-        return fill(0, self.free[at], ())
-
-    def _fit(self, kind: int, free: tuple[int, ...]) -> int:
-        most: int = min(have // ask for have, ask in zip(free, self.asks[kind], strict=True) if ask)
-        return max(most, 0)
+        counts = tuple(count if is_open else 0 for count, is_open in zip(left, self.open[at], strict=True))
+        return mixes(self.asks, counts, self.free[at], budget)
 
 
 def _suffix_sums(rows: Ints) -> Ints:

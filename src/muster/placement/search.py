@@ -320,7 +320,7 @@ class Search:
         return tuple(number for number in self.between if rules[number].kind == "away")
 
     def _settle(self, state: State, demands: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
-        if not possible(self.base, demands):
+        if not possible(self.base, demands, self._spending):
             return None
         return self.seated(state, demands, Settling(self.base, demands, rules, self._spending).seats())
 

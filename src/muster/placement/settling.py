@@ -228,6 +228,7 @@ class Settling:
     ) -> None:
         """`slack`: how many times a wished skew may be."""
         self.ledger, self.demands, self.budget = ledger, demands, budget
+        budget.spend(len(ledger.free) // 4 + len(demands))
         self.kinds = grouped(demands)
         self.items = [demands[members[0]] for members in self.kinds]
         self.counts = tuple(sum(demands[i].count for i in members) for members in self.kinds)
@@ -346,6 +347,7 @@ class Settling:
                     yield taken
                 return
             for count in self._options(cell, state, kind, low[kind], high[kind]):
+                self.budget.spend()
                 more = (*taken, count)
                 if not count or self._bearable(cell, state, more):
                     yield from choose(kind + 1, more)
@@ -381,6 +383,7 @@ class Settling:
 
     def _pack_anew(self, cell: int, vector: Vector) -> Seats | None:
         demands = []
+        self.budget.spend(4 * len(vector))
         for kind, count in enumerate(vector):
             if count:
                 item, nodes = self.items[kind], self.cells.nodes[cell]

@@ -67,6 +67,8 @@ class Model:
         if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
             raise OutOfSteps
         budget.spend(CHECKPOINT + self.size)
+        if not self.upper:
+            return Solution((), is_proven=True) if self.holds(()) else None
         return _Run(self, budget).solution(hint)
 
     def holds(self, values: Sequence[int]) -> bool:

@@ -7,14 +7,14 @@ import json
 from hashlib import sha256
 
 from muster.api.names import BACKED_OFF
-from muster.model.gang import Gang
+from muster.model.gang import Gang, Leaf, State, walk
 from muster.model.snapshot import Snapshot
 
 LONGEST = 1024  # letters of a reason that are kept
 
 
 def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
-    """A failed attempt: the PodGroup's generation and what was free, with the reason."""
+    """A failed attempt: the PodGroup and its pods, and what was free, with the reason."""
     told = {"on": _made_on(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
     return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
@@ -34,7 +34,16 @@ def backed_off(gang: Gang, snapshot: Snapshot) -> dict[str, str] | None:
 
 
 def _made_on(gang: Gang, snapshot: Snapshot) -> str:
-    return f"{gang.source.metadata.generation}/{free_room(snapshot)}"
+    return f"{gang.source.metadata.generation}/{asked(gang)}/{free_room(snapshot)}"
+
+
+def asked(gang: Gang) -> str:
+    """What the gang asks for and with which right, in a few letters: labels change it without a new generation."""
+    seen = sha256(repr((gang.queue, gang.priority, gang.preemptibility)).encode())
+    for leaf in walk(gang.root):
+        for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
+            seen.update(repr((leaf.name, member.name, sorted(member.requests.items()))).encode())
+    return seen.hexdigest()[:16]
 
 
 def free_room(snapshot: Snapshot) -> str:

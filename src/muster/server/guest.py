@@ -33,7 +33,10 @@ class Guest(uvicorn.Server):
 
 def listening(host: str, port: int, hint: str) -> socket.socket:
     """A socket that takes connections at once; InputError where the address is not to be had."""
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )  # asyncio sets TCP_NODELAY only where it is said
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))

@@ -35,8 +35,10 @@ def promise_of(gang: Gang, now: datetime | None, unseen: str = "") -> Promise | 
     """What is still to be kept for a gang; None: nothing, or no longer. `unseen`: an annotation on its way."""
     text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
     found = _read(text) if text else None
-    if found is None or (now is not None and now - found.since >= (grace_of(gang) or GRACE)):
+    if found is None or gang.is_foreign:
         return None
+    if now is not None and abs(now - found.since) >= (grace_of(gang) or GRACE):
+        return None  # over, or of a time that clocks do not differ by: no promise of ours
     places = dict(_outstanding(gang, found))
     return Promise(found.since, places) if places else None
 
