@@ -55,3 +55,12 @@ def test_a_change_of_the_podgroup_or_of_the_capacity_gives_it_another() -> None:
 def test_without_it_every_cycle_is_an_attempt() -> None:
     """S4 is a wish of the PodGroup: others are tried again and again, and nothing is noted."""
     assert tried(node("a"), gang(backoff=-1)) == ("Infeasible", "NoRoom", None)
+
+
+def test_a_label_that_changes_what_the_gang_may_do_gives_it_another() -> None:
+    """S4: labels are no new generation, but another queue or preemptibility is another question."""
+    _, _, mark = tried(node("a"), gang())
+    assert mark
+    changed = gang(mark)
+    changed["metadata"]["labels"] = {"kai.scheduler/preemptibility": "non-preemptible"}
+    assert tried(node("a"), changed)[:2] == ("Infeasible", "NoRoom")

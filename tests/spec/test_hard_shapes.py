@@ -214,3 +214,12 @@ def test_a_chain_costs_a_few_steps_for_each_level(depth: int) -> None:
     tree.append(group("leaf", 2, parent=f"c{depth - 2:03}"))
     verdict, data = planned([node("n1"), podgroup(*tree), *some(2, "leaf", 1)], 20 * depth, is_large=True)
     assert (verdict, len(data["bindings"])) == ("Scheduled", 2)
+
+
+def test_pods_that_fit_nowhere_do_not_stand_in_the_way_of_the_others() -> None:
+    """M4: any pods will do; one class of ten asks for more than a node has."""
+    members = [pod(f"p{i:03}", cpu=11 if i % 10 == 0 else 1 + i % 10 / 1000) for i in range(300)]
+    nodes = [node(f"n{i:02}", cpu="10") for i in range(60)]
+    verdict, data = planned([*nodes, podgroup(minMember=150), *members], 20_000, is_large=True)
+    assert verdict == "Scheduled"
+    assert len(data["bindings"]) >= 150

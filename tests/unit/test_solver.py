@@ -3,6 +3,7 @@
 import pytest
 
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
+from muster.placement.patterns import mixes
 from muster.placement.solver import LARGEST, Model
 
 
@@ -85,3 +86,22 @@ def test_the_same_model_takes_the_same_steps() -> None:
         knapsack([17, 31, 45, 59, 73, 87, 101, 113, 131, 149], 389).solve(budget)
         spent.append(budget.spent)
     assert spent[0] == spent[1]
+
+
+def test_what_fits_at_once_is_one_pattern() -> None:
+    """X7: thirty classes that all fit on a node are one mix, not 2^30 of them."""
+    budget = Budget(1_000)
+    assert list(mixes([(1,)] * 30, [1] * 30, (100,), budget)) == [(1,) * 30]
+    assert budget.spent == 1
+
+
+def test_every_largest_mix_is_found_once() -> None:
+    """Against all mixes by hand: two of 3 and three of 2 on a node of 7."""
+    assert sorted(mixes([(3,), (2,)], [2, 3], (7,), Budget(1_000))) == [(0, 3), (1, 2), (2, 0)]
+
+
+def test_a_walk_over_mixes_counts_every_step() -> None:
+    """X7: also those that lead to no pattern."""
+    rows = [(1, 1000 + i) for i in range(40)]
+    with pytest.raises(OutOfSteps):
+        list(mixes(rows, [1] * 40, (20, 10**6), Budget(500)))

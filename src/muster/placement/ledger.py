@@ -102,11 +102,14 @@ class Ledger:
         self._fits: dict[int, Ints] = {}
         self._seats: dict[int, SeatIndex] = {}
         self._allowed: dict[int, Mask] = {}
+        self._changed: list[int] = []  # nodes, one after the other
+        self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
 
     def seats(self, shape: int) -> SeatIndex:
         """Nodes by how many pods of this class each could take."""
+        fits = self.fits(shape)
         if shape not in self._seats:
-            self._seats[shape] = SeatIndex(self.fits(shape))
+            self._seats[shape] = SeatIndex(fits)
         return self._seats[shape]
 
     def copy(self) -> "Ledger":
@@ -114,6 +117,7 @@ class Ledger:
         found = Ledger(self.shapes, self.free.copy(), self.company.copy())
         found._fits = {shape: fits.copy() for shape, fits in self._fits.items()}
         found._allowed = dict(self._allowed)
+        found._changed, found._seen = list(self._changed), dict(self._seen)
         return found
 
     def allowed(self, shape: int) -> Mask:
@@ -125,12 +129,29 @@ class Ledger:
         return self._allowed[shape]
 
     def fits(self, shape: int) -> Ints:
-        """For every node: how many more pods of this class it could take by themselves."""
-        if shape not in self._fits:
+        """For every node: how many more pods of this class it could take by themselves.
+
+        A class learns of nodes that changed when it is asked for: with many classes, most are asked for once.
+        """
+        changed = self._changed[self._seen.get(shape, 0) :]
+        if shape not in self._fits or len(changed) > len(self.free) // 4:
             columns = self.shapes.columns[shape]
             whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
             self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
+            self._seats.pop(shape, None)
+        else:
+            for node in dict.fromkeys(changed):
+                self._refresh(shape, node)
+        self._seen[shape] = len(self._changed)
         return self._fits[shape]
+
+    def _refresh(self, shape: int, node: int) -> None:
+        fits, row = self._fits[shape], self.free[node]
+        whole = min(int(row[column]) // ask for column, ask in self.shapes.pairs[shape])
+        before, after = int(fits[node]), max(whole, 0) if self.allowed(shape)[node] else 0
+        fits[node] = after
+        if shape in self._seats:
+            self._seats[shape].move(node, before, after)
 
     def tiers(self, shape: int) -> list[Ints] | None:
         """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
@@ -160,7 +181,7 @@ class Ledger:
         if shape in self.company.touched:
             self.company.put(node, self.company.classes[shape], count)
             self.forget()
-        self._refresh(node)
+        self._changed.append(node)
 
     def mark(self, node: int, shape: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""
@@ -171,12 +192,12 @@ class Ledger:
     def set_free(self, node: int, free: Ints) -> None:
         """So much is free on a node."""
         self.free[node] = free
-        self._refresh(node)
+        self._changed.append(node)
 
     def hold(self, node: int, amounts: Ints) -> None:
         """Take room by column, for pods that do not exist yet; less than none gives it back."""
         self.free[node] -= amounts
-        self._refresh(node)
+        self._changed.append(node)
 
     def release(self, node: int, shape: int, marks: Marks) -> None:
         """Give back the room of a running pod of a class."""
@@ -184,7 +205,7 @@ class Ledger:
         if marks.selected_by or marks.carries:
             self.company.put(node, marks, -1)
             self.forget()
-        self._refresh(node)
+        self._changed.append(node)
 
     def forget(self) -> None:
         """Rules between pods have to be looked at anew."""
@@ -192,15 +213,6 @@ class Ledger:
             self._allowed.pop(touched, None)
             self._fits.pop(touched, None)
             self._seats.pop(touched, None)
-
-    def _refresh(self, node: int) -> None:
-        row = self.free[node].tolist()
-        for shape, fits in self._fits.items():
-            whole = min(row[column] // ask for column, ask in self.shapes.pairs[shape])
-            before, after = int(fits[node]), max(whole, 0) if self.allowed(shape)[node] else 0
-            fits[node] = after
-            if shape in self._seats:
-                self._seats[shape].move(node, before, after)
 
 
 class Supposed:
