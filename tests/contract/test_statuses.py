@@ -40,7 +40,7 @@ async def told(
     raw = [*(await cluster.list(POD_GROUPS, namespace)).items, *(await cluster.list(PODS, namespace)).items]
     raw += [await cluster.get(QUEUES, "", queue)]
     now = datetime.now(UTC)
-    snapshot, failed = take(muster.objects(raw), now), list[bool]()
+    snapshot, failed = take(muster.objects(raw), now, (f"of-{namespace}",)), list[bool]()
     teller = Teller(cluster, Leads(), lambda: 0.0, again=failed.append)
     teller.tell(News(1, snapshot, plan(snapshot), now))
     await meanwhile()
@@ -123,7 +123,7 @@ class Bench:
     async def tell(self) -> None:
         raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
         now = datetime.now(UTC)
-        snapshot, self.number = take(muster.objects(raw), now), self.number + 1
+        snapshot, self.number = take(muster.objects(raw), now, (f"of-{self.namespace}",)), self.number + 1
         self.teller.tell(News(self.number, snapshot, plan(snapshot), now))
         async with asyncio.timeout(20):
             while self.teller.told < self.number:

@@ -159,7 +159,7 @@ async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: 
         await until(told)
         assert await muster.asked("/livez") == (200, "[+] cycle ok\nlivez ok\n")
         status, text = await muster.asked("/readyz")
-        assert (status, "[+] watch-pods ok" in text, text.count("[+]")) == (200, True, 12)
+        assert (status, "[+] watch-pods ok" in text, text.count("[+]")) == (200, True, 13)
         assert await muster.metric("bindings_total") == 3
         assert await muster.leads()
         for counted in ("cycle_duration_seconds_count", "decision_latency_seconds_count", "search_steps_count"):

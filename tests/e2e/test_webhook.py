@@ -181,7 +181,7 @@ async def test_what_is_valid_passes_and_what_is_doubtful_passes_with_a_warning(
     assert warned.status == 201
     (warning,) = warned.warnings
     assert "3 of 4 may leave out every `leader`" in warning
-    assert "(V6); hint: nest them" in warning
+    assert "(V6); hint: nest those" in warning
 
 
 async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, cluster: Cluster) -> None:
