@@ -21,7 +21,7 @@ SPINNING = f"""
 import sys
 from muster.cli import up
 from muster.config import Scheduling
-from muster.placement import preferences
+from muster.placement import flat, preferences
 from muster.placement.goal import every
 from muster.planning import board
 def find(search, goal):
@@ -33,14 +33,15 @@ def find(search, goal):
         search.budget.spend()
     return preferences.find_with_growth(search, goal)
 board.find_with_growth = find
+flat.applies = lambda *_, **__: False
 if "--spin" in sys.argv:
     sys.argv.remove("--spin")
-    up.Scheduling = lambda: Scheduling({HUGE})
+    up.Scheduling = lambda **more: Scheduling({HUGE}, **more)
 from muster.cli.main import main
 main()
 """
 CONFIG = """
-scheduling: {schedulerName: other, searchSteps: 1000000000, cycleSteps: 10000000000}
+scheduling: {schedulerNames: [other], searchSteps: 1000000000, cycleSteps: 10000000000}
 webhook: {enabled: false}
 observability: {host: 127.0.0.1, port: %d}
 """

@@ -22,7 +22,7 @@ def stop_on(numbers: Iterable[signal.Signals], longest_seconds: float = LONGEST_
         stop.set()
         for one in heeded:
             loop.remove_signal_handler(one)
-            signal.signal(one, signal.SIG_DFL)
+            signal.signal(one, _end_at_once)
         _watch(longest_seconds, 128 + number)
 
     for number in heeded:
@@ -41,3 +41,8 @@ def _end(seconds: float, code: int) -> None:
     sys.stderr.write(f"muster did not come to an end within {seconds:g} s of being told to, and is ended\n")
     sys.stderr.flush()
     os._exit(code)
+
+
+def _end_at_once(number: int, _frame: object) -> None:
+    """A second signal: with the code that a shell expects of it."""
+    os._exit(128 + number)
