@@ -141,6 +141,44 @@ def test_two_schedulers_do_not_write_about_each_others_gangs() -> None:
     assert one & other == {("queues", "nobodys")}, "of which both say that nothing is there"
 
 
+def written(raws: list[Raw], name: str) -> list[Raw]:
+    """The objects after the scheduler of that name has reported what it sees."""
+    snapshot = take(muster.objects(raws), NOW, (name,))
+    stored = {(raw["kind"], raw["metadata"]["name"]): raw for raw in raws}
+    for found in Drafts().letters(News(1, snapshot, make_plan(snapshot), NOW)).values():
+        for letter in found:
+            about = letter.resource.kind, letter.name
+            if letter.kind == "status":
+                stored[about] = {**stored[about], "status": letter.body[1]["value"]}
+    return list(stored.values())
+
+
+def test_two_schedulers_agree_on_who_reports_on_a_gang_with_pods_of_both() -> None:
+    """Each counts other pods, so both would write without end. One begins, the other leaves it alone."""
+    mixed = [*of("muster", pod("mine")), *of("other", pod("yours"))]
+    first = written([node("n"), queue("q"), podgroup(minMember=3, queue="q"), *mixed], "muster")
+    second = written(first, "other")
+    assert [raw["status"]["schedulerName"] for raw in second if "levels" in raw.get("status", {})] == ["muster"]
+    assert written(second, "muster") == written(second, "other") == second == first
+
+
+def test_who_does_not_report_still_says_why_its_own_pods_wait() -> None:
+    mixed = [*of("muster", pod("mine")), *of("other", pod("yours"))]
+    scene = written([node("n"), podgroup(minMember=3), *mixed], "muster")
+    assert letters(*scene, names=("other",)) >= {("pods", "yours")}
+    assert ("podgroups", "gang") not in letters(*scene, names=("other",))
+
+
+def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
+    """The other scheduler's pods are gone, and with them its say."""
+    gang, mine = podgroup(minMember=3), of("other", pod("yours"))
+    before = written([node("n"), gang, *of("muster", pod("mine")), *mine], "muster")
+    after = written([raw for raw in before if raw["metadata"]["name"] != "mine"], "other")
+    (status,) = [raw["status"] for raw in after if raw["kind"] == "PodGroup"]
+    assert "schedulerName" not in status
+    assert status["pending"] == 1
+
+
 def test_a_gang_without_any_pods_is_told_that_it_has_none() -> None:
     """E1: nobody else will; and whoever looks at it says the same."""
     assert ("podgroups", "gang") in letters(node("n"), podgroup(minMember=2))

@@ -154,6 +154,9 @@ class PodGroupStatus(Wire, frozen=True):
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
+    scheduler_name: Annotated[
+        str, doc("The scheduler that reports here; set where pods of the gang ask for several.")
+    ] = ""
 
 
 class PodGroup(Wire, frozen=True):

@@ -47,6 +47,9 @@ class QueueStatus(Wire, frozen=True):
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
+    scheduler_name: Annotated[
+        str, doc("The scheduler that reports here; set where gangs of several share the queue.")
+    ] = ""
 
 
 class Queue(Wire, frozen=True):

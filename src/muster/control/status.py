@@ -35,7 +35,7 @@ from muster.planning.waiting import NOT_ENOUGH_PODS
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.marks import stale_marks
 from muster.reporting.outcome import Outcome, orphans, outcomes
-from muster.reporting.status import pod_group_status, queue_statuses
+from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
 from muster.rules.membership import gang_of
 
 log = structlog.get_logger()
@@ -295,7 +295,8 @@ def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | 
 
 
 def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
-    yield from _of_group(outcome, group, news.now)
+    if not is_reported_elsewhere(outcome.before, news.snapshot.schedulers):
+        yield from _of_group(outcome, group, news.now)
     for name, condition in pod_conditions(outcome, group).items():
         pod = news.snapshot.pods.get(name)
         yield _of_pod(name, pod.metadata.uid if pod else "", condition, news.now)

@@ -4,8 +4,10 @@ Rule: with the answer written and nothing else changed, the answer is the same.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, ResourcesStatus
@@ -41,7 +43,27 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
             old.metadata.generation,
             now,
         ),
+        scheduler_name=_reporter(_schedulers(outcome), bool(outcome.gang.other_schedulers)),
     )
+
+
+def is_reported_elsewhere(gang: Gang, schedulers: Collection[str]) -> bool:
+    """Whether another scheduler that pods of this gang ask for reports on its PodGroup (N6)."""
+    return bool(gang.other_schedulers) and _is_another(gang.source.status, schedulers)
+
+
+def _is_another(status: PodGroupStatus | QueueStatus | None, schedulers: Collection[str]) -> bool:
+    return status is not None and status.scheduler_name not in ("", *schedulers)
+
+
+def _reporter(schedulers: Collection[str], is_shared: bool) -> str:
+    """One of several schedulers reports: the one whose name is stored. Without that, each would undo the other's."""
+    return min(schedulers, default="") if is_shared else ""
+
+
+def _schedulers(outcome: Outcome) -> Collection[str]:
+    snapshot = outcome.found.snapshot
+    return snapshot.schedulers if snapshot is not None else ()
 
 
 def _phase(states: Counter[State], enough: bool) -> str:
@@ -90,29 +112,38 @@ def _level(group: Group, outcome: Outcome) -> LevelStatus:
 def queue_statuses(snapshot: Snapshot, plan: Plan, now: datetime) -> dict[str, QueueStatus]:
     """What every queue and those below it ask for and hold, by name (E2).
 
-    Queues with gangs of other schedulers only are theirs to report (N6).
+    Queues with gangs of other schedulers only are theirs to report; of those that are shared, one reports (N6).
     """
     queues = {queue.metadata.name: queue for queue in snapshot.objects.queues if queue.metadata.name}
     tree = arrange(queues.values())
     used = uses(tree, gangs_bound(snapshot, plan).values())
     parents = {name: queues[name].spec.parent_queue for name in sorted(queues)}
-    foreign = _foreign_queues(snapshot, tree)
+    foreign, shared = _queues_of_others(snapshot, tree)
+    elsewhere = {name for name in shared & queues.keys() if _is_another(queues[name].status, snapshot.schedulers)}
     below: dict[str, list[str]] = defaultdict(list)
     for name, parent in parents.items():
         below[parent].append(name)
-    return {
+    statuses = {
         name: _queue_status(queues[name], tuple(below[name]), used, queue_ready(name, tree, parents), now)
         for name in parents
-        if name not in foreign
+        if name not in foreign | elsewhere
+    }
+    return {
+        name: replace(status, scheduler_name=_reporter(snapshot.schedulers, name in shared))
+        for name, status in statuses.items()
     }
 
 
-def _foreign_queues(snapshot: Snapshot, tree: QueueTree) -> set[str]:
-    """Queues in which, or below which, there are gangs, all of other schedulers."""
-    found: dict[bool, set[str]] = {True: set(), False: set()}
-    for queue, foreign in {(gang.queue, gang.is_foreign) for gang in snapshot.gangs}:
-        found[foreign].update(node.name for node in (tree.path(queue) if queue in tree.nodes else ()))
-    return found[True] - found[False]
+def _queues_of_others(snapshot: Snapshot, tree: QueueTree) -> tuple[set[str], set[str]]:
+    """Queues in which, or below which, all gangs are of other schedulers; and those in which some are."""
+    ours, others = set[str](), set[str]()
+    for queue, is_foreign, is_mixed in {(g.queue, g.is_foreign, bool(g.other_schedulers)) for g in snapshot.gangs}:
+        path = [node.name for node in (tree.path(queue) if queue in tree.nodes else ())]
+        if not is_foreign:
+            ours.update(path)
+        if is_mixed:
+            others.update(path)
+    return others - ours, others & ours
 
 
 def _queue_status(queue: Queue, below: tuple[str, ...], used: Uses, ready: Condition, now: datetime) -> QueueStatus:
