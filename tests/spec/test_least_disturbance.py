@@ -5,6 +5,12 @@ from datetime import datetime
 from typing import Any
 
 import muster
+from muster.api.podgroup import DisturbanceStatus, PodGroupStatus
+from muster.api.shape import encode
+from muster.model.snapshot import take
+from muster.planning.cycle import plan as make_plan
+from muster.reporting.outcome import outcomes
+from muster.reporting.status import pod_group_status
 from tests.given import Raw, pod, podgroup, pods
 from tests.spec.scene import node, priority_class, queue, topology
 from tests.support.busy import busy_cluster
@@ -270,3 +276,27 @@ def test_pods_without_cpu_requests_may_be_made_room_for() -> None:
     scene[0]["status"]["allocatable"]["pods"] = "1"
     scene += [*CLASSES, *running("v", "n1"), podgroup(name="new", topologyConstraint=RACK, priorityClassName="low")]
     assert evicted(planned(topology("topology/rack"), *scene, *pods(1, gang="new"))) == ["v Consolidate team/new"]
+
+
+# figures --------------------------------------------------------------------------------------------------------------
+
+
+def status_of(gang: str, raws: list[Raw]) -> PodGroupStatus:
+    """What is written on a PodGroup after one cycle."""
+    snapshot = take(muster.objects(raws), NOW)
+    outcome = outcomes(snapshot, make_plan(snapshot))[f"team/{gang}"]
+    return pod_group_status(outcome, outcome.before.source, NOW)
+
+
+def test_a_gang_says_what_its_places_cost_until_it_has_them() -> None:
+    """P8: three pods move for it; its status says so while they leave, and no longer."""
+    scene = [*CLASSES, *fragmented(2, 3), *waiting("new", 1, cpu=6, priorityClassName="low")]
+    first = status_of("new", scene)
+    assert first.disturbance == DisturbanceStatus(evicted=0, moved=3, allowed=0, proof="exact")
+    (said,) = [one.message for one in first.conditions if one.type == "Scheduled"]
+    assert "0 pods evicted, 3 moved for it" in said
+    kept = [node("n", cpu=6), *waiting("new", 1, cpu=6), pod("old", on="n", cpu=6, phase="Running", terminating=True)]
+    kept[1]["status"] = encode(first)
+    kept[2]["status"] |= {"nominatedNodeName": "n"}
+    assert status_of("new", kept).disturbance == first.disturbance, "the victim is still terminating"
+    assert status_of("new", kept[:-1]).disturbance is None, "it is bound"

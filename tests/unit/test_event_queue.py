@@ -140,12 +140,17 @@ async def test_an_eviction_is_told_on_all_three() -> None:
             "Preempted",
             f"evicted from node `a` to make room for {HIGH}; its replacement has a place on node `b`",
         ),
-        ("PodGroup", "high", "Preempting", "2 pods of `default/low` evicted to make room for it"),
+        (
+            "PodGroup",
+            "high",
+            "Preempting",
+            "2 pods of `default/low` evicted to make room for it; 1 of them with a new place",
+        ),
         (
             "PodGroup",
             "low",
             "Preempted",
-            "2 pods evicted to make room for `default/high`; 1 of them have a new place",
+            "2 pods evicted to make room for `default/high`; 1 of them with a new place",
         ),
     ]
 

@@ -132,6 +132,17 @@ class LevelStatus(Wire, frozen=True):
     domain: Annotated[str, doc("Where the pods of this level sit together, from the top level down.")] = ""
 
 
+class DisturbanceStatus(Wire, frozen=True):
+    """What the places of a gang cost others (P8)."""
+
+    evicted: Annotated[int, doc("Pods of others that leave for it.")] = 0
+    moved: Annotated[int, doc("Pods of others that move for it: their replacements have proven places.")] = 0
+    allowed: Annotated[int, doc("Pods that one cycle was allowed to disturb, for all gangs together.")] = 0
+    proof: Annotated[
+        str, doc("exact: no smaller set of victims would do; irreducible: none of this set could stay.")
+    ] = ""
+
+
 class PodGroupStatus(Wire, frozen=True):
     """What muster last found."""
 
@@ -154,6 +165,9 @@ class PodGroupStatus(Wire, frozen=True):
             **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
         ),
     ] = ()
+    disturbance: Annotated[
+        DisturbanceStatus | None, doc("Set while places are being freed for the gang: what that costs others.")
+    ] = None
     scheduler_name: Annotated[
         str, doc("The scheduler that reports here; set where pods of the gang ask for several.")
     ] = ""

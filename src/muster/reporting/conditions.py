@@ -26,6 +26,9 @@ LONGEST = 32768  # characters of a message, as the CRD has it
 LISTED = 5  # names in one sentence
 
 
+FREED = "its places are on room that is still being freed"
+
+
 def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
     """`Scheduled` always; the others only while something is wrong."""
     yield scheduled(outcome)
@@ -45,9 +48,18 @@ def scheduled(outcome: Outcome) -> Condition:
         met = "; ".join(filter(None, ("every minimum is met", says)))
         return Condition(SCHEDULED, "True", "Scheduled" if verdict == "Scheduled" else word, _cut(met))
     if verdict == "Scheduled":
-        return Condition(SCHEDULED, "False", "Nominated", "its places are on room that is still being freed")
+        return Condition(SCHEDULED, "False", "Nominated", _freed(outcome))
     status = "Unknown" if verdict == "Unknown" else "False"
     return Condition(SCHEDULED, status, word, _cut(says))
+
+
+def _freed(outcome: Outcome) -> str:
+    """What it waits for, and what that costs others (P8)."""
+    cost = outcome.disturbance
+    if cost is None:
+        return FREED
+    pods = f"{many(cost.evicted, 'pod')} evicted, {cost.moved} moved"
+    return f"{FREED}: {pods} for it, where one cycle may disturb {cost.allowed}, or what one gang needs"
 
 
 def _refused(found: GangPlan) -> str:

@@ -75,13 +75,17 @@ def _left(own: Sequence[Eviction]) -> str:
     first = own[0]
     if first.reason == "Stale":
         return f"{many(len(own), 'pod')} released: {_short_of_pods(first)}"
-    moved = sum(bool(one.move_to) for one in own)
-    places = f"; {moved} of them have a new place" if moved else ""
-    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.whom for one in own)}{places}"
+    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.whom for one in own)}{_moved(own)}"
 
 
 def _made_room(evicted: Sequence[Eviction]) -> str:
-    return f"{many(len(evicted), 'pod')} of {_listed(one.gang for one in evicted)} evicted to make room for it"
+    pods, gangs = many(len(evicted), "pod"), _listed(one.gang for one in evicted)
+    return f"{pods} of {gangs} evicted to make room for it{_moved(evicted)}"
+
+
+def _moved(evicted: Sequence[Eviction]) -> str:
+    moved = sum(bool(one.move_to) for one in evicted)
+    return f"; {moved} of them with a new place" if moved else ""
 
 
 def _short_of_pods(one: Eviction) -> str:

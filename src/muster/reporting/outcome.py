@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.api.podgroup import DisturbanceStatus
 from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, state, walk
 from muster.model.snapshot import Snapshot
 from muster.placement.goal import Goals
@@ -28,6 +29,7 @@ class Outcome(Struct, frozen=True, eq=False):
     short: tuple[str, ...] = ()  # groups placed only in part: the PodGroup itself (S2), or SubGroups of it (S3)
     strays: tuple[Stray, ...] = ()  # those that wait for a node
     evictions: tuple[Eviction, ...] = ()  # of its own pods
+    disturbance: DisturbanceStatus | None = None  # what its places cost others, as long as it waits for them (P8)
 
     @property
     def root(self) -> Standing:
@@ -58,6 +60,7 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
     evicted: dict[str, list[Eviction]] = defaultdict(list)
     for eviction in plan.evictions:
         evicted[eviction.gang].append(eviction)
+    costs = _costs(snapshot, plan)
     return {
         name: Outcome(
             before=before[name],
@@ -68,10 +71,19 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
             short=_short(bound[name]),
             strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),
             evictions=tuple(evicted.get(name, ())),
+            disturbance=costs.get(name),
         )
         for name, found in ((found.gang.key, found) for found in plan.gangs)
         if name not in but
     }
+
+
+def _costs(snapshot: Snapshot, plan: Plan) -> dict[str, DisturbanceStatus]:
+    """What the places of a gang cost others (P8), where this plan frees them, or the status says that one did."""
+    stored = {gang.key: gang.source.status.disturbance for gang in snapshot.gangs if gang.source.status is not None}
+    allowed = plan.disturbance.allowed
+    now = {one.gang: DisturbanceStatus(one.evicted, one.moved, allowed, one.proof) for one in plan.disturbance.gangs}
+    return {gang: cost for gang, cost in stored.items() if cost is not None} | now
 
 
 def gangs_bound(snapshot: Snapshot, plan: Plan) -> dict[str, Gang]:

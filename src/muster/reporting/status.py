@@ -43,8 +43,13 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
             old.metadata.generation,
             now,
         ),
+        disturbance=outcome.disturbance if _is_nominated(outcome) else None,
         scheduler_name=_reporter(_schedulers(outcome), bool(outcome.gang.other_schedulers)),
     )
+
+
+def _is_nominated(outcome: Outcome) -> bool:
+    return outcome.found.verdict == "Scheduled" and not outcome.satisfied
 
 
 def is_reported_elsewhere(gang: Gang, schedulers: Collection[str]) -> bool:
