@@ -337,7 +337,7 @@ class Model:
                 self.model.add_implication(picked, self.chosen[u])
                 if around is not None:  # part of a larger one
                     self.model.add_bool_or(~picked, ~self.chosen[around])
-                largest.append((picked, self._whole(u, resource)))
+                largest.append((picked, self.size(self.units[u], resource)))  # what is inside has left before
             self.model.add_at_most_one(picked for picked, _ in largest)
             found.append(self.model.new_bool_var(""))
             kept = self.held[queue][resource] - self.lost(queue, resource) + sum(one * size for one, size in largest)
@@ -348,11 +348,6 @@ class Model:
                 most = max(self.shares[queue][resource], quota)
                 self.model.add(kept >= most + 1).only_enforce_if(found[-1])
         return found
-
-    def _whole(self, u: int, resource: str) -> int:
-        """A unit with everything inside it."""
-        inner = (self._whole(v, resource) for v, unit in enumerate(self.units) if unit.around == u)
-        return self.size(self.units[u], resource) + sum(inner)
 
     def _spare_quotas(self, leaves: cp_model.IntVar, theirs: list[str], ours: str, resource: str) -> None:
         """Who is above its own quota takes nobody below theirs."""

@@ -270,6 +270,15 @@ def test_no_unit_leaves_after_its_queue_has_come_down_to_its_quota() -> None:
         assert len(planned(*scene, max_moved_pods=0)["evictions"]) == number
 
 
+def test_extras_count_one_by_one_before_the_core_goes() -> None:
+    """P5, P3: two extras bring the queue down to its quota; the core behind them stays, and two places are too few."""
+    queues = [queue("q", cpu={"quota": 4000}), queue("r", cpu={"quota": 4000})]
+    elastic = [podgroup(name="v", minMember=1, queue="q"), *pods(6, gang="v", on="n", phase="Running", cpu=1)]
+    for number, leave in ((2, 2), (3, 0)):
+        scene = [*queues, node("n", cpu=6), *elastic, *waiting("new", number, queue="r")]
+        assert len(planned(*scene)["evictions"]) == leave
+
+
 def test_pods_without_cpu_requests_may_be_made_room_for() -> None:
     """P8: of cpu and memory it counts only what the gang asks for, as many pods state neither."""
     scene = [node("n1", cpu=1, rack="r1"), node("n2", cpu=1)]

@@ -168,7 +168,8 @@ class Reclaim(Rules):
             found.append(is_above)
             gone = program.gone(name, node.name)
             everything = sum(value for _, value in gone)
-            last = [(self._last(program, number), -self._whole(number, name)) for number in self._under(program, node)]
+            held_by = self.candidates.held_by
+            last = [(self._last(program, n), -held_by(n).get(name, 0)) for n in self._under(program, node)]
             program.model.add_row([(variable, 1) for variable, _ in last], most=1)
             room = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
             program.add_row([*gone, *last, (is_above, everything - min(room, 0))], room + everything - min(room, 0))
@@ -185,10 +186,6 @@ class Reclaim(Rules):
             if outer in program.leaves:
                 program.model.add_row([(variable, 1), (program.leaves[outer], 1)], most=1)
         return variable
-
-    def _whole(self, number: int, resource: str) -> int:
-        """What a unit holds with those inside that are still there."""
-        return sum(self.candidates.held_by(one).get(resource, 0) for one in self.candidates.whole([number]))
 
     def _entitled_rows(
         self, program: "VictimProgram", is_taken: int, mine: Sequence[QueueNode], theirs: Sequence[QueueNode]
@@ -234,7 +231,7 @@ class _Taken:
         self.by_queue = candidates.held(units)
         self.queues = sorted(self.by_queue)
         outermost = candidates.outermost(units)
-        self.units = [next(iter(candidates.held(candidates.whole([n])).items())) for n in outermost]
+        self.units = [(candidates.units[n].gang.queue, candidates.held_by(n)) for n in outermost]
         self._gone: dict[str, Mapping[str, int]] = {}
 
     def _under(self, node: QueueNode) -> set[str]:
@@ -250,7 +247,7 @@ class _Taken:
         return self._gone[node.name]
 
     def largest(self, node: QueueNode) -> Mapping[str, int]:
-        """By resource the largest unit that leaves from there."""
+        """By resource the largest unit that can leave last: units inside of it leave before it."""
         under, found = self._under(node), Resources()
         for queue, amount in self.units:
             for name, number in amount.items() if queue in under else ():
