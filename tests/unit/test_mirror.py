@@ -294,8 +294,8 @@ def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     between = snapshot.neighbours
     yield "rules", [rule.signature() for rule in between.rules]
     yield "marks", (between.classes, sorted(between.running.items()), between.waiting)
-    yield "selected", between.selected
-    yield "carriers", between.carriers
+    yield "selected", list(between.selected.entries())
+    yield "carriers", list(between.carriers.entries())
     for name, tree in sorted(snapshot.topologies.items()):
         for level in tree.levels:
             yield f"topology {name}", (level.label, level.paths, level.domain.tolist(), level.parent.tolist())

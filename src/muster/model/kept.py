@@ -18,7 +18,7 @@ from muster.api.core import Pod
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.model.gang import Gang, State, build, state
-from muster.model.neighbours import alone_columns, gather, keeps_away, looked_at, rules_of
+from muster.model.neighbours import alone_columns, gather, keeps_away, kept_alone, looked_at, rules_of
 from muster.model.snapshot import (
     Hosts,
     Ports,
@@ -171,12 +171,12 @@ class Extra:
         self.asked: dict[str, dict[str, int]] = {
             name: self.ports.taken(pod.spec) for name, pod in (*bound.items(), *waiting.items())
         }
-        self.alone: set[str] = set()
-        for name, pod in waiting.items():
-            self.asked[name].update(dict.fromkeys(found := alone_columns(pod), 1))
-            self.alone.update(found)
+        wanted = {name: alone_columns(pod) for name, pod in waiting.items()}
+        self.alone = kept_alone({column for found in wanted.values() for column in found})
         for name in placed if self.alone else ():
-            self.asked[name].update(dict.fromkeys(self.alone.intersection(alone_columns(bound[name])), 1))
+            wanted[name] = alone_columns(bound[name])
+        for name, found in wanted.items():
+            self.asked[name].update(dict.fromkeys(self.alone.intersection(found), 1))
 
 
 class Kept:
@@ -369,7 +369,9 @@ class Kept:
             ready=known.ready,
             taints=known.taints,
             taints_of=known.taints_of,
-            neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, rest.namespaces, guarded),
+            neighbours=gather(
+                [one.pod for one in classes], len(waiting), bound, known.index, rest.namespaces, columns, guarded
+            ),
             objects=replace(rest, pods=tuple(self._pods.values()), pod_groups=tuple(self._groups.values())),
             now=now,
             schedulers=self._schedulers,

@@ -4,23 +4,23 @@ Only rules that can touch a waiting pod are kept: those that waiting pods carry,
 against them. What a rule means for a placement is decided in `placement`; here is who it is about and where they are.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from muster.api import names
 from muster.api.core import Namespace, Pod, PodAffinityTerm, TopologySpreadConstraint
 from muster.api.meta import LabelSelector, LabelSelectorRequirement
 from muster.api.objects import key
+from muster.model.node_counts import NodeCounts
+from muster.model.pod_index import PodIndex
 from muster.model.selectors import selects
 
-Ints = NDArray[np.int64]
 ALONE = "alone/"
+MOST_ALONE = 64  # columns of those that are one of a kind on a node: each is one more number on every node
 
 
 class Rule(Struct, frozen=True, eq=False):
@@ -59,8 +59,8 @@ class Neighbours(Struct, frozen=True, eq=False):
     classes: tuple[Marks, ...]  # of every class; those of pods that run only carry no rules here
     running: Mapping[str, Marks]  # of pods on nodes, by namespace/name
     waiting: int  # how many of the classes have pods that wait: the first ones
-    selected: Ints  # rules × nodes: pods there that a rule selects
-    carriers: Ints  # rules × nodes: pods there that carry it
+    selected: NodeCounts  # pods that a rule selects
+    carriers: NodeCounts  # pods that carry it
 
 
 class Scope:
@@ -170,33 +170,32 @@ def gather(
     bound: Sequence[Pod],
     index: Mapping[str, int],
     namespaces: Iterable[Namespace],
+    columns: Collection[str],
     guarded: Sequence[Pod] | None = None,
 ) -> Neighbours:
     """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones.
 
-    `guarded` are those of `bound` that keep away from others, where that is known.
+    `columns` are those of the snapshot. `guarded` are those of `bound` that keep away from others, where that is known.
     """
     scope = Scope(namespaces)
     found: dict[bytes, tuple[int, Rule]] = {}
     carried = [_numbered(found, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
     guards = sorted(filter(keeps_away, bound if guarded is None else guarded), key=lambda pod: key(pod.metadata))
-    running = [(pod, _numbered(found, _against(pod, classes[:waiting], scope))) for pod in guards]
-    rules = tuple(_with_columns(rule, classes[:waiting], scope) for _, rule in found.values())
-    of_class = tuple(
-        Marks(tuple(i for i, rule in enumerate(rules) if scope.selects(rule, pod)), carries)
-        for pod, carries in zip(classes, carried, strict=True)
-    )
-    marks = _marks(rules, bound, {key(pod.metadata): carries for pod, carries in running if carries}, scope)
-    selected = np.zeros((len(rules), len(index)), dtype=np.int64)
-    carriers = np.zeros_like(selected)
+    against = _Against(PodIndex(classes[:waiting], scope) if guards else None)
+    running = {key(pod.metadata): numbers for pod in guards if (numbers := _numbered(found, against.rules(pod)))}
+    selected_by = _selections(classes, [rule for _, rule in found.values()], scope)
+    rules = _with_columns([rule for _, rule in found.values()], classes[:waiting], carried, selected_by, columns)
+    marks = _marks(rules, bound, running, scope)
+    selected, carriers = NodeCounts(len(index)), NodeCounts(len(index))
     for pod in bound if marks else ():
         mark = marks.get(key(pod.metadata))
         if mark is not None:
             node = index[pod.spec.node_name]
             for rule in mark.selected_by:
-                selected[rule, node] += 1
+                selected.add(rule, node, 1)
             for rule in mark.carries:
-                carriers[rule, node] += 1
+                carriers.add(rule, node, 1)
+    of_class = tuple(Marks(tuple(one), carries) for one, carries in zip(selected_by, carried, strict=True))
     return Neighbours(rules, of_class, marks, waiting, selected, carriers)
 
 
@@ -205,11 +204,22 @@ def keeps_away(pod: Pod) -> bool:
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
 
-def _against(pod: Pod, classes: Sequence[Pod], scope: Scope) -> Iterator[Rule]:
-    """The anti-affinity of a running pod, where it selects a waiting one."""
-    for rule in rules_of(pod):
-        if rule.kind == "away" and any(scope.selects(rule, other) for other in classes):
-            yield rule
+class _Against:
+    """The anti-affinity of running pods, where it selects a waiting one; what many pods carry is decided once."""
+
+    def __init__(self, waiting: PodIndex | None) -> None:
+        self._waiting = waiting
+        self._known: dict[bytes, bool] = {}
+
+    def rules(self, pod: Pod) -> Iterator[Rule]:
+        """The rules of one pod."""
+        return (rule for rule in rules_of(pod) if rule.kind == "away" and self._matters(rule))
+
+    def _matters(self, rule: Rule) -> bool:
+        signature = rule.signature()
+        if signature not in self._known:
+            self._known[signature] = self._waiting is not None and bool(self._waiting.selected(rule))
+        return self._known[signature]
 
 
 def _numbered(found: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tuple[int, ...]:
@@ -218,27 +228,42 @@ def _numbered(found: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tu
     return tuple(dict.fromkeys(numbers))
 
 
+def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> list[list[int]]:
+    """For every pod the rules that select it, by their numbers."""
+    found: list[list[int]] = [[] for _ in pods]
+    index = PodIndex(pods, scope)
+    for number, rule in enumerate(rules):
+        for i in index.selected(rule):
+            if rule.kind != "spread" or pods[i].metadata.deletion_timestamp is None:
+                found[i].append(number)
+    return found
+
+
 def _marks(
     rules: Sequence[Rule], bound: Sequence[Pod], carried: Mapping[str, tuple[int, ...]], scope: Scope
 ) -> dict[str, Marks]:
+    """What rules have to do with pods on nodes; pods that rules cannot tell apart are looked at once."""
     if not rules:
         return {}
-    labels = sorted(looked_at(rule.carrier for rule in rules if rule.carrier is not None))
-    seen: dict[object, tuple[int, ...]] = {}
+    labels = looked_at(rule.carrier for rule in rules if rule.carrier is not None)
+    looks = [_look(pod, labels) for pod in bound]
+    first: dict[object, Pod] = {}
+    for pod, look in zip(bound, looks, strict=True):
+        first.setdefault(look, pod)
+    selections = _selections(list(first.values()), rules, scope)
+    selected_by = {look: tuple(numbers) for look, numbers in zip(first, selections, strict=True)}
     found: dict[str, Marks] = {}
-    for pod in bound:
-        leaving = pod.metadata.deletion_timestamp is not None
-        look = (namespace_of(pod), leaving, *(pod.metadata.labels.get(label) for label in labels))
-        if look not in seen:
-            seen[look] = tuple(
-                i
-                for i, rule in enumerate(rules)
-                if scope.selects(rule, pod) and not (leaving and rule.kind == "spread")
-            )
+    for pod, look in zip(bound, looks, strict=True):
         carries = carried.get(key(pod.metadata), ())
-        if seen[look] or carries:
-            found[key(pod.metadata)] = Marks(seen[look], carries)
+        if selected_by[look] or carries:
+            found[key(pod.metadata)] = Marks(selected_by[look], carries)
     return found
+
+
+def _look(pod: Pod, labels: frozenset[str]) -> object:
+    """What rules that look at these labels see of a pod."""
+    seen = tuple(sorted(label for label in pod.metadata.labels.items() if label[0] in labels))
+    return namespace_of(pod), pod.metadata.deletion_timestamp is not None, seen
 
 
 # one of a kind on a node ----------------------------------------------------------------------------------------------
@@ -267,12 +292,26 @@ def _off_its_node(rule: Rule) -> bool:
     )
 
 
-def _with_columns(rule: Rule, classes: Sequence[Pod], scope: Scope) -> Rule:
-    """Whether the column is all there is to a rule among waiting pods: whoever it selects or carries it has one."""
-    if not _off_its_node(rule):
-        return rule
-    column, signature = _column(rule), rule.signature()
-    about = (
-        pod for pod in classes if scope.selects(rule, pod) or any(own.signature() == signature for own in rules_of(pod))
-    )
-    return replace(rule, alone=all(column in alone_columns(pod) for pod in about))
+def kept_alone(columns: Iterable[str]) -> frozenset[str]:
+    """The columns that a snapshot has of these; rules without one are settled like others between pods."""
+    return frozenset(sorted(columns)[:MOST_ALONE])
+
+
+def _with_columns(
+    rules: Sequence[Rule],
+    waiting: Sequence[Pod],
+    carried: Sequence[tuple[int, ...]],
+    selected_by: Sequence[Sequence[int]],
+    columns: Collection[str],
+) -> tuple[Rule, ...]:
+    """The rules, and whether a column is all there is to one: each class that it selects or that carries it has one."""
+    candidates = {
+        i: column for i, rule in enumerate(rules) if _off_its_node(rule) and (column := _column(rule)) in columns
+    }
+    found = set(candidates)
+    for i, pod in enumerate(waiting):
+        about = found.intersection((*carried[i], *selected_by[i]))
+        if about:
+            own = alone_columns(pod)
+            found.difference_update([number for number in about if candidates[number] not in own])
+    return tuple(replace(rule, alone=True) if i in found else rule for i, rule in enumerate(rules))

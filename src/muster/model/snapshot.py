@@ -16,7 +16,7 @@ from muster.api import names
 from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
 from muster.model.gang import Gang, Leaf, State, muster, state, walk
-from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, looked_at
+from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, kept_alone, looked_at
 from muster.model.topology import TopologyTree, arrange
 from muster.rules.membership import OURS, gang_of, is_ours
 from muster.rules.requests import requests
@@ -92,12 +92,11 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
     placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is State.PLACED]
     ports = Ports([*bound, *pending])
     asked = {id(pod): {**asks(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
-    alone: set[str] = set()
-    for pod in pending:
-        asked[id(pod)].update(dict.fromkeys(found := alone_columns(pod), 1))
-        alone.update(found)
-    for pod in placed if alone else ():
-        asked[id(pod)].update(dict.fromkeys(alone.intersection(alone_columns(pod)), 1))
+    wanted = {id(pod): alone_columns(pod) for pod in pending}
+    alone = kept_alone({column for found in wanted.values() for column in found})
+    for pod in (*pending, *placed) if alone else ():
+        found = wanted.get(id(pod)) or alone_columns(pod)
+        asked[id(pod)].update(dict.fromkeys((column for column in found if column in alone), 1))
     columns = tuple(sorted({"pods", *ports.columns, *known.stated}.union(*asked.values())))
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(known.nodes), len(columns)), dtype=np.int64)
@@ -135,7 +134,7 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
         ready=known.ready,
         taints=known.taints,
         taints_of=known.taints_of,
-        neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces),
+        neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces, columns),
         objects=objects,
         now=now,
         schedulers=frozenset(schedulers),

@@ -179,15 +179,13 @@ class Ledger:
         """Take room for pods of a class on a node."""
         self.free[node] -= self.shapes.asks[shape] * count
         if shape in self.company.touched:
-            self.company.put(node, self.company.classes[shape], count)
-            self.forget()
+            self._mark(node, self.company.classes[shape], count)
         self._changed.append(node)
 
     def mark(self, node: int, shape: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""
         if shape in self.company.touched:
-            self.company.put(node, self.company.classes[shape], count)
-            self.forget()
+            self._mark(node, self.company.classes[shape], count)
 
     def set_free(self, node: int, free: Ints) -> None:
         """So much is free on a node."""
@@ -203,16 +201,20 @@ class Ledger:
         """Give back the room of a running pod of a class."""
         self.free[node] += self.shapes.asks[shape]
         if marks.selected_by or marks.carries:
-            self.company.put(node, marks, -1)
-            self.forget()
+            self._mark(node, marks, -1)
         self._changed.append(node)
 
-    def forget(self) -> None:
-        """Rules between pods have to be looked at anew."""
-        for touched in self.company.touched:
-            self._allowed.pop(touched, None)
-            self._fits.pop(touched, None)
-            self._seats.pop(touched, None)
+    def unmark(self, node: int, marks: Marks) -> None:
+        """A pod leaves a node, for the rules between pods alone."""
+        self._mark(node, marks, -1)
+
+    def _mark(self, node: int, marks: Marks, count: int) -> None:
+        """Pods come or go; the classes that rules about them concern have to be looked at again."""
+        self.company.put(node, marks, count)
+        for shape in self.company.about(marks):
+            self._allowed.pop(shape, None)
+            self._fits.pop(shape, None)
+            self._seats.pop(shape, None)
 
 
 class Supposed:

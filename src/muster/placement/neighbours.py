@@ -24,6 +24,10 @@ class Company:
         self.carriers = known.carriers.copy()
         self.touched = frozenset(i for i, marks in enumerate(known.classes) if marks.selected_by or marks.carries)
         self._expected = {rule for marks in known.classes[: known.waiting] for rule in marks.selected_by}
+        self._about: dict[int, list[int]] = {}  # by rule: classes that it selects, or that carry it
+        for i, marks in enumerate(known.classes):
+            for rule in dict.fromkeys((*marks.selected_by, *marks.carries)):
+                self._about.setdefault(rule, []).append(i)
 
     def copy(self) -> "Company":
         """The same, to suppose other things of."""
@@ -34,9 +38,18 @@ class Company:
     def put(self, node: int, marks: Marks, count: int) -> None:
         """Pods come to a node; less than none: they leave it."""
         for rule in marks.selected_by:
-            self.selected[rule, node] += count
+            self.selected.add(rule, node, count)
         for rule in marks.carries:
-            self.carriers[rule, node] += count
+            self.carriers.add(rule, node, count)
+
+    def about(self, marks: Marks) -> Iterator[int]:
+        """Classes whose nodes may be others when a pod with these marks comes or goes."""
+        for rule in (*marks.selected_by, *marks.carries):
+            yield from self._about.get(rule, ())
+
+    def is_expected(self, number: int) -> bool:
+        """Whether a rule selects some waiting pod."""
+        return number in self._expected
 
     def places(self, rule: Rule) -> Ints:
         """For every node the place it is in, -1: in none."""
@@ -54,14 +67,14 @@ class Company:
         for number in self.classes[shape].carries:
             rule = self.rules[number]
             if rule.kind == "away":
-                yield "podAntiAffinity", ~self._shared(rule, self.selected[number])
+                yield "podAntiAffinity", ~self._shared(rule, self.selected.row(number))
             elif rule.kind == "near" and number not in self._expected:
-                yield "podAffinity", self._shared(rule, self.selected[number])
+                yield "podAffinity", self._shared(rule, self.selected.row(number))
             elif rule.firm:
                 yield "podAffinity" if rule.kind == "near" else "topologySpread", self.places(rule) >= 0
         for number in self.classes[shape].selected_by:
             if self.rules[number].kind == "away":
-                yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers[number])
+                yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers.row(number))
 
     def _shared(self, rule: Rule, counts: Ints) -> Mask:
         """Nodes that share a place with one of the counted pods."""

@@ -55,7 +55,7 @@ class Watch:
         self.counts = [bool(counting[nodes[0]]) for nodes in cells.nodes]
         self.last = {place: i for i, place in enumerate(self.place)}
         known = np.unique(places[counting])
-        held = company.selected[number]
+        held = company.selected.row(number)
         sums = np.bincount(places[counting], weights=held[counting]) if len(known) else np.zeros(0)
         self.before: dict[int, int] = dict(zip(known.tolist(), sums[known].astype(np.int64).tolist(), strict=True))
         self.level = -1
@@ -188,7 +188,7 @@ class Cells:
         asked = np.flatnonzero(np.any([ledger.shapes.asks[item.shape] for item in items], axis=0))
         facts = [fits[:, useful].T, ledger.free[np.ix_(useful, asked)]]
         facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
-        facts += [company.selected[number, useful, None] for number in rules]
+        facts += [company.selected.row(number)[useful, None] for number in rules]
         spreads = [company.rules[number] for number in rules if company.rules[number].kind == "spread"]
         facts += [company.counting(rule)[useful, None].astype(np.int64) for rule in spreads]
         rows = np.column_stack(facts)

@@ -347,8 +347,7 @@ class Board:
     def _forget(self, pod: str, node: str) -> None:
         marks = self.snapshot.neighbours.running.get(pod)
         if marks is not None:
-            self.later.company.put(self.snapshot.node_index[node], marks, -1)
-            self.later.forget()
+            self.later.unmark(self.snapshot.node_index[node], marks)
 
 
 def _failure(gang: str, error: Exception) -> Failure:

@@ -8,7 +8,7 @@ so that whatever comes after it in the same turn ends as it would have without.
 
 from bisect import bisect_right
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property, partial
 from hashlib import blake2b
@@ -224,7 +224,7 @@ class _Digests:
         usable = np.any([self._shapes.allowed(shape) for shape in classes], axis=0)
         columns = np.unique(np.concatenate([self._shapes.columns[shape] for shape in classes]))
         free = ledger.free[np.ix_(np.flatnonzero(usable), columns)]
-        between = self._company(ledger) if not ledger.company.touched.isdisjoint(classes) else b""
+        between = self._between(ledger, classes) if not ledger.company.touched.isdisjoint(classes) else b""
         return _joined(self.goal(goal), self._topologies, usable.tobytes(), free.tobytes(), between)
 
     def goal(self, goal: Goal) -> bytes:
@@ -276,13 +276,32 @@ class _Digests:
         trees = sorted(self._snapshot.topologies.items())
         return _text([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
 
-    def _company(self, ledger: Ledger) -> bytes:
-        """Rules between pods: whom they are about, and how many of those are on every node."""
+    def _between(self, ledger: Ledger, classes: Sequence[int]) -> bytes:
+        """The rules between pods that have to do with some classes, and where the pods are that these are about."""
         company = ledger.company
-        rules = [_joined(rule.signature(), company.places(rule).tobytes()) for rule in company.rules]
+        marks = [company.classes[shape] for shape in classes]
+        numbers = sorted({number for one in marks for number in (*one.selected_by, *one.carries)})
+        at = {number: i for i, number in enumerate(numbers)}
+        who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in marks]
+        parts = [_text(who, [company.is_expected(number) for number in numbers])]
+        for number in numbers:
+            rule = company.rules[number]
+            rows = (company.places(rule), company.selected.row(number), company.carriers.row(number))
+            parts += [rule.signature(), *(row.tobytes() for row in rows)]
+        return _joined(*parts)
+
+    def _company(self, ledger: Ledger) -> bytes:
+        """All rules between pods: whom they are about, and how many of those are on every node."""
+        company = ledger.company
         marks = [(one.selected_by, one.carries) for one in company.classes]
-        waiting = self._snapshot.neighbours.waiting
-        return _joined(_text(marks, waiting), company.selected.tobytes(), company.carriers.tobytes(), *rules)
+        counts = [list(one.entries()) for one in (company.selected, company.carriers)]
+        return _joined(_text(marks, self._snapshot.neighbours.waiting, counts), self._rules)
+
+    @cached_property
+    def _rules(self) -> bytes:
+        company = self._board.now.company
+        places = {rule.key: company.places(rule).tobytes() for rule in company.rules}
+        return _joined(*(rule.signature() for rule in company.rules), *(places[key] for key in sorted(places)))
 
     def _now(self) -> bytes:
         """What this cycle has granted, evicted and promised so far."""

@@ -1,0 +1,47 @@
+"""Pods by rule and node, sparse: most rules are about a few pods on a few nodes, whatever the size of the cluster."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class NodeCounts:
+    """How many pods on every node each rule is about. A copy costs the rules that have pods, not the pods."""
+
+    def __init__(self, nodes: int) -> None:
+        self.nodes = nodes
+        self._by_rule: dict[int, dict[int, int]] = {}
+        self._owned: set[int] = set()  # rules whose counts no copy shares
+
+    def copy(self) -> "NodeCounts":
+        """The same, to suppose other things of."""
+        found = NodeCounts(self.nodes)
+        found._by_rule = dict(self._by_rule)
+        self._owned = set()
+        return found
+
+    def add(self, rule: int, node: int, count: int) -> None:
+        """So many more pods on a node; less than none: they leave it."""
+        if rule not in self._owned:
+            self._by_rule[rule] = dict(self._by_rule.get(rule, ()))
+            self._owned.add(rule)
+        counts = self._by_rule[rule]
+        counts[node] = counts.get(node, 0) + count
+        if not counts[node]:
+            del counts[node]
+
+    def row(self, rule: int) -> Ints:
+        """The pods of one rule, by node."""
+        found = np.zeros(self.nodes, dtype=np.int64)
+        counts = self._by_rule.get(rule)
+        if counts:
+            found[list(counts)] = list(counts.values())
+        return found
+
+    def entries(self) -> Iterator[tuple[int, int, int]]:
+        """Rule, node and pods, in order, wherever there are some."""
+        for rule in sorted(self._by_rule):
+            yield from ((rule, node, count) for node, count in sorted(self._by_rule[rule].items()))

@@ -1,0 +1,36 @@
+"""Which of many pods a rule between pods selects, without asking each of them."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from muster.api.core import Pod
+
+if TYPE_CHECKING:
+    from muster.model.neighbours import Rule, Scope
+
+
+class PodIndex:
+    """Pods by their labels. A selector that names a value is compared with the pods that have it, and no others."""
+
+    def __init__(self, pods: Sequence[Pod], scope: "Scope") -> None:
+        self._pods, self._scope = pods, scope
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        for i, pod in enumerate(pods):
+            for label in pod.metadata.labels.items():
+                self._by_label.setdefault(label, []).append(i)
+
+    def selected(self, rule: "Rule") -> list[int]:
+        """The pods that a rule selects, by their numbers, in order."""
+        return sorted(i for i in self._candidates(rule) if self._scope.selects(rule, self._pods[i]))
+
+    def _candidates(self, rule: "Rule") -> Iterable[int]:
+        """The pods that have a value the selector names: by the rarest of them; all pods where it names none."""
+        selector = rule.selector
+        if selector is None:
+            return ()
+        named = [self._by_label.get(label, []) for label in selector.match_labels.items()]
+        for one in selector.match_expressions:
+            if one.operator == "In":
+                values = dict.fromkeys(one.values)
+                named.append([i for value in values for i in self._by_label.get((one.key, value), ())])
+        return min(named, key=len, default=range(len(self._pods)))
