@@ -5,7 +5,7 @@ how many of them a domain could hold at most, nested k of n. It costs a few pass
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
 from muster.placement.goal import Goal, Kinds, Spot, every, leaves, merged, sizes
+from muster.placement.inter_pod.bounds import Distances
 from muster.placement.ledger import Ledger
 
 Ints = NDArray[np.int64]
 EVERYWHERE = -1  # the level of which the whole cluster is the only domain
 ANY = np.iinfo(np.int64).max // 2
+Asks = Sequence[Ints] | Mapping[int, Ints]  # by class
 
 
 class _Question(Struct, frozen=True, eq=False):
@@ -39,6 +41,7 @@ class Bounds:
         self.ledger = ledger
         self.trees = list(topologies.values())
         self.tree_index = {name: i for i, name in enumerate(topologies)}
+        self.distances: Distances | None = None  # anti-affinity between pods of the goals
         self._copies: dict[tuple[int, int, int], Ints] = {}
         self._seats: dict[tuple[int, int, int], Ints] = {}
         self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
@@ -65,8 +68,20 @@ class Bounds:
 
     def is_possible(self, goal: Goal) -> bool:
         """Whether the cluster could hold the goal, by all that totals say."""
+        if self.distances is not None and not self._find_distances(goal, self.distances):
+            return False
         trees = range(len(self.trees)) if self.trees else (0,)
         return all(self.copies(goal, tree, EVERYWHERE)[0] > 0 for tree in trees)
+
+    def _find_distances(self, goal: Goal, distances: Distances) -> bool:
+        """Whether pods of several classes that keep away from each other find a place each."""
+        classes = self.classes(goal)
+        shared = distances.shared(classes)
+        if not shared:
+            return True
+        asks = {shape: np.array([number in distances.of_class(shape) for number in shared]) * 1 for shape in classes}
+        need = least(goal, asks).tolist()
+        return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
     def prune(self, goal: Goal, kinds: Kinds) -> Goal | None:
         """The goal without children and pods that fit nowhere; None: it cannot be met."""
@@ -186,6 +201,11 @@ class Bounds:
         key = (shape, tree, level)
         if key not in self._seats:
             self._seats[key] = self._sums(self.ledger.fits(shape), tree, level)
+            if self.distances is not None and self.distances.of_class(shape):
+                domains = self._domains(tree, level)
+                everywhere = np.zeros(len(self.ledger.free), dtype=np.int64)
+                domain = everywhere if level == EVERYWHERE else self.trees[tree].levels[level].domain
+                np.minimum(self._seats[key], self.distances.seats(shape, domain, domains), out=self._seats[key])
         return self._seats[key]
 
     def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
@@ -216,12 +236,12 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def least(goal: Goal, asks: Sequence[Ints]) -> Ints:
+def least(goal: Goal, asks: Asks) -> Ints:
     """By column the least that any choice of children and pods asks for, given what each class asks."""
     return leasts(goal, asks)[goal.kind]
 
 
-def leasts(goal: Goal, asks: Sequence[Ints]) -> dict[int, Ints]:
+def leasts(goal: Goal, asks: Asks) -> dict[int, Ints]:
     """The same for a goal and all below it, by kind."""
     made: dict[int, Ints] = {}
     for one in reversed(list(every(goal))):
@@ -238,7 +258,7 @@ def leasts(goal: Goal, asks: Sequence[Ints]) -> dict[int, Ints]:
     return made
 
 
-def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Sequence[Ints]) -> Ints:
+def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Asks) -> Ints:
     """By column the least that so many of these pods ask for."""
     counts = merged(runs)
     if len(counts) == 1:

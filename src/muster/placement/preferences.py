@@ -13,8 +13,8 @@ from muster.model.topology import Level
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Spot, every, leaves, size
 from muster.placement.growth import Placement, grow
+from muster.placement.inter_pod.settle import settle
 from muster.placement.search import Search, Seat, State
-from muster.placement.settling import Settling
 
 Ints = NDArray[np.int64]
 
@@ -121,14 +121,8 @@ class _Preferring:
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
             part = self.search.budget.part(self.search.budget.left // 10)
             try:
-                settling = Settling(
-                    self.search.base,
-                    state.demands,
-                    wishes,
-                    part,
-                    slack,
-                )
-                found = self.search.seated(state, state.demands, settling.seats())
+                seats = settle(self.search.base, state.demands, wishes, part, slack)
+                found = self.search.seated(state, state.demands, seats)
             except OutOfSteps:
                 found = None
             if found is not None:

@@ -8,6 +8,7 @@ pods are beyond that program: with them the constructive search goes on to the e
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct
@@ -16,12 +17,15 @@ from numpy.typing import NDArray
 from muster.model.topology import TopologyTree
 from muster.placement import exact
 from muster.placement.budget import Budget, OutOfSteps
+from muster.placement.choices import choices
 from muster.placement.goal import Goal, Kinds, choose, every, merged, pods_by_class, settled, shapes, sizes
+from muster.placement.inter_pod.bounds import Distances
+from muster.placement.inter_pod.constructive import construct_beside
+from muster.placement.inter_pod.settle import settle, settle_quickly
 from muster.placement.ledger import Ledger, Supposed
 from muster.placement.looks import Looks
-from muster.placement.packing import Demand, Region, Seats, greedily, pack, possible, tightly
+from muster.placement.packing import Demand, Region, Seats, greedily, pack, tightly
 from muster.placement.regions import Regions
-from muster.placement.settling import Settling
 
 Ints = NDArray[np.int64]
 
@@ -37,6 +41,7 @@ class Seat(Struct, frozen=True):
 
 QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the exact one takes over
 STATE = 10  # steps of one state: it costs about ten times as much as one node of a packing
+FEW = 8  # choices of children that a constructive try is made for
 MANY = 300  # groups beyond which choices of children are not enumerated
 
 Rank = tuple[bool, int, int, int]
@@ -83,6 +88,7 @@ class Search:
         self._leaf_indices: dict[str, int] = {}
         self._sizes: dict[int, int] = {}  # by kind: pods
         self._asked_by: dict[int, dict[int, int]] = {}  # by kind: pods by class
+        self._is_quick = False  # rules between pods by a first try alone
         self._groups = 0
         self._opened = 0
 
@@ -120,6 +126,8 @@ class Search:
             self.shapes = shapes(goal)
             among = self.base.company.among(self.shapes)
             self.between = tuple(rule for rule in among if rule not in self.ignoring)
+            if any(self.base.company.rules[number].kind == "away" for number in self.between):
+                self.regions.bounds.distances = Distances(self.base, self.between)
             self.looks = Looks(self.regions, self.shapes, identity=bool(self.between))
 
     def _constructed(self, goal: Goal) -> tuple[State | None, bool]:
@@ -154,40 +162,45 @@ class Search:
             if state is None:
                 raise OutOfSteps
             return state
-        for one in self._choices(goal):
+        at, quick = self._quick_choice(goal)
+        if quick is None:
+            return self._first_of(choices(goal, self.kinds))
+        try:  # the choices before it may only have been harder to find
+            self._spending = self.regions.budget = self.budget.part(self.budget.left // 2)
+            return self._first_of(islice(choices(goal, self.kinds), at)) or quick
+        except OutOfSteps:
+            return quick
+        finally:
+            self._spending = self.regions.budget = self.budget
+
+    def _first_of(self, choices: Iterator[Goal]) -> State | None:
+        """The first choice that has a placement."""
+        for one in choices:
             self._spending.spend(STATE)
             state = self._where(one)
             if state is not None:
                 return state
         return None
 
-    def _choices(self, goal: Goal) -> Iterator[Goal]:
-        """The goal with exactly as many children at every branch as it needs, first choice first."""
-        if goal.is_leaf:
-            yield goal
-            return
-        runs = _runs([child.kind for child in goal.children])
-        for counts in choose(runs, goal.need):
-            taken: list[Goal] = []
-            at = 0
-            for (_, length), count in zip(runs, counts, strict=True):
-                taken += goal.children[at : at + count]
-                at += length
-            yield from self._nested(goal, taken)
+    def _quick_choice(self, goal: Goal) -> tuple[int, State | None]:
+        """Of the first few choices the first that a constructive try places, and its number; None: no proof."""
+        self._is_quick = True
+        try:
+            for at, one in enumerate(islice(choices(goal, self.kinds), FEW)):
+                state = self._quickly(one)
+                if state is not None:
+                    return at, state
+        finally:
+            self._is_quick = False
+        return 0, None
 
-    def _nested(self, goal: Goal, children: list[Goal]) -> Iterator[Goal]:
-        """Every combination of the children's own choices; equal children choose in order."""
-
-        def combine(at: int) -> Iterator[tuple[Goal, ...]]:
-            if at == len(children):
-                yield ()
-                return
-            for child in self._choices(children[at]):
-                for rest in combine(at + 1):
-                    yield (child, *rest)
-
-        for combination in combine(0):
-            yield self.kinds.made(goal, children=combination)
+    def _quickly(self, goal: Goal) -> State | None:
+        try:
+            return self._within(self.budget.part(self.budget.left // (2 * FEW)), goal)
+        except OutOfSteps:
+            if not self.budget.left:
+                raise
+            return None
 
     # where ----------------------------------------------------------------------------------------------------------
 
@@ -290,7 +303,7 @@ class Search:
         if self.allowance is not None and (self._asked((*state.demands, *added)) > self.allowance).any():
             return None
         if rules := self._rules(state):
-            return self._settle(state, (*state.demands, *added), rules)
+            return self._settle(state, added, rules)
         ledger = state.ledger.copy()
         found = []
         for demand in added:
@@ -319,10 +332,24 @@ class Search:
         rules = self.base.company.rules
         return tuple(number for number in self.between if rules[number].kind == "away")
 
-    def _settle(self, state: State, demands: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
-        if not possible(self.base, demands, self._spending):
-            return None
-        return self.seated(state, demands, Settling(self.base, demands, rules, self._spending).seats())
+    def _settle(self, state: State, added: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
+        """Under rules between pods: beside what is seated, if that works; otherwise everything again."""
+        demands = (*state.demands, *added)
+        if state.demands and all(self.base.company.rules[number].kind == "away" for number in self.between):
+            seated = list(zip(state.demands, state.seats, strict=True))
+            found = construct_beside(state.ledger, seated, added, rules, self._spending)
+            if found is not None:
+                return self._beside(state, added, [found[i] for i in range(len(added))])
+        settled = (settle_quickly if self._is_quick else settle)(self.base, demands, rules, self._spending)
+        return self.seated(state, demands, settled)
+
+    def _beside(self, state: State, added: tuple[Demand, ...], seats: Sequence[Sequence[tuple[int, int]]]) -> State:
+        """The state with more demands that are seated."""
+        ledger = state.ledger.copy()
+        for demand, some in zip(added, seats, strict=True):
+            for node, count in some:
+                ledger.put(node, demand.shape, count)
+        return State(state.agenda, (*state.demands, *added), ledger, (*state.seats, *map(tuple, seats)))
 
     def seated(self, state: State, demands: tuple[Demand, ...], packed: Seats | None) -> State | None:
         """The state with these seats; None without."""
@@ -349,16 +376,6 @@ class Search:
             for demand, places in zip(state.demands, state.seats, strict=True)
             for node, pods in places
         )
-
-
-def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for kind in kinds:
-        if found and found[-1][0] == kind:
-            found[-1] = (kind, found[-1][1] + 1)
-        else:
-            found.append((kind, 1))
-    return found
 
 
 def _by_rank(one: Open) -> Rank:

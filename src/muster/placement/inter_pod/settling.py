@@ -5,11 +5,10 @@ they fit inside is asked of `packing`. A rule keeps a tally per place; what is b
 can only be judged when a place is complete is judged when its last cell is passed. Failed states are remembered.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.api.names import HOSTNAME
@@ -59,17 +58,24 @@ class Watch:
         sums = np.bincount(places[counting], weights=held[counting]) if len(known) else np.zeros(0)
         self.before: dict[int, int] = dict(zip(known.tolist(), sums[known].astype(np.int64).tolist(), strict=True))
         self.level = -1
-        self.single = rule.kind == "near" and not any(self.before.values()) and not self._seeds()
+        self.single = False
 
-    def _seeds(self) -> bool:
-        return any(chosen and not carries for chosen, carries in zip(self.chosen, self.carriers, strict=True))
+    def _is_single(self, coming: Vector) -> bool:
+        """Near: whether all carriers must be in one place: there is one pod to join, or one place that they start."""
+        if self.rule.kind != "near" or any(self.before.values()):
+            return False
+        kinds = list(zip(coming, self.chosen, self.carriers, strict=True))
+        seeds = sum(count for count, chosen, carries in kinds if chosen and not carries)
+        starters = any(count and chosen and carries for count, chosen, carries in kinds)
+        return seeds + starters <= 1
 
     def most(self, kind: int) -> int | None:
         """How many pods of a kind one place can have at most; None: any number."""
         return 1 if self.rule.kind == "away" and self.carriers[kind] and self.chosen[kind] else None
 
     def plan(self, coming: Vector) -> None:
-        """Spread: the highest number that the emptiest place can reach; -1: no bound."""
+        """What follows from how many pods of every kind come. Spread: how high the emptiest place can get."""
+        self.single = self._is_single(coming)
         if self.rule.kind != "spread" or not self.before:
             return
         more = sum(count for count, chosen in zip(coming, self.chosen, strict=True) if chosen)
@@ -223,19 +229,14 @@ class State(Struct, frozen=True, eq=False):
 class Settling:
     """One packing of some demands under some rules."""
 
-    def __init__(
-        self, ledger: Ledger, demands: Sequence[Demand], rules: Sequence[int], budget: Budget, slack: int = 1
-    ) -> None:
-        """`slack`: how many times a wished skew may be."""
+    def __init__(self, ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> None:
         self.ledger, self.demands, self.budget = ledger, demands, budget
         budget.spend(len(ledger.free) // 4 + len(demands))
         self.kinds = grouped(demands)
         self.items = [demands[members[0]] for members in self.kinds]
         self.counts = tuple(sum(demands[i].count for i in members) for members in self.kinds)
-        self.cells = Cells(ledger, demands, self.items, rules)
-        known = {number: ledger.company.rules[number] for number in rules}
-        known |= {n: replace(rule, skew=rule.skew * slack) for n, rule in known.items() if not rule.firm}
-        self.watches = [Watch(rule, self.cells, number, self.items) for number, rule in known.items()]
+        self.cells = Cells(ledger, demands, self.items, list(rules))
+        self.watches = [Watch(rule, self.cells, number, self.items) for number, rule in rules.items()]
         for watch in self.watches:
             watch.plan(self.counts)
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]

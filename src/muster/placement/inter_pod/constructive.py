@@ -1,0 +1,354 @@
+"""Seats under rules between pods by a first try: pod after pod, each where the rules leave most to the others.
+
+Anti-affinity closes places, spread asks for the emptiest, affinity brings pods together in one place. What comes out is
+judged before it is used; that nothing comes out says nothing: `settling` decides then.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.neighbours import Rule
+from muster.placement.budget import Budget
+from muster.placement.inter_pod.judgement import Places, all_kept, places
+from muster.placement.ledger import Ledger, Supposed
+from muster.placement.packing import Demand, Seats
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Mark = tuple[int, bool, bool]  # a rule, whether a class carries it, whether it selects the class
+Seat = Sequence[tuple[int, int]]  # nodes and pods
+MOST_PLACES = 16  # that pods who must be together try
+
+
+def construct(ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> Seats | None:
+    """Seats for all demands that keep the rules; None: not found."""
+    for is_roomy in (False, True):
+        attempt = Attempt(ledger, demands, rules, budget, is_roomy)
+        if attempt.seat_all() and all_kept(ledger, demands, attempt.seats, rules):
+            return attempt.seats
+        if not attempt.has_distances:
+            return None
+    return None
+
+
+def construct_beside(
+    supposed: Supposed,
+    seated: Sequence[tuple[Demand, Seat]],
+    added: Sequence[Demand],
+    numbers: Sequence[int],
+    budget: Budget,
+) -> Seats | None:
+    """Seats for more demands beside those that are seated; None: not found. For anti-affinity, which stays broken."""
+    ledger = supposed.base
+    classes = [ledger.company.classes[demand.shape] for demand in added]
+    about = {number for marks in classes for number in (*marks.carries, *marks.selected_by)}
+    rules = {number: ledger.company.rules[number] for number in numbers if number in about}
+    attempt = Attempt(ledger, added, rules, budget, is_roomy=False)
+    attempt.begin_with(supposed, seated)
+    if not attempt.seat_all():
+        return None
+    demands = [*(demand for demand, _ in seated), *added]
+    seats = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.seats.values()])}
+    return attempt.seats if all_kept(ledger, demands, seats, rules) else None
+
+
+class Tally:
+    """One rule while pods are seated: how many of them are in every place."""
+
+    def __init__(self, rule: Rule, there: Places) -> None:
+        self.rule, self.there = rule, there
+        self.selected = there.outside.copy() if rule.kind != "away" else np.zeros_like(there.outside)
+        self.carriers = np.zeros_like(there.outside)
+        self.seeds = np.zeros_like(there.outside)  # selected and no carriers: others may join them
+        self.started = -1
+
+    def copy(self) -> "Tally":
+        """The same, to suppose other things of."""
+        found = object.__new__(Tally)
+        found.__dict__ |= self.__dict__
+        found.selected, found.carriers, found.seeds = self.selected.copy(), self.carriers.copy(), self.seeds.copy()
+        return found
+
+    def open_to(self, carries: bool, chosen: bool) -> Mask | None:
+        """Places where one more pod breaks nothing; None: all."""
+        match self.rule.kind:
+            case "away" if carries and chosen:
+                return _none(self.selected + self.carriers)
+            case "away":
+                return _none(self.selected if carries else self.carriers)
+            case "near" if carries:
+                return self._served(chosen)
+            case _:
+                return None
+
+    def _served(self, chosen: bool) -> Mask | None:
+        """Places with pods that carriers need, and the one that a series of carriers has started, or may."""
+        if self.started < 0 and chosen and not self.there.outside.any() and not self.seeds.any():
+            return None
+        found: Mask = (self.there.outside > 0) | (self.seeds > 0)
+        if self.started >= 0:
+            found[self.started] = True
+        return found
+
+    def add(self, node: int, carries: bool, chosen: bool, count: int) -> None:
+        """Pods come to a node."""
+        place = int(self.there.of_node[node])
+        if place < 0:
+            return
+        if carries and not self.there.outside[place] and not self.seeds[place] and self.started < 0:
+            self.started = place
+        self.carriers[place] += count * carries
+        if chosen and self.there.counting[node]:
+            self.selected[place] += count
+            self.seeds[place] += count * (not carries)
+
+
+class Attempt:
+    """One way through all demands."""
+
+    def __init__(
+        self, ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget, is_roomy: bool
+    ) -> None:
+        """`is_roomy`: pods that keep their distance go where there is most room, not least."""
+        self.ledger, self.demands, self.budget, self.is_roomy = ledger, demands, budget, is_roomy
+        shapes = ledger.shapes
+        self.columns = np.unique(np.concatenate([shapes.columns[demand.shape] for demand in demands]))
+        budget.spend(len(demands) + len(rules) * (1 + len(ledger.free) // 2048) + len(ledger.free) // 1024)
+        self.free = ledger.free[:, self.columns]
+        self.tallies = {number: Tally(rule, places(ledger.company, number)) for number, rule in rules.items()}
+        self.marks = {shape: self._marks(shape) for shape in dict.fromkeys(demand.shape for demand in demands)}
+        self.has_distances = any(rule.kind == "away" for rule in rules.values())
+        self.seats: Seats = {i: [] for i in range(len(demands))}
+
+    def _marks(self, shape: int) -> list[Mark]:
+        """What the rules have to do with a class, coarse ones first."""
+        known = self.ledger.company.classes[shape]
+        about = sorted(self.tallies.keys() & {*known.carries, *known.selected_by}, key=self._coarse)
+        return [(number, number in known.carries, number in known.selected_by) for number in about]
+
+    def begin_with(self, supposed: Supposed, seated: Sequence[tuple[Demand, Seat]]) -> None:
+        """Seats that are taken: their room, and what they are to the rules."""
+        for node, row in supposed.rows.items():
+            self.free[node] = row[self.columns]
+        for demand, some in seated:
+            for number, carries, chosen in self._marks(demand.shape):
+                for node, count in some:
+                    self.tallies[number].add(node, carries, chosen, count)
+
+    def _coarse(self, number: int) -> tuple[int, int]:
+        return len(self.tallies[number].there.outside), number
+
+    def copy(self, shapes: set[int]) -> "Attempt":
+        """The same, to suppose other seats for these classes."""
+        found = object.__new__(Attempt)
+        found.__dict__ |= self.__dict__
+        touched = {number for shape in shapes for number, _, _ in self.marks[shape]}
+        found.tallies = {n: tally.copy() if n in touched else tally for n, tally in self.tallies.items()}
+        found.free = self.free.copy()
+        found.seats = {i: list(some) for i, some in self.seats.items()}
+        return found
+
+    def take(self, other: "Attempt") -> None:
+        """What another attempt has found."""
+        self.tallies, self.free, self.seats = other.tallies, other.free, other.seats
+
+    def seat_all(self) -> bool:
+        """Whether all demands found seats: those that belong together first, then the largest pods."""
+        new = range(len(self.demands))
+        groups = self._together(new)
+        joined = {i for group in groups for i in group}
+        for group in sorted(groups, key=self._by_size):
+            if not self._seat_together(group) and not all(self._seat(i) for i in self._seeds_first(group)):
+                return False
+        return all(self._seat(i) for i in sorted((i for i in new if i not in joined), key=self._by_hardness))
+
+    # order ----------------------------------------------------------------------------------------------------------
+
+    def _by_hardness(self, i: int) -> tuple[int, int, int, int]:
+        """Largest pods first, of these the ones that keep others away, in the smallest region."""
+        demand = self.demands[i]
+        guards = sum(carries for n, carries, _ in self.marks[demand.shape] if self.tallies[n].rule.kind == "away")
+        most = int(self.ledger.fits(demand.shape)[demand.region.nodes].max(initial=0))
+        return most, -guards, len(demand.region.nodes), i
+
+    def _by_size(self, group: list[int]) -> tuple[int, int]:
+        asked = sum(int(self._asks(i).max()) * self.demands[i].count for i in group)
+        return -asked, group[0]
+
+    def _seeds_first(self, group: list[int]) -> list[int]:
+        """Those that need nothing, those that may start a place, those that must join others."""
+
+        def needs(i: int) -> int:
+            near = [chosen for n, carries, chosen in self.marks[self.demands[i].shape] if carries and self._is_near(n)]
+            return 0 if not near else 1 if all(near) else 2
+
+        return sorted(group, key=lambda i: (needs(i), self._by_hardness(i)))
+
+    def _is_near(self, number: int) -> bool:
+        return self.tallies[number].rule.kind == "near"
+
+    def _together(self, new: range) -> list[list[int]]:
+        """Demands that affinity without any pod to join brings together, directly or through others."""
+        group_of: dict[int, list[int]] = {}
+        first: dict[int, int] = {}  # by rule
+        for i in new:
+            for number, _, _ in self.marks[self.demands[i].shape]:
+                if not self._is_near(number) or self.tallies[number].selected.any():
+                    continue
+                mine = group_of.setdefault(i, [i])
+                other = group_of[first.setdefault(number, i)]
+                if other is not mine:
+                    other += mine
+                    group_of |= dict.fromkeys(mine, other)
+        return list({id(group): sorted(group) for group in group_of.values()}.values())
+
+    # affinity -------------------------------------------------------------------------------------------------------
+
+    def _seat_together(self, group: list[int]) -> bool:
+        """All demands of a group in one place, the tightest that has room for them."""
+        shapes = {self.demands[i].shape for i in group}
+        near = {n for shape in shapes for n, _, _ in self.marks[shape] if self._is_near(n)}
+        finest = self.tallies[max(near, key=self._coarse)].there
+        for place in self._roomy_places(group, finest)[:MOST_PLACES]:
+            inside = np.flatnonzero(finest.of_node == place)
+            self.budget.spend(4 + self.free.size // 4096)
+            attempt = self.copy(shapes)
+            if all(attempt._seat(i, inside) for i in sorted(group, key=self._by_hardness)):
+                self.take(attempt)
+                return True
+        return False
+
+    def _roomy_places(self, group: list[int], there: Places) -> list[int]:
+        """Places with enough room for a group by totals, tight ones first."""
+        self.budget.spend(1 + len(group) * (1 + len(self.free) // 1024))
+        enough, room = np.ones(len(there.outside), dtype=bool), np.zeros(len(there.outside), dtype=np.int64)
+        asked = np.zeros(len(self.columns), dtype=np.int64)
+        usable = np.zeros(len(self.free), dtype=bool)
+        for i in group:
+            nodes = self.demands[i].region.nodes
+            fits = np.zeros(len(self.free), dtype=np.int64)
+            fits[nodes] = self._fits(i, nodes)
+            seats = there.total(fits)
+            enough &= seats >= self.demands[i].count
+            room += seats
+            usable |= fits > 0
+            asked += self._asks(i) * self.demands[i].count
+        for column in np.flatnonzero(asked):
+            enough &= there.total(np.where(usable, np.maximum(self.free[:, column], 0), 0)) >= asked[column]
+        found = np.flatnonzero(enough)
+        ordered: list[int] = found[np.argsort(room[found], kind="stable")].tolist()
+        return sorted(ordered, key=lambda place: -self._bid(group, there, place)) if self.ledger.bidding else ordered
+
+    def _bid(self, group: list[int], there: Places, place: int) -> int:
+        inside = np.flatnonzero(there.of_node == place)
+        self.budget.spend()
+        return sum(self.ledger.bid(self.demands[i].shape, inside, self.demands[i].count) for i in group)
+
+    # one demand -----------------------------------------------------------------------------------------------------
+
+    def _asks(self, i: int) -> Ints:
+        found: Ints = self.ledger.shapes.asks[self.demands[i].shape][self.columns]
+        return found
+
+    def _fits(self, i: int, nodes: Ints) -> Ints:
+        """For some nodes: how many more pods of a demand each could take."""
+        asks = self._asks(i)
+        asked = np.flatnonzero(asks)
+        whole = (self.free[nodes][:, asked] // asks[asked]).min(axis=1)
+        found: Ints = np.where(self.ledger.allowed(self.demands[i].shape)[nodes], np.maximum(whole, 0), 0)
+        return found
+
+    def _seat(self, i: int, inside: Ints | None = None) -> bool:
+        """Whether the pods of a demand found seats, in one place if it is given."""
+        demand = self.demands[i]
+        nodes = demand.region.nodes
+        if inside is not None:
+            nodes = np.intersect1d(nodes, inside, assume_unique=True)
+        fits, left = self._fits(i, nodes), demand.count
+        marks = [one for one in self.marks[demand.shape] if inside is None or not self._is_near(one[0])]
+        ranks = _Ranks(self.ledger, demand.shape, nodes)
+        is_one_by_one = any(self._counts_pods(*mark) for mark in marks)
+        while left:
+            self.budget.spend(2 + len(nodes) // 512)
+            at = self._choose(nodes, fits, left, marks, ranks)
+            if at is None:
+                return False
+            count = 1 if is_one_by_one else min(left, int(fits[at]))
+            self._put(i, int(nodes[at]), count)
+            fits[at] -= count
+            ranks.take(at, count)
+            left -= count
+        return True
+
+    def _counts_pods(self, number: int, carries: bool, chosen: bool) -> bool:
+        kind = self.tallies[number].rule.kind
+        return kind == "spread" or (kind == "away" and carries and chosen)
+
+    def _choose(self, nodes: Ints, fits: Ints, left: int, marks: list[Mark], ranks: "_Ranks") -> int | None:
+        """The node for the next pods: open by all rules, in the emptiest place for a spread, then the tightest."""
+        open_here = fits > 0
+        for number, carries, chosen in marks:
+            tally = self.tallies[number]
+            mask = tally.open_to(carries, chosen)
+            if mask is not None:
+                place = tally.there.of_node[nodes]
+                open_here &= mask[place] | ((place < 0) & (tally.rule.kind == "away"))
+        found = np.flatnonzero(open_here)
+        if not len(found):
+            return None
+        for number in self._spreads(marks):
+            counts = self.tallies[number].selected[self.tallies[number].there.of_node[nodes[found]]]
+            found = found[counts == counts.min()]
+        found = ranks.first(found)
+        if self.is_roomy:
+            return int(found[self._rooms(nodes, fits, found, marks).argmax()])
+        enough = found[fits[found] >= left]
+        best = enough if len(enough) else found
+        return int(best[fits[best].argmin()])
+
+    def _spreads(self, marks: list[Mark]) -> Iterator[int]:
+        return (number for number, _, _ in marks if self.tallies[number].rule.kind == "spread")
+
+    def _rooms(self, nodes: Ints, fits: Ints, found: Ints, marks: list[Mark]) -> Ints:
+        """How much room is in the place of every node, by the coarsest anti-affinity."""
+        for number, _, _ in marks:
+            there = self.tallies[number].there
+            if self.tallies[number].rule.kind == "away":
+                place = there.of_node[nodes] + 1
+                rooms = np.bincount(place, weights=fits).astype(np.int64)
+                return np.take(rooms, place[found])
+        return np.take(fits, found)
+
+    def _put(self, i: int, node: int, count: int) -> None:
+        self.free[node] -= self._asks(i) * count
+        self.seats[i].append((node, count))
+        for number, carries, chosen in self.marks[self.demands[i].shape]:
+            self.tallies[number].add(node, carries, chosen, count)
+
+
+class _Ranks:
+    """Which seats on a node a class would rather have, or cost least, while they are taken."""
+
+    def __init__(self, ledger: Ledger, shape: int, nodes: Ints) -> None:
+        tiers = ledger.tiers(shape)
+        self._sums = None if tiers is None or not len(nodes) else np.cumsum([tier[nodes] for tier in tiers], axis=0)
+        self._taken = np.zeros(len(nodes), dtype=np.int64)
+
+    def take(self, at: int, count: int) -> None:
+        """Pods come to a node."""
+        self._taken[at] += count
+
+    def first(self, found: Ints) -> Ints:
+        """Of some nodes those with the best next seat."""
+        if self._sums is None:
+            return found
+        ranks = (self._sums[:, found] <= self._taken[found]).sum(axis=0)
+        best: Ints = found[ranks == ranks.min()]
+        return best
+
+
+def _none(counts: Ints) -> Mask:
+    found: Mask = counts == 0
+    return found
