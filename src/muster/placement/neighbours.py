@@ -79,7 +79,11 @@ class Company:
     def _shared(self, rule: Rule, counts: Ints) -> Mask:
         """Nodes that share a place with one of the counted pods."""
         places = self.places(rule)
-        return np.isin(places, np.unique(places[(counts > 0) & (places >= 0)]))
+        held = np.zeros(int(places.max(initial=-1)) + 2, dtype=bool)  # the last one is for nodes in no place
+        held[places[counts > 0]] = True
+        held[-1] = False
+        found: Mask = held[places]
+        return found
 
     def counting(self, rule: Rule) -> Mask:
         """Nodes whose places count for a spread: by the carrier's node rules, and its tolerations if it says so."""

@@ -53,9 +53,11 @@ class Distances:
 def _seats(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
     """By domain: one for every place with room, and all that fits on nodes in no place."""
     found = np.zeros(domains, dtype=np.int64)
-    some = np.flatnonzero((fits > 0) & (places >= 0))
-    pairs = np.unique(np.column_stack((domain[some], places[some])), axis=0)
-    np.add.at(found, pairs[:, 0], 1)
-    free = np.flatnonzero((fits > 0) & (places < 0))
+    free, some = np.flatnonzero((fits > 0) & (places < 0)), np.flatnonzero((fits > 0) & (places >= 0))
     np.add.at(found, domain[free], fits[free])
+    size = int(places.max(initial=-1)) + 1
+    if domains == 1:
+        found[0] += np.count_nonzero(np.bincount(places[some], minlength=size))
+    elif len(some):
+        np.add.at(found, np.unique(domain[some] * size + places[some]) // size, 1)
     return found

@@ -37,7 +37,8 @@ def places(company: Company, number: int) -> Places:
     size = int(of_node.max(initial=-1)) + 1
     held = company.selected.row(number)[counting]
     outside = np.bincount(of_node[counting], weights=held, minlength=size).astype(np.int64)
-    return Places(of_node, counting, np.unique(of_node[counting]), outside)
+    known = np.flatnonzero(np.bincount(of_node[counting], minlength=size))
+    return Places(of_node, counting, known, outside)
 
 
 def all_kept(ledger: Ledger, demands: Sequence[Demand], seats: Seats, rules: Mapping[int, Rule]) -> bool:
