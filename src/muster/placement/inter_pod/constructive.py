@@ -115,7 +115,7 @@ class Attempt:
         self.ledger, self.demands, self.budget, self.is_roomy = ledger, demands, budget, is_roomy
         shapes = ledger.shapes
         self.columns = np.unique(np.concatenate([shapes.columns[demand.shape] for demand in demands]))
-        budget.spend(len(demands) + len(rules) * (1 + len(ledger.free) // 2048) + len(ledger.free) // 1024)
+        budget.spend(4 + len(demands) + len(rules) * (2 + len(ledger.free) // 512) + len(ledger.free) // 128)
         self.free = ledger.free[:, self.columns]
         self.tallies = {number: Tally(rule, places(ledger.company, number)) for number, rule in rules.items()}
         self.marks = {shape: self._marks(shape) for shape in dict.fromkeys(demand.shape for demand in demands)}

@@ -11,7 +11,7 @@ from muster.placement.inter_pod.settling import Settling
 from muster.placement.ledger import Ledger
 from muster.placement.packing import Demand, Seats, possible
 
-SHARE = 4  # of the steps that are left, this part is for the first try
+SHARE = 2  # of the steps that are left, the first try may take one part
 
 
 def settle(

@@ -239,9 +239,13 @@ class Settling:
         self.watches = [Watch(rule, self.cells, number, self.items) for number, rule in rules.items()]
         for watch in self.watches:
             watch.plan(self.counts)
+        cells, kinds = len(self.cells.nodes), len(self.items)
+        budget.spend(len(rules) * (8 + len(ledger.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
+        self._roomy: dict[Watch, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
         self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
         self._packed: dict[tuple[int, Vector], Seats | None] = {}
+        self._step = 1 + len(self.watches) // 4  # what one look at all rules costs
 
     def _most(self, cell: int) -> Vector:
         """How many pods of every kind a cell can take, by itself."""
@@ -263,7 +267,10 @@ class Settling:
         return tuple(found)
 
     def _any_room(self, watch: Watch, place: int, kind: int) -> bool:
-        return any(solo[kind] for where, solo in zip(watch.place, self.cells.solo, strict=True) if where == place)
+        if watch not in self._roomy:
+            pairs = zip(watch.place, self.cells.solo, strict=True)
+            self._roomy[watch] = {(where, i) for where, solo in pairs for i, room in enumerate(solo) if room}
+        return (place, kind) in self._roomy[watch]
 
     def seats(self) -> Seats | None:
         """Seats for all demands; None: there are none that keep the rules. OutOfSteps: nobody knows."""
@@ -294,7 +301,7 @@ class Settling:
                 if path:
                     path.pop()
                 continue
-            self.budget.spend()
+            self.budget.spend(self._step)
             state = self._after(cell, states[-1], vector)
             if state is None:
                 continue
@@ -368,7 +375,7 @@ class Settling:
         return falling
 
     def _bearable(self, cell: int, state: State, taken: Vector) -> bool:
-        self.budget.spend()
+        self.budget.spend(self._step)
         for i, watch in enumerate(self.watches):
             place = watch.place[cell]
             tally = watch.add(cell, state.tallies.get((i, place), NOBODY), taken)
@@ -384,7 +391,7 @@ class Settling:
 
     def _pack_anew(self, cell: int, vector: Vector) -> Seats | None:
         demands = []
-        self.budget.spend(4 * len(vector))
+        self.budget.spend(8 + 4 * len(vector))
         for kind, count in enumerate(vector):
             if count:
                 item, nodes = self.items[kind], self.cells.nodes[cell]
