@@ -143,6 +143,40 @@ def settled(pods: int) -> Iterator[Raw]:
     yield from gang("waits", 8)
 
 
+def keep_apart(pod: Raw, key: str, label: str) -> Raw:
+    """A pod that shares no place with others of its label."""
+    pod["metadata"]["labels"] |= {"app": label}
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": label}}}
+    pod["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return pod
+
+
+def apart(leaves: int, pods: int) -> Iterator[Raw]:
+    """One gang whose pods share no rack with others of their leaf."""
+    yield from nodes(1, 1, 250, 8)
+    group, *members = gang("gang", pods, leaves=leaves)
+    for part in group["spec"].get("subGroups", []):
+        del part["topologyConstraint"]
+    yield group
+    for i, pod in enumerate(members):
+        yield keep_apart(pod, "rack", f"leaf-{i // pods}")
+
+
+def ruled(gangs: int, runs: int) -> Iterator[Raw]:
+    """Gangs of two pods, one to a node, each with a label of its own; and pods that run with rules of their own."""
+    yield from nodes(1, 1, 50, 100)
+    for i in range(gangs):
+        group, *members = gang(f"gang-{i:05}", 2, gpus=0)
+        yield group
+        for pod in members:
+            yield keep_apart(pod, "kubernetes.io/hostname", f"app-{i}")
+    _, *pods = gang("runs", runs, gpus=0)
+    for i, pod in enumerate(pods):
+        pod["metadata"]["annotations"] = {}
+        pod["spec"]["nodeName"] = f"node-{i % 5_000:06}"
+        yield keep_apart(pod, "kubernetes.io/hostname", f"run-{i // 4}") | {"status": {"phase": "Running"}}
+
+
 SHAPES = (
     Shape("500 jobs of 1 to 8 pods", lambda: jobs(500, 8, 10, 10), "≤ 14 ms"),
     Shape("1,000 gangs × 8 pods", lambda: jobs(1_000, -8, 50, 200), "≤ 35 ms"),
@@ -158,6 +192,9 @@ SHAPES = (
     Shape("64 pods, 3 levels, on 1,000 nodes", lambda: nested(1), "near linear"),
     Shape("64 pods, 3 levels, on 10,000 nodes", lambda: nested(10), "near linear"),
     Shape("64 pods, 3 levels, on 100,000 nodes", lambda: nested(100), "≤ 20 ms"),
+    Shape("250 pods, one to a rack", lambda: apart(1, 250), "≤ 50 ms"),
+    Shape("100 × 20 pods, of a leaf one to a rack", lambda: apart(100, 20), "≤ 500 ms"),
+    Shape("2,000 gangs with a rule each, 5,000 run with rules", lambda: ruled(2_000, 5_000), "`take` ≤ 1 s"),
     Shape("140,000 running pods, nothing waits", lambda: running(4_000, 140_000), "`take` ≤ 1.5 s"),
 )
 

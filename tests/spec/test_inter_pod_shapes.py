@@ -42,7 +42,8 @@ def ragged(number: int) -> list[Raw]:
 
 def member(name: str, leaf: str, app: str, gpus: int = 1, **rules: list[tuple[str, str]]) -> Raw:
     """A pod with the label `app`; `away`, `near` and `spread` are keys of places and the apps that are meant."""
-    found = pod(name, leaf, **{GPU: gpus})
+    asks: Raw = {GPU: gpus}
+    found = pod(name, leaf, **asks)
     found["metadata"]["labels"]["app"] = app
     affinity = {
         field: {"requiredDuringSchedulingIgnoredDuringExecution": [_term(*one) for one in rules[kind]]}

@@ -22,7 +22,7 @@ from muster.cluster.follow import Changed, Gone, News, Synced
 from muster.cluster.mirror import FOLLOWED, Mirror, resource_of
 from muster.cluster.slim import Slim
 from muster.cluster.store import Raw
-from muster.model import kept
+from muster.model import kept, neighbours
 from muster.model.neighbours import looked_at
 from muster.model.snapshot import Snapshot, outside, take
 from muster.planning.cycle import plan
@@ -323,11 +323,12 @@ SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
 
 
 @settings(max_examples=300)
-@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS)
-def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...]) -> None:
+@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS, st.sampled_from([0, 1, 64]))
+def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...], alone: int) -> None:
     """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept, "SPARE", spare)
+        patch.setattr(neighbours, "MOST_ALONE", alone)
         mirror, there = Mirror(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
         for (struct, raw), word, look in told:
             meta = raw["metadata"]

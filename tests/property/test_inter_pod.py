@@ -1,0 +1,133 @@
+"""Rules between pods: what is fast or quick against its slow definition."""
+
+import os
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import muster
+from muster.api.core import Pod as ApiPod
+from muster.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
+from muster.model.neighbours import Rule, Scope
+from muster.model.node_counts import NodeCounts
+from muster.model.pod_index import PodIndex
+from muster.model.snapshot import take
+from muster.placement import search
+from muster.placement.bounds import Bounds
+from muster.placement.goal import Goal, Goals, Kinds, shapes
+from muster.placement.inter_pod import settle
+from muster.placement.inter_pod.bounds import Distances
+from muster.placement.inter_pod.judgement import all_kept
+from muster.placement.ledger import Ledger, Shapes
+from muster.placement.packing import Demand, Region
+from tests.checker import broken
+from tests.neighbours import feasible, manifests, puzzle
+from tests.property.test_neighbours import placements, wrong
+
+SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 150)
+SLICES = 10
+PAIRS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz"), max_size=3)
+REQUIREMENTS = st.builds(
+    LabelSelectorRequirement,
+    key=st.sampled_from("abc"),
+    operator=st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    values=st.lists(st.sampled_from("xyz"), max_size=3).map(tuple),
+)
+SELECTORS = st.none() | st.builds(
+    LabelSelector, match_labels=PAIRS, match_expressions=st.lists(REQUIREMENTS, max_size=2).map(tuple)
+)
+
+
+@given(st.lists(st.tuples(PAIRS, st.sampled_from(["team", "other"])), max_size=12), SELECTORS)
+def test_an_index_selects_what_asking_every_pod_selects(
+    pods: list[tuple[dict[str, str], str]], selector: LabelSelector | None
+) -> None:
+    known = [ApiPod(metadata=ObjectMeta(name="pod", namespace=space, labels=labels)) for labels, space in pods]
+    rule, scope = Rule(kind="away", key="rack", selector=selector, namespaces=("team",)), Scope(())
+    asked = [i for i, pod in enumerate(known) if scope.selects(rule, pod)]
+    assert PodIndex(known, scope).selected(rule) == asked
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(-2, 2), st.booleans()), max_size=30))
+def test_copies_of_counts_are_independent(changes: list[tuple[int, int, int, bool]]) -> None:
+    """A hypothesis is a new value: after any changes to copies, each has its own, and so has what was copied."""
+    known: list[tuple[NodeCounts, dict[tuple[int, int], int]]] = [(NodeCounts(4), {})]
+    for rule, node, count, is_copied in changes:
+        counts, dense = known[-1]
+        if is_copied:
+            known.append((counts.copy(), dict(dense)))
+        for at in [-1, 0] if len(known) > 1 and count > 0 else [-1]:
+            counts, dense = known[at]
+            counts.add(rule, node, count)
+            dense[rule, node] = dense.get((rule, node), 0) + count
+    for counts, dense in known:
+        assert [*counts.entries()] == sorted((*at, count) for at, count in dense.items() if count)
+        for rule in range(3):
+            assert counts.row(rule).tolist() == [dense.get((rule, node), 0) for node in range(4)]
+
+
+def test_the_judgement_of_seats_is_that_of_the_rules() -> None:
+    """0007: seats on nodes that a class may be on keep all rules if and only if nothing is wrong with them."""
+    dice = random.Random(0)
+    for seed in range(SEEDS):
+        known_puzzle = puzzle(seed, hosts=4, pods=4)
+        snapshot = take(muster.objects(manifests(known_puzzle)))
+        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        tried = list(placements(known_puzzle))
+        for seats in dice.sample(tried, min(20, len(tried))):
+            at = {pod: snapshot.node_index[host.name] for pod, host in seats.items()}
+            shape = {pod: snapshot.class_of[f"{pod.namespace}/{pod.name}"] for pod in seats}
+            demands = [Demand(0, shape[pod], 1, Region((), snapshot.taints_of)) for pod in seats]
+            numbers = ledger.company.among(dict.fromkeys(shape.values()))
+            rules = {number: ledger.company.rules[number] for number in numbers}
+            is_kept = all_kept(ledger, demands, {i: [(at[pod], 1)] for i, pod in enumerate(seats)}, rules)
+            is_allowed = all(ledger.allowed(shape[pod])[at[pod]] for pod in seats)
+            columns = snapshot.free.copy()
+            for pod in seats:
+                columns[at[pod]] -= snapshot.classes[shape[pod]].asks
+            is_alone = bool((columns >= 0).all())  # one of a kind on a node is a column
+            bad = {*wrong(known_puzzle, seats)}
+            if "room" not in bad:
+                assert (is_kept and is_allowed and is_alone) == (not bad & {"apart", "beside", "spread"}), seed
+
+
+@pytest.mark.parametrize("part", range(SLICES))
+def test_bounds_by_distances_exclude_only_what_is_impossible(part: int) -> None:
+    """X1: what the oracle places passes the bounds, with anti-affinity counted in."""
+    for seed in range(part, 2 * SEEDS, SLICES):
+        known = puzzle(seed)
+        if not feasible(known):
+            continue
+        snapshot = take(muster.objects(manifests(known)))
+        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        for goal in Goals(snapshot.gangs[0], snapshot, Kinds()).cores():
+            assert isinstance(goal, Goal)
+            bounds = Bounds(ledger, snapshot.topologies)
+            bounds.distances = Distances(ledger, ledger.company.among(shapes(goal)))
+            assert bounds.is_possible(goal), f"seed {seed}"
+
+
+@pytest.fixture
+def settling_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No first try finds anything."""
+
+    def nothing(*_given: object) -> None:
+        return None
+
+    monkeypatch.setattr(settle, "construct", nothing)
+    monkeypatch.setattr(search, "construct_beside", nothing)
+
+
+@pytest.mark.usefixtures("settling_alone")
+@pytest.mark.parametrize("part", range(SLICES))
+def test_settling_alone_gives_the_oracles_verdict(part: int) -> None:
+    """X1, X2: what first tries do not find is placed or proved impossible."""
+    for seed in range(part, SEEDS, SLICES):
+        known = puzzle(seed)
+        objects = manifests(known)
+        plan = muster.plan(muster.objects(objects)).to_dict()
+        verdict = plan["podGroups"][0]["verdict"]
+        assert verdict == ("Scheduled" if feasible(known) else "Infeasible"), f"seed {seed}"
+        assert broken(objects, plan) == [], f"seed {seed}"
