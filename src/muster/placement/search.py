@@ -4,7 +4,7 @@ In tiers, each as cheap as its question allows. *Bounds* prove "no" by totals. T
 children that fit by themselves (M3), a domain for every group that requires one, most constrained first, tight domains
 before big ones (X4), and seats pods; whatever fails is remembered, domains and siblings that are alike are tried once.
 What it leaves open within a small budget is decided by an *integer program* (`exact`). Rules between the gang's own
-pods are beyond that program: with them the constructive search goes on to the end.
+pods are beyond that program: with them the constructive search goes on to the end, and pods are seated by `inter_pod`.
 """
 
 from collections.abc import Iterator, Sequence

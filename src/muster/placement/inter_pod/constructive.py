@@ -114,7 +114,7 @@ class Attempt:
         """`is_roomy`: pods that keep their distance go where there is most room, not least."""
         self.ledger, self.demands, self.budget, self.is_roomy = ledger, demands, budget, is_roomy
         shapes = ledger.shapes
-        self.columns = np.unique(np.concatenate([shapes.columns[demand.shape] for demand in demands]))
+        self.columns = np.array(sorted({column for demand in demands for column, _ in shapes.pairs[demand.shape]}))
         budget.spend(4 + len(demands) + len(rules) * (2 + len(ledger.free) // 512) + len(ledger.free) // 128)
         self.free = ledger.free[:, self.columns]
         self.tallies = {number: Tally(rule, places(ledger.company, number)) for number, rule in rules.items()}
