@@ -119,3 +119,27 @@ def test_a_leftover_is_the_first_victim_whatever_its_gang_is() -> None:
         members = [running("a0", "a"), running("a1", "a"), left()]
         found = muster.plan(muster.objects([node("n", cpu=3), *classes, owner, *members, *new]), now=NOW)
         assert [one.pod for one in found.evictions] == ["old"], kind
+
+
+def test_a_leftover_leaves_with_its_stale_gang() -> None:
+    """S2, N4: its pods are evicted together, and what leaves before any extra does not stay behind."""
+    since = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
+    short = podgroup(group("a", 2))
+    short["metadata"] |= since
+    found = muster.plan(muster.objects([node("n"), short, running("a0", "a"), left()]), now=NOW)
+    assert [(one.pod, one.reason) for one in found.evictions] == [("a0", "Stale"), ("old", "Stale")]
+
+
+def test_a_leftover_stays_where_only_a_surplus_subgroup_is_stale() -> None:
+    """S3: that one is released alone."""
+    tree = podgroup(group("a", 1), group("b", 2), minSubGroup=1)
+    tree["metadata"]["annotations"] = {"muster.dev/stale-subgroups": '{"b": "2020-01-01T00:00:00Z"}'}
+    scene = [node("n"), tree, running("a0", "a"), running("b0", "b"), left()]
+    assert [one.pod for one in muster.plan(muster.objects(scene), now=NOW).evictions] == ["b0"]
+
+
+def test_without_a_grace_a_short_gang_is_released_at_once() -> None:
+    """S2: it is short since now, and a grace of nothing has passed now."""
+    short = podgroup(minMember=2, stalenessGracePeriod="0s")
+    found = muster.plan(muster.objects([node("n"), short, running("a0", "")]), now=NOW)
+    assert [one.reason for one in found.evictions] == ["Stale"]

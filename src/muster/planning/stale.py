@@ -12,6 +12,7 @@ from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
+from muster.model.roles import units_of
 from muster.planning.board import Board
 from muster.planning.preemption.make_room import Preemption
 
@@ -37,10 +38,10 @@ def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> N
     if grace is None or gang.broken:
         return
     for group in short(gang):
-        since = since_when(gang, group.name)
-        if since is not None and now - since >= grace:
+        if now - (since_when(gang, group.name) or now) >= grace:
             stuck = preemption.budgets.stuck
-            pods = [one for one in _placed(group) if f"{gang.namespace}/{one[1].name}" not in stuck]
+            leaving = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
+            pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]
             if pods:
                 board.evict(key, pods, "Stale", key)
 
@@ -81,6 +82,11 @@ def since_when(gang: Gang, group: str) -> datetime | None:
         return None
     since = known.get(group) if isinstance(known, dict) else None
     return moment(since) if isinstance(since, str) else None
+
+
+def _leftovers(gang: Gang) -> Iterator[tuple[str, Member]]:
+    """N4: what leaves before any extra does not stay where the whole gang leaves."""
+    return (pod for unit in units_of(gang) if unit.leftover for pod in unit.pods)
 
 
 def _placed(group: Group) -> Iterator[tuple[str, Member]]:
