@@ -6,11 +6,13 @@ from typing import Any
 import muster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.planning.decision import Refusal
 from muster.planning.policy import Policy
 from muster.reporting.conditions import pod_conditions
+from muster.reporting.explain import sentence
 from muster.reporting.outcome import outcomes
 from tests.given import Raw, group, pod, podgroup, pods
-from tests.spec.scene import node, queue, run, topology
+from tests.spec.scene import node, priority_class, queue, run, topology
 
 RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
 LEVELS = topology("topology/zone", "topology/rack")
@@ -248,3 +250,54 @@ def test_words_cost_a_small_part_of_what_a_gang_may_spend() -> None:
         for steps in (10, 100, 1_000)
     }
     assert all(used <= steps + 1 for steps, used in spent.items())
+
+
+# gangs that lose pods -------------------------------------------------------------------------------------------------
+
+
+def test_an_extra_that_waits_has_a_reason_while_another_one_leaves() -> None:
+    """E1: that one of its pods has to leave says nothing about the one that was never placed."""
+    wide, victim = [node("n", cpu=4), priority_class("high", 90)], podgroup(name="v", minMember=2)
+    members = [*pods(4, gang="v", on="n", cpu=1), pod("more", gang="v", cpu=1)]
+    new = [podgroup(name="w", minMember=1, priorityClassName="high"), pod("w0", gang="w", cpu=1)]
+    found = muster.plan(muster.objects([*wide, victim, *members, *new])).to_dict()
+    assert len(found["evictions"]) == 1
+    (said,) = (one for one in found["podGroups"] if one["name"] == "v")
+    assert (said["verdict"], [one["reason"] for one in said["reasons"]]) == ("Scheduled", ["NoRoom"])
+
+
+def test_what_one_cycle_may_disturb_is_said_in_a_sentence_that_holds() -> None:
+    """P8, E1: not `1 of the 0 pods`."""
+    details = {"disturbed": 1, "allowed": 0}
+    said = sentence(Refusal("DisturbanceLimit", details=details))
+    assert "1 pod leaves or moves for others already, and one cycle may disturb 0, or as many as one gang needs" in said
+
+
+# words of invalid gangs -----------------------------------------------------------------------------------------------
+
+
+def test_a_level_without_a_topology_says_what_is_missing() -> None:
+    """T6: no name in empty quotes; `plan` says what `validate` says."""
+    near = podgroup(minMember=1, **RACK)
+    assert messages(node("n"), near, pod("p")) == ["invalid: no topology is named, and there is none"]
+    two = [topology("zone", name="one"), topology("zone", name="two")]
+    assert messages(node("n"), *two, near, pod("p")) == ["invalid: no topology is named, and there are 2"]
+
+
+def test_a_level_that_could_be_two_says_which() -> None:
+    """T4: the last part of a label names a level where this is unambiguous."""
+    tree = podgroup(group("a", 1, **RACK))
+    said = "level `rack` of topology `cluster` may be `a/rack` or `b/rack`"
+    levels = topology("a/rack", "b/rack")
+    assert messages(node("n"), levels, tree, pod("p", "a")) == [f"invalid: `a`: {said}"]
+    assert said in [one.says for one in muster.validate(tree, around=muster.objects([levels]))]
+
+
+# pods without a gang --------------------------------------------------------------------------------------------------
+
+
+def test_plan_names_pods_whose_podgroup_does_not_exist(tmp_path: Any) -> None:
+    """N4: nothing is dropped in silence."""
+    file = tmp_path / "some.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n"), pod("p", gang="lost")]}))
+    assert "podgroup `team/lost` does not exist, but pods name it: team/p" in run("plan", str(file)).err

@@ -305,3 +305,11 @@ def test_the_command_line_refuses_a_raised_minimum(tmp_path: Path) -> None:
     ran = run("validate", "--old", str(old), str(new))
     assert (ran.code, "spec.minMember" in ran.out) == (1, True)
     assert run("validate", str(new)).code == 0
+
+
+def test_a_total_that_was_not_there_is_to_be_left_out() -> None:
+    """V5: `at most 0` would be advice that V1 refuses."""
+    stored = podgroup(group("a", 1), preemptibility="semi-preemptible")
+    changed = podgroup(group("a", 1), preemptibility="semi-preemptible", minMember=5)
+    (found,) = errors(changed, old=stored)
+    assert found.hint.startswith("leave it out; ")

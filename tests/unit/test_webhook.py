@@ -657,7 +657,7 @@ async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_non
     ]
     unnamed = podgroup(minMember=1, topologyConstraint={"requiredTopologyLevel": "rack"})
     (warning,) = (await ask(unnamed, app=live))["warnings"]
-    assert "names no topology, and there is none" in warning
+    assert "no topology is named, and there is none" in warning
     assert "warnings" not in await ask(named, app=webhook.app(Webhook(), Around))
 
 

@@ -11,6 +11,7 @@ from muster.planning.policy import Policy
 from muster.planning.whatif import setting
 from muster.reporting import plans
 from muster.reporting.text import Line
+from muster.rules.membership import orphans
 
 SUPPOSITIONS = (
     click.option(
@@ -100,11 +101,12 @@ def command(
     if any(supposed.values()):
         asked = _what_if(objects, policy, max_file_mib, **supposed)
         _print(form, asked.lines(), asked.to_dict)
-        decided = asked.after.decided
+        decided, objects = asked.after.decided, asked.supposed.objects
     else:
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
+    wire.note_orphans(orphans(objects, schedulers))
     unscheduled = any(found.verdict != "Scheduled" for found in decided.gangs)
     return 1 if require_all and unscheduled else 0
 

@@ -1,7 +1,6 @@
 """`muster tree`: draw gangs."""
 
 from collections.abc import Iterator
-from itertools import groupby
 
 import click
 
@@ -13,7 +12,6 @@ from muster.model.gang import muster
 from muster.reporting import views
 from muster.reporting.text import Line
 from muster.rules import podgroup
-from muster.rules.membership import Stray
 
 
 @click.command("tree")
@@ -49,7 +47,7 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
         case _:
             foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in lost]
             wire.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
-    _note_foreign(lost)
+    wire.note_orphans(lost)
     return 0
 
 
@@ -74,10 +72,3 @@ def _spaced(seen: list[views.Seen]) -> Iterator[Line]:
         if i:
             yield []
         yield from views.drawn(gang)
-
-
-def _note_foreign(lost: list[Stray]) -> None:
-    for named, pods in groupby(sorted(lost, key=lambda stray: (stray.named, stray.pod)), key=lambda stray: stray.named):
-        all_pods = [stray.pod for stray in pods]
-        more = f" and {len(all_pods) - 3} more" if len(all_pods) > 3 else ""
-        wire.note(f"podgroup `{named}` does not exist, but pods name it: {', '.join(all_pods[:3])}{more}")

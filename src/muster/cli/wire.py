@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +14,7 @@ from muster.api.names import DEFAULT_SCHEDULER, OURS
 from muster.api.objects import Objects
 from muster.cluster.files import MOST_MIB, Source, sources
 from muster.reporting.text import Line, Role, plain
+from muster.rules.membership import Stray
 
 F = TypeVar("F", bound=Callable[..., Any])
 COLOURS: dict[Role, str] = {"name": "bold", "good": "green", "bad": "red", "warn": "yellow", "dim": "bright_black"}
@@ -109,6 +112,15 @@ def note_unknown(objects: Objects) -> None:
     if objects.unknown:
         kinds = ", ".join(f"{count} {kind}" for kind, count in objects.unknown.items())
         note(f"left alone, as muster does not know them: {kinds}")
+
+
+def note_orphans(strays: Iterable[Stray]) -> None:
+    """Pods of ours that name a PodGroup which is not there: nothing is dropped in silence (N4)."""
+    lost = sorted((stray.named, stray.pod) for stray in strays if stray.why == "NoSuchPodGroup")
+    for named, pods in groupby(lost, key=itemgetter(0)):
+        all_pods = [pod for _, pod in pods]
+        more = f" and {len(all_pods) - 3} more" if len(all_pods) > 3 else ""
+        note(f"podgroup `{named}` does not exist, but pods name it: {', '.join(all_pods[:3])}{more}")
 
 
 def note(text: str) -> None:

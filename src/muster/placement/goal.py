@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, walk
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
+from muster.rules.topology import unknown_level, unknown_topology
 
 NODE_UNKNOWN = "NodeUnknown"
 
@@ -284,7 +285,7 @@ class Goals:
             return None
         known = located(self.snapshot, group.constraint.topology, level)
         if isinstance(known, str):
-            return Impossible(group.name, "InvalidSpec", known)
+            return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
         tree, found = known
         nodes = self._nodes[slice(*self._runs_of[group.name])]
         if not nodes:
@@ -312,9 +313,9 @@ def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree
     trees = snapshot.topologies
     tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
     if tree is None:
-        return f"topology `{topology}` does not exist"
+        return unknown_topology(topology, trees)
     found = tree.find(level)
-    return f"topology `{tree.topology.metadata.name}` has no level `{level}`" if found is None else (tree, found)
+    return unknown_level(tree.topology, level) if found is None else (tree, found)
 
 
 def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:

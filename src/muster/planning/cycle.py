@@ -35,9 +35,11 @@ def plan(
     board.budget.check()
     allocation.preemption.relocation.place_victims()
     stale.release(board, allocation.preemption)
+    for key, turn in board.turns.items():
+        board.turns[key] = _judged(turn)
     WaitingExtras(board, allocation.allowance).explain()
     board.budget.check()
-    turns = [_told(board.turns[key]) for key in sorted(board.turns)]
+    turns = [board.turns[key] for key in sorted(board.turns)]
     places = _queued(turns, board)
     return Plan(
         bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
@@ -51,7 +53,7 @@ def plan(
     )
 
 
-def _told(turn: Turn) -> Turn:
+def _judged(turn: Turn) -> Turn:
     """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
     if not turn.evictions or turn.evictions[0].reason == "Stale":
         return turn

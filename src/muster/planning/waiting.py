@@ -53,7 +53,7 @@ class WaitingExtras:
     def explain(self) -> None:
         """Reasons for the gangs that run, have none yet, and have parts that wait."""
         for key, turn in self.board.turns.items():
-            if turn.verdict == "Scheduled" and not turn.refusals and not turn.evictions and _waits(turn.gang):
+            if turn.verdict == "Scheduled" and not turn.refusals and _waits(turn.gang):
                 self.board.charge_to(key)
                 self.board.turns[key] = replace(turn, refusals=self._reasons(turn.gang))
 

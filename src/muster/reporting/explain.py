@@ -127,8 +127,12 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
         case "BindingFailed":
             return f"decided, but not done: {facts.get('detail')}"
         case "DisturbanceLimit":
-            share = f"{facts['disturbed']} of the {many(facts['allowed'], 'pod')} that one cycle may disturb"
-            return f"room for it is left to a later cycle: {share} leave or move for others already"
+            number = facts["disturbed"]
+            already = (
+                f"{many(number, 'pod')} {'leaves or moves' if number == 1 else 'leave or move'} for others already"
+            )
+            allowed = f"one cycle may disturb {facts['allowed']}, or as many as one gang needs"
+            return f"room for it is left to a later cycle: {already}, and {allowed}"
         case "InternalError":
             what = f"{facts['error']}: {facts['message']}" if facts["message"] else facts["error"]
             return f"unknown: an error inside muster ended the work for this gang ({what}); its log has more"

@@ -132,7 +132,7 @@ def _heading(seen: Seen) -> Iterator[Line]:
     ]
     if root.placed:
         core, extra = len(seen.roles.core), sum(len(unit) for unit in seen.roles.surplus)
-        yield [Span(f"{core} core pods, {extra} extra; {_protected(gang)}")]
+        yield [Span(f"{many(core, 'core pod')}, {extra} extra; {_protected(gang)}")]
 
 
 def _protected(gang: Gang) -> str:

@@ -12,6 +12,7 @@ from muster.api.topology import Topology
 from muster.rules.around import Around
 from muster.rules.defaults import BUILT_IN, constraints, priority_class, queue
 from muster.rules.problem import Problem, listed
+from muster.rules.topology import unknown_level, unknown_topology
 
 _NUMBER = re.compile(r"\d+")
 _ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that count
@@ -95,18 +96,14 @@ def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) ->
             if around.level(topology, level) is None:
                 yield Problem(
                     f"{at}.{field}",
-                    f"topology `{topology.metadata.name}` has no level `{level[:80]}`",
+                    unknown_level(topology, level),
                     hint=f"known: {', '.join(known.node_label for known in topology.spec.levels)}",
                     rule="T6",
                 )
 
 
 def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Problem:
-    says = (
-        f"topology `{constraint.topology[:80]}` does not exist"
-        if constraint.topology
-        else f"names no topology, and there {f'are {len(found)}' if found else 'is none'}"
-    )
+    says = unknown_topology(constraint.topology, found)
     return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
 
 

@@ -39,10 +39,11 @@ def _raised(old: Place, new: Place) -> Iterator[Problem]:
         return  # a leaf that became a branch, or the reverse: not the same minimum
     for field, was, now in (("minMember", *_pods(old, new)), ("minSubGroup", *_children(old, new))):
         if now > was:
+            keep = f"at most {was}" if was else "leave it out"  # a minimum of 0 is refused (V1)
             yield Problem(
                 f"{new.at}.{field}",
                 f"raises the minimum of {new.called} from {was} to {now} while the semi-preemptible gang runs",
-                hint=f"at most {was}; lowering is allowed, or scale the gang down first",
+                hint=f"{keep}; lowering is allowed, or scale the gang down first",
                 rule="V5",
             )
 

@@ -3,14 +3,14 @@
 A pod that cannot join is a value with a reason, never dropped.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final, Literal
 
 from msgspec import Struct
 
 from muster.api import names
 from muster.api.core import Pod
-from muster.api.objects import key
+from muster.api.objects import Objects, key
 
 OURS: Final = frozenset((names.DEFAULT_SCHEDULER,))
 Why = Literal["UnknownSubGroup", "SubGroupIsABranch", "NoSubGroup", "NoSuchPodGroup", "NoPodGroup"]
@@ -55,6 +55,12 @@ def orphan(pod: Pod) -> Stray:
     """A pod that joins no gang that exists, and why."""
     gang = gang_of(pod)
     return Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or "")
+
+
+def orphans(objects: Objects, schedulers: Collection[str] = OURS) -> Iterator[Stray]:
+    """Pods of ours that join no gang that exists."""
+    known = {key(group.metadata) for group in objects.pod_groups}
+    return (orphan(pod) for pod in objects.pods if gang_of(pod) not in known and is_ours(pod, schedulers))
 
 
 def leaf_of(pod: Pod, leaves: Collection[str], branches: Collection[str]) -> str | Stray:

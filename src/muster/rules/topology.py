@@ -1,7 +1,7 @@
 """Rules of a Topology, and of the levels that groups ask for in one (T4, T6)."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -36,6 +36,22 @@ def _found(labels: tuple[str, ...], word: str) -> int | None:
         return labels.index(word)
     found = [i for i, label in enumerate(labels) if label.rsplit("/", 1)[-1] == word]
     return found[0] if len(found) == 1 else None
+
+
+def unknown_topology(name: str, known: Collection[str]) -> str:
+    """Why no Topology answers to a name, or to none at all (T4, T6)."""
+    if name:
+        return f"topology `{name[:80]}` does not exist"
+    return f"no topology is named, and there {f'are {len(known)}' if known else 'is none'}"
+
+
+def unknown_level(topology: Topology, word: str) -> str:
+    """Why a word is no level of a Topology: no label has it, or several end in it (T4, T6)."""
+    labels = [level.node_label for level in topology.spec.levels]
+    alike = [f"`{label}`" for label in labels if label.rsplit("/", 1)[-1] == word]
+    if len(alike) > 1:
+        return f"level `{word[:80]}` of topology `{topology.metadata.name}` may be {' or '.join(alike)}"
+    return f"topology `{topology.metadata.name}` has no level `{word[:80]}`"
 
 
 def _count(labels: list[str]) -> Iterator[Problem]:
