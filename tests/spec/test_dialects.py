@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.errors import InputError
 from muster.model.gang import satisfied
 from muster.rules.dialects import Reading
 from tests.given import Raw, gang, group, podgroup, pods
@@ -664,3 +665,12 @@ def test_ten_thousand_subgroups_of_an_older_dialect_are_converted() -> None:
     """Old files are not smaller than new ones (D1, N1)."""
     spec = converted(podgroup(*(group(f"replica-{i}", 8) for i in range(10_000)), minMember=9_999), "children")
     assert spec["minSubGroup"] == 9_999
+
+
+def test_constraints_of_a_wrong_type_name_the_file_and_the_object() -> None:
+    """D3: of a folder of files, the one to mend must be known."""
+    old = podgroup(group("a", 1), topologyConstraints={"subGroups": [{"name": "a"}]})
+    with pytest.raises(
+        InputError, match=r"old\.yaml: podgroup `team/gang` cannot be read\n  spec\.topologyConstraints"
+    ):
+        conversion(old)

@@ -100,11 +100,19 @@ def _pod_group(document: Document, reading: Reading) -> Conversion:
         group = _decoded(Document(document.where, raw))
         _refuse_problems(group, PRECONDITIONS)
         changes += _minimums(raw, group, reading)
-        changes += place_constraints(raw)
+        changes += _constraints(raw, where)
         _refuse_problems(_decoded(Document(document.where, raw)), podgroup.FORM)
     except Refused as error:
         raise Refused(f"{where} cannot be converted\n  {error.message}", hint=error.hint) from None
     return Conversion(raw if changes else document.raw, tuple(f"{where}: {change}" for change in changes))
+
+
+def _constraints(raw: Raw, where: str) -> list[str]:
+    """D3; what cannot be read names its file and object, as everywhere."""
+    try:
+        return list(place_constraints(raw))
+    except InputError as error:
+        raise InputError(f"{where} cannot be read\n  {error.message}", hint=error.hint) from None
 
 
 def _forget_nulls(spec: Any) -> None:
