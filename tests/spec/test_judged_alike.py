@@ -86,7 +86,9 @@ def test_a_second_minimum_beside_pods_in_all_is_not_advised() -> None:
 def test_less_of_a_leaf_is_not_advised_where_its_pods_count_in_all() -> None:
     """M5: the leaf states one pod; that four are wanted of it is not written there."""
     tree = podgroup(group("a", 1), minMember=4)
-    assert advised(node("n", cpu=2), tree, *pods(4, "a", cpu=1)) == []
+    assert advised(node("n", cpu=2), tree, *pods(4, "a", cpu=1)) == [("minMember", 2)], (
+        "on the PodGroup, where it is stated"
+    )
 
 
 def test_what_is_advised_is_accepted() -> None:

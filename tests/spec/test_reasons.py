@@ -301,3 +301,56 @@ def test_plan_names_pods_whose_podgroup_does_not_exist(tmp_path: Any) -> None:
     file = tmp_path / "some.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("n"), pod("p", gang="lost")]}))
     assert "podgroup `team/lost` does not exist, but pods name it: team/p" in run("plan", str(file)).err
+
+
+# what the cluster can do at best --------------------------------------------------------------------------------------
+
+
+def test_pods_in_all_may_be_what_to_lower() -> None:
+    """M5, V2: on the PodGroup itself a smaller `minMember` is accepted, so it is advice."""
+    given = [node("n", cpu=3), *pods(2, "a", cpu=1), *pods(2, "b", first=2, cpu=1)]
+    tree = group("a", 1), group("b", 1)
+    assert hints(*given, podgroup(*tree, minMember=4)) == [("", "minMember", 3)]
+    assert hints(*given, podgroup(*tree, minMember=4, minSubGroup=1)) == [], "V1 refuses both"
+    deep = group("r", 4), group("a", 1, parent="r"), group("b", 1, parent="r")
+    assert [one for one in hints(*given, podgroup(*deep)) if one[1] == "minMember"] == [], "V2 refuses it on a SubGroup"
+
+
+def test_pods_in_all_that_run_already_stay_in_the_number() -> None:
+    """M5: four of six fit beside the one that runs."""
+    given = [node("n", cpu=4), pod("x", "a", on="n", cpu=1), *pods(2, "a", cpu=1), *pods(3, "b", first=2, cpu=1)]
+    assert hints(*given, podgroup(group("a", 1), group("b", 1), minMember=6)) == [("", "minMember", 4)]
+
+
+def test_room_for_pods_of_several_classes_counts_each_by_itself() -> None:
+    """Four small ones fit where the large one does, not one."""
+    given = [node("n", cpu=4), podgroup(minMember=5), pod("large", cpu=4), *pods(4, cpu=1)]
+    (said,) = planned(*given)["reasons"]
+    assert (said["details"]["need"], said["details"]["room"]) == (5, 4)
+
+
+def test_pods_that_match_no_node_are_the_reason_where_the_others_are_too_few() -> None:
+    """One of two matches no node: there is room, but not for it."""
+    picky = pod("picky", cpu=1)
+    picky["spec"]["nodeSelector"] = {"no": "node"}
+    assert reasons(node("n"), podgroup(minMember=2), picky, pod("plain", cpu=1)) == [("NoNodeMatches", "")]
+
+
+def test_pods_with_unsupported_rules_keep_no_other_pod_from_its_node() -> None:
+    """M4, G3, X5: any pods of a leaf will do; the one that muster does not decide waits and is named."""
+    odd = pod("odd", cpu=1)
+    odd["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "claim"}]
+    for placed in ([], [pod("first", on="n", cpu=1)]):
+        given = [node("n"), podgroup(minMember=1), *placed, odd, pod("plain", cpu=1)]
+        found = muster.plan(muster.objects(given))
+        assert ([one.pod for one in found.bindings], reasons(*given)) == (["plain"], [("Unsupported", "")])
+    assert planned(node("n"), podgroup(minMember=2), odd, pod("plain", cpu=1))["verdict"] == "Waiting"
+
+
+def test_a_leaf_that_gives_no_more_is_still_satisfied_where_pods_are_counted_in_all() -> None:
+    """M5, X5: what is left of `a` is not supported, and `b` gives the rest."""
+    odd = pod("odd", "a", cpu=1)
+    odd["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "claim"}]
+    tree = podgroup(group("a", 1), group("b", 1), minMember=3)
+    given = [node("n"), tree, pod("ran", "a", on="n", cpu=1), odd, *pods(2, "b", cpu=1)]
+    assert [one.pod for one in muster.plan(muster.objects(given)).bindings] == ["b-0", "b-1"]

@@ -227,18 +227,22 @@ class Goals:
 
     def _leaf(self, leaf: Leaf, more: int = 0, within: tuple[str, ...] = ()) -> Goal | Impossible | None:
         need = self.standings[leaf.name].missing + more
-        if need or (within and self.standings[leaf.name].pending):
-            return self._leaf_of(leaf, need, within)
-        return None
+        if not need and not (within and self.standings[leaf.name].pending):
+            return None
+        goal = self._leaf_of(leaf, need, within)
+        return goal if need or isinstance(goal, Goal) else None  # pods that it need not give: none that it could
 
     def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Goal | Impossible:
-        """So many of its waiting pods."""
+        """So many of its waiting pods: any will do (M4), so those with unsupported rules keep none of the others."""
         waiting = leaf.those(State.PENDING)
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
-        for shape, _ in (runs := tuple(self._runs(waiting))):
-            if rule := self.snapshot.unsupported[shape]:
-                return Impossible(leaf.name, "Unsupported", rule)
+        runs = tuple(self._runs(waiting))
+        rules = [rule for shape, _ in runs if (rule := self.snapshot.unsupported[shape])]
+        if rules:
+            runs = tuple(run for run in runs if not self.snapshot.unsupported[run[0]])
+            if sum(length for _, length in runs) < max(need, 1):
+                return Impossible(leaf.name, "Unsupported", rules[0])
         return self._made(leaf, need, pods=runs, within=within)
 
     def _branch(

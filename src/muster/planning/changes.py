@@ -53,7 +53,7 @@ class Changes:
         found: list[Change] = []
         try:
             for group in self._groups(scope):
-                found += [*self._lower(group), *self._coarser(group)]
+                found += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
         except OutOfSteps:
             pass  # what was found until then is true
         return sorted(found, key=lambda change: change.weight)[:MOST_CHANGES]
@@ -70,7 +70,12 @@ class Changes:
         return list(found.values())
 
     def _may_change(self, group: Goal) -> bool:
-        return group.required is not None or (group.name in self.stated and group.need > self._least(group))
+        lowers = group.name in self.stated and group.need > self._least(group)
+        return group.required is not None or lowers or self._counts_in_all(group)
+
+    def _counts_in_all(self, group: Goal) -> bool:
+        """Only on the PodGroup itself, and by itself, is `minMember` beside children accepted (V1, V2)."""
+        return not group.name and group.total > 1 and not self.goals.gang.source.spec.min_sub_group
 
     def _above(self, group: Goal) -> Iterator[Goal]:
         while group.name in self.parents:
@@ -90,6 +95,19 @@ class Changes:
         changed = self._with(group, need=low)
         lost = size(self.goal) - (size(changed) if changed is not None else 0)
         yield Change(group.name, "minMember" if group.is_leaf else "minSubGroup", group.need + done, low + done, lost)
+
+    def _fewer_in_all(self, root: Goal) -> Iterator[Change]:
+        """The largest number of pods in all (M5) with which the gang fits now."""
+        if not self._counts_in_all(root):
+            return
+        low, high = 0, root.total - 1
+        if not self._helps(root, total=low):
+            return
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._helps(root, total=middle) else (low, middle - 1)
+        stated = next(one.need_pods for one in walk(self.goals.gang.root) if isinstance(one, Branch))
+        yield Change("", "minMember", stated, stated - root.total + low, root.total - low)
 
     def _least(self, group: Goal) -> int:
         """What it must still get at least: a minimum stays above 0 (V1)."""

@@ -1,14 +1,15 @@
 """Why a gang does not fit, and the smallest change that would help (E1): asked of the search itself, as data."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from muster.model.topology import NOWHERE
+from muster.model.topology import NOWHERE, Level
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.filters import FILTERS, Mask, claim_trouble
-from muster.placement.goal import Goal, Goals, every, shapes, size
+from muster.placement.goal import Goal, Goals, every, leaves, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.search import Search
 from muster.planning.bounds import hopeful
@@ -90,14 +91,18 @@ class Diagnosis:
         )
 
     def _reason(self, culprit: Goal, details: dict[str, Any]) -> str:
-        allowed = [self.ledger.allowed(shape).any() for shape in shapes(culprit)]
-        if "claim" in details and not all(allowed):
+        misfits = self._without_node(culprit)
+        if "claim" in details and misfits:
             return "VolumeNotBound"
-        if not any(allowed):
+        if _pods(culprit) - sum(misfits.values()) < max(culprit.need if culprit.is_leaf else 0, 1):
             return "NoNodeMatches"
         if "rule" in details:
             return "RulesBetweenPods"
         return "NoDomain" if details.get("level") else "NoRoom"
+
+    def _without_node(self, goal: Goal) -> dict[int, int]:
+        """Classes that match no node at all, and how many pods they have."""
+        return {shape: n for shape, n in _by_class(goal).items() if not self.ledger.allowed(shape).any()}
 
     def _culprit(self) -> tuple[Goal, list[Goal]]:
         """Down the tree, as long as too few children would fit even by themselves; and the groups to change.
@@ -155,18 +160,18 @@ class Diagnosis:
     def _best(self, goal: Goal) -> dict[str, Any]:
         """The domain with the most room, in pods of the goal, and what it lacks."""
         classes = shapes(goal)
-        fits = np.min([self.ledger.fits(shape) for shape in classes], axis=0)
         if goal.required is None:
-            room, where, nodes = int(fits.sum()), "", np.arange(len(fits))
+            where, nodes = "", np.arange(len(self.snapshot.nodes))
         else:
             level = self.snapshot.topologies[goal.required.topology].levels[goal.required.level]
-            sums = level.sums(fits)
+            sums = self._at_most(goal, level)
             best = int(sums.argmax()) if len(sums) else NOWHERE
             best = best if goal.required.pinned is None else goal.required.pinned
             if best == NOWHERE:
                 apart = {"apart": True} if goal.required.pinned == NOWHERE else {}
                 return {"level": level.label, "domain": "", "room": 0, **apart}
-            room, where, nodes = int(sums[best]), level.paths[best], level.nodes(best)
+            where, nodes = level.paths[best], level.nodes(best)
+        room = self._room(goal, nodes)
         found: dict[str, Any] = {"room": room, "domain": where}
         if goal.required is not None:
             found["level"] = self.snapshot.topologies[goal.required.topology].levels[goal.required.level].label
@@ -174,6 +179,31 @@ class Diagnosis:
         if len(classes) == 1:
             found |= self._short(size(goal), classes[0], nodes, room)
         return found
+
+    def _at_most(self, goal: Goal, level: Level) -> Any:
+        """For every domain of a level, a bound on the pods of the goal that it could take."""
+        counts = _by_class(goal)
+        sums = [level.sums(self.ledger.fits(shape)) for shape in counts]
+        if len(counts) == 1:
+            return sums[0]
+        return np.sum([np.minimum(one, n) for one, n in zip(sums, counts.values(), strict=True)], axis=0)
+
+    def _room(self, goal: Goal, nodes: Any) -> int:
+        """How many pods of the goal these nodes take; of several classes as many as there are, small ones first."""
+        counts = _by_class(goal)
+        if len(counts) == 1:
+            return int(self.ledger.fits(next(iter(counts)))[nodes].sum())
+        free, room = self.ledger.free[nodes].copy(), 0
+        for shape in sorted(counts, key=lambda shape: -int(self.ledger.fits(shape)[nodes].sum())):
+            columns = self.ledger.shapes.columns[shape]
+            asks = self.ledger.shapes.asks[shape][columns]
+            seats = np.maximum(np.min(free[:, columns] // asks, axis=1), 0)
+            seats = np.minimum(seats, self.ledger.fits(shape)[nodes])
+            before = np.cumsum(seats) - seats
+            taken = np.clip(counts[shape] - before, 0, seats)
+            free[:, columns] -= taken[:, None] * asks
+            room += int(taken.sum())
+        return room
 
     def _short(self, need: int, shape: int, nodes: Any, room: int) -> dict[str, Any]:
         """How much of which resource is missing there: the column that stops most pods."""
@@ -190,8 +220,7 @@ class Diagnosis:
     def _refused(self, goal: Goal) -> dict[str, int]:
         """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
         found: dict[str, int] = {}
-        classes = shapes(goal)
-        for shape in classes[:1]:
+        for shape in (*self._without_node(goal), *shapes(goal))[:1]:
             left = np.ones(len(self.snapshot.nodes), dtype=bool)
             for name, mask in self._masks(shape):
                 found[name] = found.get(name, 0) + int((left & ~mask).sum())
@@ -203,3 +232,16 @@ class Diagnosis:
         for name, keep in FILTERS.items():
             yield name, keep(self.snapshot.classes[shape], self.ledger.shapes.scene)
         yield from self.ledger.company.masks(shape)
+
+
+def _by_class(goal: Goal) -> Counter[int]:
+    """How many pods of each class it may use."""
+    found = Counter[int]()
+    for leaf in leaves(goal):
+        for shape, length in leaf.pods:
+            found[shape] += length
+    return found
+
+
+def _pods(goal: Goal) -> int:
+    return sum(_by_class(goal).values())
