@@ -143,3 +143,13 @@ def test_without_a_grace_a_short_gang_is_released_at_once() -> None:
     short = podgroup(minMember=2, stalenessGracePeriod="0s")
     found = muster.plan(muster.objects([node("n"), short, running("a0", "")]), now=NOW)
     assert [one.reason for one in found.evictions] == ["Stale"]
+
+
+def test_the_condition_says_which_strays_run() -> None:
+    """N4: a leftover is not `never scheduled`: it runs, and leaves first."""
+    status = planned(node("n"), TREE, TEAM, running("a0", "a"), left(), pod("new", "removed", cpu=1)).status()
+    (told,) = (one.message for one in status.conditions if one.type == "StrayPods")
+    assert told == (
+        "never scheduled: pod `team/new` names subgroup `removed`, which does not exist; "
+        "leftovers that leave first: pod `team/old` names subgroup `removed`, which does not exist"
+    )

@@ -1,14 +1,15 @@
 """Conditions in the Kubernetes form (E3): stable reasons for programs, one sentence for people."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
 from muster.api.meta import Condition
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Branch, Leaf, State, walk
+from muster.model.gang import Branch, Gang, Leaf, State, walk
 from muster.model.queues import QueueTree
+from muster.model.roles import leftovers
 from muster.planning import stale
 from muster.planning.decision import GangPlan
 from muster.reporting.explain import reasons
@@ -37,7 +38,7 @@ def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
     if outcome.short_subgroups:
         yield Condition(SUBGROUPS_STALE, "True", "SubGroupBelowMinimum", _parts_words(outcome))
     if strays := outcome.gang.strays:
-        yield Condition(STRAYS, "True", strays[0].why, _cut(stray_words(strays)))
+        yield Condition(STRAYS, "True", strays[0].why, _cut(stray_words(strays, _running(outcome.gang))))
 
 
 def scheduled(outcome: Outcome) -> Condition:
@@ -66,9 +67,17 @@ def _refused(found: GangPlan) -> str:
     return "; ".join(reason["message"] for reason in reasons(found))
 
 
-def stray_words(strays: Iterable[Stray]) -> str:
-    """Pods that belong to no leaf, all in one sentence (N4)."""
-    return f"never scheduled: {_listed([f'pod `{stray.pod}` {stray.says}' for stray in strays])}"
+def stray_words(strays: Iterable[Stray], running: Collection[str] = ()) -> str:
+    """Pods that belong to no leaf: those that wait, and those that run until their room is needed (N4)."""
+    words: dict[str, list[str]] = {}
+    for stray in strays:
+        state = "leftovers that leave first" if stray.pod in running else "never scheduled"
+        words.setdefault(state, []).append(f"pod `{stray.pod}` {stray.says}")
+    return "; ".join(f"{state}: {_listed(pods)}" for state, pods in words.items())
+
+
+def _running(gang: Gang) -> set[str]:
+    return {f"{gang.namespace}/{one.name}" for one in leftovers(gang)}
 
 
 def _short_words(outcome: Outcome) -> str:
