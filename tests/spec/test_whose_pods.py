@@ -1,6 +1,8 @@
 """N6: pods that ask for one of our schedulers are ours; all others only take room on their nodes."""
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,3 +213,18 @@ def test_a_policy_carries_the_names() -> None:
     policy = muster.Policy()
     assert not muster.plan(objects, policy).bindings
     assert muster.plan(objects, replace(policy, scheduler_names=("x",))).bindings
+
+
+def test_tree_and_explain_say_whose_pods_they_are(tmp_path: Path) -> None:
+    """N6, E1: `0 of 2 pods exist` would be false where two exist and ask for another scheduler."""
+    foreign = of("other", *pods(2, cpu=1))
+    file = tmp_path / "some.json"
+    scene = [node("n"), podgroup(minMember=2), *foreign]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": scene}))
+    for verb in (["tree"], ["explain", "team/gang"], ["plan"]):
+        said = run(*verb, str(file)).out
+        assert "left to another scheduler: its pods ask for `other`" in said, verb
+        assert "not enough pods" not in said, verb
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*scene, pod("ours", cpu=1)]}))
+    said = run("tree", str(file)).out
+    assert "some of its pods ask for `other`; not enough pods: 1 of 2 pods exist" in said

@@ -189,5 +189,7 @@ def _seen(raw: Any) -> str:
             return f"the text `{raw[:40]}`"
         case list() | tuple():
             return "a list"
-        case _:
+        case dict():
             return "an object"
+        case _:
+            return f"a value of type {type(raw).__name__}"

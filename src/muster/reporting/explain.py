@@ -1,6 +1,6 @@
 """Words for decisions, made once (E1): what is needed, the best there is, what is missing, and what would help."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.api.quantity import written
@@ -119,9 +119,7 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             there = f"its pod `{facts['pod']}` is on node `{facts['node']}`, which does not exist"
             return f"{part} takes no more pods for now: all must be in one {level}, and {there}"
         case "OtherScheduler":
-            asked = ", ".join(f"`{name}`" for name in facts["schedulers"])
-            pods = "its pods ask" if facts["all"] else "some of its pods ask"
-            return f"left to another scheduler: {pods} for {asked}"
+            return left_to(facts["schedulers"], is_all=facts["all"])
         case "PriorityClassDoesNotExist":
             return f"priority class `{facts['priorityClass']}` does not exist"
         case "BindingFailed":
@@ -143,6 +141,12 @@ def _not_now(reason: str, part: str, facts: dict[str, Any]) -> str:
             )
         case _:
             return _queue(reason, facts)
+
+
+def left_to(schedulers: Iterable[str], *, is_all: bool) -> str:
+    """Whose pods they are, by name (N6)."""
+    asked = ", ".join(f"`{name}`" for name in schedulers)
+    return f"left to another scheduler: {'its pods ask' if is_all else 'some of its pods ask'} for {asked}"
 
 
 def _no_domain(part: str, facts: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from muster.errors import InputError
 from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
 from muster.model.roles import Roles, leftovers, non_preemptible, resources, roles
 from muster.model.shortage import shortages
-from muster.reporting.explain import existing
+from muster.reporting.explain import existing, left_to
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, guides, many, table
 
@@ -142,10 +142,12 @@ def _protected(gang: Gang) -> str:
 
 
 def _waiting(seen: Seen) -> str:
-    lacking = missing(seen.gang.root)
-    if ready_to_try(seen.gang.root):
-        return f"{many(lacking, 'pod')} still to place"
-    return f"not enough pods: {'; '.join(existing(one.group, asdict(one)) for one in shortages(seen.gang.root))}"
+    gang = seen.gang
+    if ready_to_try(gang.root):
+        return f"{many(missing(gang.root), 'pod')} still to place"
+    others = [left_to(gang.other_schedulers, is_all=gang.is_foreign)] if gang.other_schedulers else []
+    lacking = [] if gang.is_foreign else [existing(one.group, asdict(one)) for one in shortages(gang.root)]
+    return "; ".join((*others, *([f"not enough pods: {'; '.join(lacking)}"] if lacking else ())))
 
 
 def _children(group: Group) -> tuple[str, list[str]]:
@@ -201,8 +203,9 @@ def data(seen: Seen) -> dict[str, Any]:
         ],
         "notEnoughPods": [
             {"subGroup": one.group, **{name: count for name, count in asdict(one).items() if name != "group"}}
-            for one in shortages(gang.root)
+            for one in (() if gang.is_foreign else shortages(gang.root))
         ],
+        "otherSchedulers": list(gang.other_schedulers),
         "core": sorted(pod.name for pod in seen.roles.core),
         "surplus": [[pod.name for pod in unit] for unit in seen.roles.surplus],
         "nonPreemptible": {

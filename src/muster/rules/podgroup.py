@@ -179,11 +179,15 @@ def _pods_in_all(root: Place) -> Problem:
     """KAI's and Grove's own controllers write it: accepted, with what it means."""
     return Problem(
         f"{root.at}.minMember",
-        f"all {root.children} top subGroups are needed, and {_short(root.min_member or 0)} pods in all (M5)",
+        f"{_all_of(root.children)} needed, and {_short(root.min_member or 0)} pods in all (M5)",
         hint="`minSubGroup` instead counts subGroups, unset: all; `muster convert` rewrites files that mean that",
         severity="warning",
         rule="V2",
     )
+
+
+def _all_of(children: int) -> str:
+    return "its one top subGroup is" if children == 1 else f"all {children} top subGroups are"
 
 
 def _pods_of_a_branch(place: Place) -> Problem:
