@@ -354,3 +354,31 @@ def test_a_leaf_that_gives_no_more_is_still_satisfied_where_pods_are_counted_in_
     tree = podgroup(group("a", 1), group("b", 1), minMember=3)
     given = [node("n"), tree, pod("ran", "a", on="n", cpu=1), odd, *pods(2, "b", cpu=1)]
     assert [one.pod for one in muster.plan(muster.objects(given)).bindings] == ["b-0", "b-1"]
+
+
+# queues and room of later ---------------------------------------------------------------------------------------------
+
+
+def test_a_gang_over_a_limit_is_told_what_the_limit_allows() -> None:
+    """Two of three pods are within the limit, and there is room for them; of three SubGroups two are."""
+    for share in ({"quota": 8000, "limit": 2000}, {"quota": 2000}):
+        queues, spec = queue("q", cpu=share), {"queue": "q", "preemptibility": "non-preemptible"}
+        assert hints(node("n", cpu=8), queues, podgroup(minMember=3, **spec), *pods(3, cpu=1)) == [("", "minMember", 2)]
+        tree = podgroup(group("a", 1), group("b", 1), group("c", 1), minSubGroup=3, **spec)
+        assert hints(node("n", cpu=8), queues, tree, *(pod(one, one, cpu=1) for one in "abc")) == [
+            ("", "minSubGroup", 2)
+        ]
+
+
+def test_no_change_helps_where_not_even_one_pod_is_allowed() -> None:
+    full = queue("q", cpu={"limit": 500})
+    assert hints(node("n", cpu=8), full, podgroup(minMember=3, queue="q"), *pods(3, cpu=1)) == []
+
+
+def test_a_gang_is_not_advised_to_wait_for_room_that_another_has_taken() -> None:
+    """P8: what fits now is bound now; with it, two cpus will be free, not four."""
+    cluster = [priority_class("high", 90), node("n", cpu=4), pod("old", gang="", on="n", terminating=True, cpu=2)]
+    large = [podgroup(name="a", minMember=1, priorityClassName="high"), pod("large", gang="a", cpu=4)]
+    small = [podgroup(name="b", minMember=1), pod("small", gang="b", cpu=2)]
+    assert "it fits once the pods that are being deleted are gone" in messages(*cluster, *large)[0]
+    assert "fits once" not in messages(*cluster, *large, *small)[0]

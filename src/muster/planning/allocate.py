@@ -77,6 +77,13 @@ class Allocation:
             if granted and after.verdict == "Scheduled" and now.pending:
                 self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
 
+    def withdraw_hints(self) -> None:
+        """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
+        for key, seats in self.preemption.waiting.items():
+            if not self.board.will_have_room(seats):
+                turn = self.board.turns[key]
+                self.board.turns[key] = replace(turn, refusals=tuple(map(_without_soon, turn.refusals)))
+
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
         for key, seats in self.nominations.free_now():
@@ -215,7 +222,7 @@ class Allocation:
             return self._impossible(turn, goal)
         over = self._over(turn.gang, goal)
         if over is not None:
-            return replace(turn, verdict="Waiting", refusals=(over,))
+            return replace(turn, verdict="Waiting", refusals=(self._with_changes(over, turn.gang, goals, goal),))
         twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
         if twin not in self._known:
             diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
@@ -253,6 +260,14 @@ class Allocation:
                 return _too_much("NonPreemptibleOverQuota", over)
         found = self.board.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else _too_much(*found)
+
+    def _with_changes(self, over: Refusal, gang: Gang, goals: Goals, goal: Goal) -> Refusal:
+        """The same with what would fit on free room within what the queue allows (E1)."""
+        allowance, asks = self.allowance(gang), self.board.shapes.asks
+        if allowance is not None and all((asks[shape] > allowance).any() for shape in shapes(goal)):
+            return over  # not even one pod
+        diagnosis = Diagnosis(self.board.now, goals, goal, self.board.spending, allowance)
+        return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(goal)))})
 
     # extras -----------------------------------------------------------------------------------------------------------
 
@@ -313,6 +328,10 @@ def _nothing_to_do(gang: Gang) -> bool:
         return False
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
+
+
+def _without_soon(refusal: Refusal) -> Refusal:
+    return replace(refusal, details={name: fact for name, fact in refusal.details.items() if name != "soon"})
 
 
 def _other_scheduler(gang: Gang) -> Refusal:

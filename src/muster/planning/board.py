@@ -241,6 +241,10 @@ class Board:
             self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods
             self.later.put(seat.node, seat.shape, seat.pods)
 
+    def will_have_room(self, seats: Iterable[Seat]) -> bool:
+        """Whether no later grant took the room that was awaited."""
+        return all((self.later.free[seat.node] >= 0).all() for seat in seats)
+
     def _level(self, node: int) -> None:
         """What may be bound is free now, and will not be missed by those who were promised something."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))

@@ -32,6 +32,7 @@ def plan(
     board = Board(snapshot, policy or Policy(), is_cancelled, memory)
     allocation = Allocation(board, granted)
     allocation.run()
+    allocation.withdraw_hints()
     board.budget.check()
     allocation.preemption.relocation.place_victims()
     stale.release(board, allocation.preemption)

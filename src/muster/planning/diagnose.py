@@ -1,10 +1,11 @@
 """Why a gang does not fit, and the smallest change that would help (E1): asked of the search itself, as data."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muster.model.topology import NOWHERE, Level
 from muster.placement.budget import Budget, OutOfSteps
@@ -16,6 +17,7 @@ from muster.planning.bounds import hopeful
 from muster.planning.changes import Changes
 from muster.planning.decision import Refusal
 
+Ints = NDArray[np.int64]
 NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
 SHARE = 8  # words may cost one part in so many of what the gang has left to spend (X7)
 
@@ -23,8 +25,10 @@ SHARE = 8  # words may cost one part in so many of what the gang has left to spe
 class Diagnosis:
     """One gang that the search refused, on the ledger that it was refused on."""
 
-    def __init__(self, ledger: Ledger, goals: Goals, goal: Goal, budget: Budget) -> None:
+    def __init__(self, ledger: Ledger, goals: Goals, goal: Goal, budget: Budget, allowance: Ints | None = None) -> None:
+        """`allowance`: by column, what its queue allows it to take; None: any."""
         self.snapshot, self.ledger, self.goals, self.goal = goals.snapshot, ledger, goals, goal
+        self.allowance = allowance
         self.budget = budget.part(budget.left // SHARE)
         self._known: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
 
@@ -32,9 +36,13 @@ class Diagnosis:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
         culprit, scope = self._culprit()
         details = self._facts(culprit) | self._between(culprit)
-        changes = Changes(self.goals, self.goal, self._fits, self.budget).smallest([culprit, *reversed(scope)])
-        details |= {"changes": [change.plain() for change in changes]}
+        details |= {"changes": self.changes([culprit, *reversed(scope)])}
         return Refusal(self._reason(culprit, details), culprit.name, details)
+
+    def changes(self, scope: Sequence[Goal]) -> list[dict[str, Any]]:
+        """What would help, of groups in this scope, as data."""
+        smallest = Changes(self.goals, self.goal, self._fits, self.budget).smallest(scope)
+        return [change.plain() for change in smallest]
 
     def brief(self, part: str) -> Refusal:
         """Why one further part waits, by counts alone: for extras no search is made twice."""
@@ -142,7 +150,8 @@ class Diagnosis:
             part.spend()
             if not hopeful(goal, self.ledger):
                 return False
-            search = Search(self.ledger, self.snapshot.topologies, self.goals.kinds, part, ignoring)
+            trees, kinds = self.snapshot.topologies, self.goals.kinds
+            search = Search(self.ledger, trees, kinds, part, ignoring, self.allowance)
             return search.fits(goal)
         except OutOfSteps:
             return None

@@ -37,7 +37,7 @@ class Preemption:
         self.board, self.line = board, line
         self.relocation = Relocation(board)
         self.share = DisturbanceShare(board)
-        self.waiting: set[str] = set()  # gangs that fit once terminating pods have left
+        self.waiting: dict[str, tuple[Seat, ...]] = {}  # gangs that fit once terminating pods have left, and where
         self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
         self._candidates: Candidates | None = None
@@ -172,7 +172,7 @@ class Preemption:
         seats = self._seats_soon(gang, goal)
         if seats is None:
             return False
-        self.waiting.add(gang.key)
+        self.waiting[gang.key] = seats
         self.board.await_room(seats)
         return True
 
