@@ -5,7 +5,7 @@ in a leaf, or it is a stray with a reason (N4).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
@@ -34,6 +34,9 @@ class State(StrEnum):
     GATED = "gated"  # exists, but cannot be placed yet
     TERMINATING = "terminating"  # holds its resources, counts for nothing
     FAILED = "failed"  # counts for nothing, holds nothing
+
+
+PLACED, PENDING = State.PLACED, State.PENDING  # a name of a module is read faster than one of an enum
 
 
 class Member(Struct, frozen=True, eq=False, gc=False):
@@ -65,10 +68,17 @@ class Leaf(Struct, frozen=True, eq=False):
         """Its pods in these states, first come first."""
         return tuple(member for member in self.members if member.state in states)
 
+    def is_all(self, state: State) -> bool:
+        """Whether it has pods, and all of them are in this state."""
+        for member in self.members:
+            if member.state is not state:
+                return False
+        return bool(self.members)
+
     @property
     def placed(self) -> tuple[Member, ...]:
         """Its pods on nodes."""
-        return self.those(State.PLACED)
+        return self.those(PLACED)
 
 
 class Branch(Struct, frozen=True, eq=False):
@@ -133,8 +143,7 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
         if self.broken or self.strays:
             return False
         if isinstance(self.root, Leaf):
-            states = {member.state for member in self.root.members}
-            return states == {State.PLACED} and len(self.root.members) >= self.root.need
+            return self.root.is_all(PLACED) and len(self.root.members) >= self.root.need
         now = self.standing
         if now.pending or now.gated or not now.placed:
             return False
@@ -143,6 +152,8 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def constraints(self) -> tuple[TopologyConstraint, ...]:
         """The levels that its groups name, each once."""
+        if isinstance(self.root, Leaf):
+            return (self.root.constraint,) if self.root.constraint != NO_CONSTRAINT else ()
         named = (group.constraint for group in walk(self.root))
         return tuple(dict.fromkeys(one for one in named if one != NO_CONSTRAINT))
 
@@ -349,16 +360,9 @@ def _stated(minimum: int | None) -> int:
 
 # asking -------------------------------------------------------------------------------------------------------------
 
-Count = Callable[[Leaf], int]
-
-
-def having(*states: State) -> Count:
-    """Counts a leaf's pods in these states."""
-    return lambda leaf: sum(member.state in states for member in leaf.members)
-
-
-RUNNING = having(State.PLACED, State.SUCCEEDED)
-EXISTING = having(State.PLACED, State.SUCCEEDED, State.PENDING)
+States = tuple[State, ...]
+RUNNING: States = (State.PLACED, State.SUCCEEDED)
+EXISTING: States = (State.PLACED, State.SUCCEEDED, State.PENDING)
 
 
 def walk(root: Group) -> Iterator[Group]:
@@ -371,28 +375,30 @@ def walk(root: Group) -> Iterator[Group]:
             ahead += reversed(group.children)
 
 
-def standings(root: Group, count: Count = RUNNING) -> dict[str, Standing]:
-    """How every group stands, by name, if `count` of a leaf's pods count (M1, M2, M5)."""
+def standings(root: Group, counting: States = RUNNING) -> dict[str, Standing]:
+    """How every group stands, by name, if a leaf's pods in these states count (M1, M2, M5)."""
+    if isinstance(root, Leaf):
+        return {root.name: _leaf_standing(root, counting)}
     found: dict[str, Standing] = {}
     for group in reversed(list(walk(root))):
         match group:
             case Leaf():
-                found[group.name] = _leaf_standing(group, count)
+                found[group.name] = _leaf_standing(group, counting)
             case Branch():
                 found[group.name] = _branch_standing(group, [found[child.name] for child in group.children])
     return found
 
 
-def _leaf_standing(leaf: Leaf, count: Count) -> Standing:
-    states = Counter(member.state for member in leaf.members)
-    counted = count(leaf)
+def _leaf_standing(leaf: Leaf, counting: States) -> Standing:
+    states = [member.state for member in leaf.members]  # counted by `list`: an enum is slow to hash
+    counted = sum(map(states.count, counting))
     return Standing(
         satisfied=counted >= leaf.need,
         counted=counted,
-        placed=states[State.PLACED],
-        succeeded=states[State.SUCCEEDED],
-        pending=states[State.PENDING],
-        gated=states[State.GATED],
+        placed=states.count(State.PLACED),
+        succeeded=states.count(State.SUCCEEDED),
+        pending=states.count(State.PENDING),
+        gated=states.count(State.GATED),
         missing=max(leaf.need - counted, 0),
     )
 
@@ -423,12 +429,23 @@ def _together(root: Group, state: State) -> Resources:
 
 
 def added_up(amounts: Iterable[Mapping[str, int]]) -> Resources:
-    """Amounts together."""
+    """Amounts together; neighbours that are equal, as most are, are counted and added once."""
     total = Resources()
+    last: Mapping[str, int] = {}
+    count = 0
     for one in amounts:
-        for name, amount in one.items():
-            total[name] = total.get(name, 0) + amount
+        if one == last:
+            count += 1
+            continue
+        _add(total, last, count)
+        last, count = one, 1
+    _add(total, last, count)
     return total
+
+
+def _add(total: Resources, amount: Mapping[str, int], times: int) -> None:
+    for name, number in amount.items():
+        total[name] = total.get(name, 0) + number * times
 
 
 def satisfied(root: Group) -> bool:

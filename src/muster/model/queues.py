@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED, Queue, QueueResource
-from muster.model.gang import Gang
+from muster.model.gang import PENDING, PLACED, Gang, Leaf, added_up
 from muster.model.roles import non_preemptible, resources
 
 USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
@@ -222,16 +222,34 @@ def footprint(gang: Gang) -> Footprint:
     """Worked out once for every gang."""
     known: Footprint | None = gang.__dict__.get("footprint")
     if known is None:
-        protected: Mapping[str, int] = {}
-        if gang.preemptibility == names.NON_PREEMPTIBLE:
-            protected = gang.protected
-        elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
-            protected = resources(non_preemptible(gang))
-        kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
-        amounts = (gang.held, gang.wanted, protected, gang.terminating, kept)
-        known = Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
-        gang.__dict__["footprint"] = known
+        known = gang.__dict__["footprint"] = _uniform_footprint(gang) or any_footprint(gang)
     return known
+
+
+def any_footprint(gang: Gang) -> Footprint:
+    """The definition."""
+    protected: Mapping[str, int] = {}
+    if gang.preemptibility == names.NON_PREEMPTIBLE:
+        protected = gang.protected
+    elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
+        protected = resources(non_preemptible(gang))
+    kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
+    amounts = (gang.held, gang.wanted, protected, gang.terminating, kept)
+    return Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
+
+
+def _uniform_footprint(gang: Gang) -> Footprint | None:
+    """The same for most gangs: one leaf, all of it placed or all of it pending. None: it is another one."""
+    root = gang.root
+    if not isinstance(root, Leaf) or gang.leftovers or gang.preemptibility == names.SEMI_PREEMPTIBLE:
+        return None
+    is_placed = root.is_all(PLACED)
+    if not is_placed and not root.is_all(PENDING):
+        return None
+    items = tuple(sorted(added_up([member.requests for member in root.members]).items()))
+    if not is_placed:
+        return Footprint((), items, (), (), ())
+    return Footprint(items, (), items if gang.preemptibility == names.NON_PREEMPTIBLE else (), (), ())
 
 
 def _add(total: Resources, more: Items, count: int) -> None:
