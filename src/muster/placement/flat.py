@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from muster.model.topology import TopologyTree
 from muster.placement.goal import Goal
 from muster.placement.ledger import Ledger
-from muster.placement.packing import fill
 from muster.placement.search import Seat
+from muster.placement.seat_index import DomainIndex, SeatIndex
 
 Ints = NDArray[np.int64]
 
@@ -39,23 +39,17 @@ def seats(
     shape = goal.pods[0][0]
     if allowance is not None and (ledger.shapes.asks[shape] * goal.need > allowance).any():
         return None
-    found = ledger.seats(shape).tightest(goal.need) if goal.required is None else _inside(ledger, goal, topologies)
+    index = seat_index(ledger, goal, topologies)
+    found = None if index is None else index.tightest(goal.need)
     return None if found is None else tuple(Seat(goal.name, shape, node, pods) for node, pods in found)
 
 
-def _inside(ledger: Ledger, goal: Goal, topologies: Mapping[str, TopologyTree]) -> list[tuple[int, int]] | None:
-    """In the domain with the least room that holds all, or in the one where the other pods are (T3)."""
-    assert goal.required is not None
-    level = topologies[goal.required.topology].levels[goal.required.level]
-    fits = ledger.fits(goal.pods[0][0])
-    domain = goal.required.pinned
-    if domain is None:
-        room = level.sums(fits)
-        enough = np.flatnonzero(room >= goal.need)
-        if not len(enough):
-            return None
-        domain = int(enough[room[enough].argmin()])
-    if domain < 0:
-        return None
-    nodes = level.nodes(domain)
-    return fill(nodes, fits[nodes], goal.need)
+def seat_index(ledger: Ledger, goal: Goal, topologies: Mapping[str, TopologyTree]) -> SeatIndex | DomainIndex | None:
+    """Seats anywhere, in any one domain, or in the one where its other pods are (T3); None: nowhere."""
+    shape, spot = goal.pods[0][0], goal.required
+    if spot is None:
+        return ledger.seats(shape)
+    index = ledger.seats_by_domain(shape, topologies[spot.topology].levels[spot.level])
+    if spot.pinned is None:
+        return index
+    return index.inside(spot.pinned) if spot.pinned >= 0 else None

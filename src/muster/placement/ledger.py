@@ -1,16 +1,17 @@
 """What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
 
-from bisect import bisect_left, insort
+from collections.abc import Mapping
 from functools import cached_property
-from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.neighbours import Marks
 from muster.model.snapshot import Snapshot
+from muster.model.topology import Level
 from muster.placement.filters import Labels, Mask, Scene, allowed, wished
 from muster.placement.neighbours import Company
+from muster.placement.seat_index import DomainIndex, Places, SeatIndex
 
 Ints = NDArray[np.int64]
 
@@ -47,51 +48,6 @@ class Shapes:
         return self._allowed[shape]
 
 
-class SeatIndex:
-    """Nodes by how many pods of a class each could take: the tightest that holds so many is found at once."""
-
-    def __init__(self, fits: Ints) -> None:
-        self.total = int(fits.sum())
-        order = np.argsort(fits, kind="stable")
-        counts, start = np.unique(fits[order], return_index=True)
-        parts = np.split(order, start[1:]) if len(order) else []
-        self._nodes = {int(n): part.tolist() for n, part in zip(counts, parts, strict=True) if n > 0}  # each is a heap
-        self._counts = sorted(self._nodes)
-        self._fits = fits
-
-    def move(self, node: int, before: int, after: int) -> None:
-        """A node can take more, or less; its old entry is skipped when met."""
-        self.total += after - before
-        if after > 0 and after != before:
-            if after not in self._nodes:
-                self._nodes[after] = []
-                insort(self._counts, after)
-            heappush(self._nodes[after], node)
-
-    def tightest(self, pods: int) -> list[tuple[int, int]] | None:
-        """The tightest node that holds all, else one after the other, the tightest first; None: there are too few."""
-        if self.total < pods:
-            return None
-        for count in self._counts[bisect_left(self._counts, pods) :]:
-            node = self._first(count)
-            if node is not None:
-                return [(node, pods)]
-        found: list[tuple[int, int]] = []
-        for count in self._counts:
-            for node in sorted({node for node in self._nodes[count] if self._fits[node] == count}):
-                found.append((node, min(count, pods)))
-                pods -= min(count, pods)
-                if not pods:
-                    return found
-        raise AssertionError("the total says that there is room")
-
-    def _first(self, count: int) -> int | None:
-        nodes = self._nodes[count]
-        while nodes and self._fits[nodes[0]] != count:
-            heappop(nodes)
-        return nodes[0] if nodes else None
-
-
 class Ledger:
     """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
 
@@ -101,6 +57,7 @@ class Ledger:
         self.company = company or Company(shapes.scene)
         self._fits: dict[int, Ints] = {}
         self._seats: dict[int, SeatIndex] = {}
+        self._domains: dict[int, dict[int, DomainIndex]] = {}  # by class, then by the identity of a level
         self._allowed: dict[int, Mask] = {}
         self._changed: list[int] = []  # nodes, one after the other
         self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
@@ -111,6 +68,29 @@ class Ledger:
         if shape not in self._seats:
             self._seats[shape] = SeatIndex(fits)
         return self._seats[shape]
+
+    def seats_by_domain(self, shape: int, level: Level) -> DomainIndex:
+        """The same by domain of a level."""
+        fits, known = self.fits(shape), self._domains.setdefault(shape, {})
+        if id(level) not in known:
+            known[id(level)] = DomainIndex(fits, level)
+        return known[id(level)]
+
+    def pack(self, shape: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
+        """Places for up to `most` equal gangs, gang by gang, each in one domain of a level; and pods by node in all.
+
+        The numbers of the class have these places taken already: the caller takes the room, or drops the class.
+        """
+        index = self.seats(shape) if level is None else self.seats_by_domain(shape, level)
+        found, counts = index.pack(pods, most), dict[int, int]()
+        for places in found:
+            for node, count in places:
+                counts[node] = counts.get(node, 0) + count
+        others = [*self._domains.get(shape, {}).values(), *filter(None, [self._seats.get(shape)])]
+        for other in others:
+            for node, count in counts.items() if other is not index else ():
+                other.move(node, int(self._fits[shape][node]) + count, int(self._fits[shape][node]))
+        return found, counts
 
     def copy(self) -> "Ledger":
         """The same, to suppose other things of."""
@@ -137,8 +117,8 @@ class Ledger:
         if shape not in self._fits or len(changed) > len(self.free) // 4:
             columns = self.shapes.columns[shape]
             whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
+            self.drop(shape)
             self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
-            self._seats.pop(shape, None)
         else:
             for node in dict.fromkeys(changed):
                 self._refresh(shape, node)
@@ -149,9 +129,13 @@ class Ledger:
         fits, row = self._fits[shape], self.free[node]
         whole = min(int(row[column]) // ask for column, ask in self.shapes.pairs[shape])
         before, after = int(fits[node]), max(whole, 0) if self.allowed(shape)[node] else 0
+        if after == before:
+            return
         fits[node] = after
         if shape in self._seats:
             self._seats[shape].move(node, before, after)
+        for index in self._domains.get(shape, {}).values():
+            index.move(node, before, after)
 
     def tiers(self, shape: int) -> list[Ints] | None:
         """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
@@ -181,6 +165,11 @@ class Ledger:
         if shape in self.company.touched:
             self._mark(node, self.company.classes[shape], count)
         self._changed.append(node)
+
+    def put_all(self, shape: int, counts: Mapping[int, int]) -> None:
+        """The same for pods of a class on many nodes; no rules between pods are about them."""
+        self.free[list(counts)] -= np.outer(list(counts.values()), self.shapes.asks[shape])
+        self._changed += counts
 
     def mark(self, node: int, shape: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""
@@ -213,8 +202,13 @@ class Ledger:
         self.company.put(node, marks, count)
         for shape in self.company.about(marks):
             self._allowed.pop(shape, None)
-            self._fits.pop(shape, None)
-            self._seats.pop(shape, None)
+            self.drop(shape)
+
+    def drop(self, shape: int) -> None:
+        """What is known of a class is worked out again when it is asked for."""
+        self._fits.pop(shape, None)
+        self._seats.pop(shape, None)
+        self._domains.pop(shape, None)
 
 
 class Supposed:

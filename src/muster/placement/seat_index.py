@@ -1,0 +1,133 @@
+"""Nodes by how many pods of one class each could take: tight seats (X4) for one gang, or for many equal ones, at once.
+
+Rule: the same seats as `packing.fill` finds on the numbers of the moment; a property holds the two equal.
+"""
+
+from bisect import bisect_left, insort
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.topology import Level
+
+Ints = NDArray[np.int64]
+Places = list[tuple[int, int]]  # nodes, and how many pods on each
+
+
+class SeatIndex:
+    """Some nodes, or all: the tightest that holds so many is found at once."""
+
+    def __init__(self, fits: Ints, nodes: Ints | None = None) -> None:
+        here = fits if nodes is None else fits[nodes]
+        self.total = int(here.sum())
+        order = np.argsort(here, kind="stable")
+        counts, start = np.unique(here[order], return_index=True)
+        parts = np.split(order if nodes is None else nodes[order], start[1:]) if len(order) else []
+        self._nodes = {int(n): part.tolist() for n, part in zip(counts, parts, strict=True) if n > 0}  # each is a heap
+        self._counts = sorted(self._nodes)
+        self._fits = fits
+
+    def move(self, node: int, before: int, after: int) -> None:
+        """A node can take more, or less; its old entry is skipped when met."""
+        self.total += after - before
+        if after > 0 and after != before:
+            if after not in self._nodes:
+                self._nodes[after] = []
+                insort(self._counts, after)
+            heappush(self._nodes[after], node)
+
+    def tightest(self, pods: int) -> Places | None:
+        """The tightest node that holds all, else one after the other, the tightest first; None: there are too few."""
+        if self.total < pods:
+            return None
+        for count in self._counts[bisect_left(self._counts, pods) :]:
+            node = self._first(count)
+            if node is not None:
+                return [(node, pods)]
+        found: Places = []
+        for count in self._counts:
+            nodes = self._take_first(count, -(-pods // count))
+            found += [(node, count) for node in nodes]
+            pods -= len(nodes) * count
+            if pods <= 0:
+                found[-1] = nodes[-1], count + pods
+                return found
+        raise AssertionError("the total says that there is room")
+
+    def pack(self, pods: int, most: int) -> list[Places]:
+        """Tight places for as many gangs of so many pods as there is room for, up to `most`, gang by gang.
+
+        A node that holds a gang stays the tightest as long as it holds another one: it takes all of them at once. The
+        places are taken in these numbers: see `Ledger.pack`.
+        """
+        found: list[Places] = []
+        while len(found) < most and (places := self.tightest(pods)) is not None:
+            times = 1
+            if len(places) == 1:
+                times = min(int(self._fits[places[0][0]]) // pods, most - len(found))
+            found += [places] * times
+            for node, count in places:
+                before = int(self._fits[node])
+                self._fits[node] = before - count * times
+                self.move(node, before, before - count * times)
+        return found
+
+    def _first(self, count: int) -> int | None:
+        nodes = self._nodes[count]
+        while nodes and self._fits[nodes[0]] != count:
+            heappop(nodes)
+        return nodes[0] if nodes else None
+
+    def _take_first(self, count: int, most: int) -> list[int]:
+        """The first nodes that could take just so many; they stay in the index."""
+        nodes, found = self._nodes[count], list[int]()
+        while len(found) < most and (node := self._first(count)) is not None:
+            heappop(nodes)
+            if not found or found[-1] != node:  # a node that came back has two entries
+                found.append(node)
+        for node in found:
+            heappush(nodes, node)
+        return found
+
+
+class DomainIndex:
+    """The same for gangs that have to be in one domain of a level: the tightest domain that holds all."""
+
+    def __init__(self, fits: Ints, level: Level) -> None:
+        self.room = level.sums(fits)
+        self._fits, self._level = fits, level
+        self._seats: dict[int, SeatIndex] = {}
+
+    def move(self, node: int, before: int, after: int) -> None:
+        """A node can take more, or less."""
+        domain = int(self._level.domain[node])
+        if domain < 0:
+            return
+        self.room[domain] += after - before
+        if domain in self._seats:
+            self._seats[domain].move(node, before, after)
+
+    def inside(self, domain: int) -> SeatIndex:
+        """The nodes of one domain."""
+        if domain not in self._seats:
+            self._seats[domain] = SeatIndex(self._fits, self._level.nodes(domain))
+        return self._seats[domain]
+
+    def tightest(self, pods: int) -> Places | None:
+        """Places in the domain with the least room that holds all; None: there is none."""
+        domain = self._domain(pods)
+        return None if domain is None else self.inside(domain).tightest(pods)
+
+    def pack(self, pods: int, most: int) -> list[Places]:
+        """Places for many equal gangs, each in one domain; a domain stays the tightest while it holds another gang."""
+        found: list[Places] = []
+        while len(found) < most and (domain := self._domain(pods)) is not None:
+            times = min(int(self.room[domain]) // pods, most - len(found))
+            found += self.inside(domain).pack(pods, times)
+            self.room[domain] -= times * pods
+        return found
+
+    def _domain(self, pods: int) -> int | None:
+        enough = np.flatnonzero(self.room >= pods)
+        return int(enough[self.room[enough].argmin()]) if len(enough) else None
