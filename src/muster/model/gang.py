@@ -130,6 +130,7 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     leftovers: tuple[Member, ...] = ()  # strays on nodes: they run, or are terminating (N4)
     other_schedulers: tuple[str, ...] = ()  # that pods which name it ask for, instead of ours (N6)
     broken: tuple[Problem, ...] = ()  # no tree, or no meaning: nothing else about it can be relied on
+    has_promises: bool = False  # places may be kept for it (P7): pods are nominated, or noted as moved
     source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
     @cached_property
@@ -251,6 +252,7 @@ def build(
     strays: list[Stray] = []
     leftovers: list[Member] = []
     others: set[str] = set()
+    pods = tuple(pods)
     for pod in pods:
         if not is_ours(pod, schedulers):
             others.add(pod.spec.scheduler_name)
@@ -262,6 +264,7 @@ def build(
         else:
             members[leaf].append(member(pod))
     classes = tuple(classes)
+    is_nominated = any(pod.status.nominated_node_name for pod in pods)
     return Gang(
         namespace=group.metadata.namespace or names.DEFAULT_NAMESPACE,
         name=group.metadata.name,
@@ -275,6 +278,7 @@ def build(
         leftovers=tuple(sorted(leftovers, key=lambda one: one.rank)),
         other_schedulers=tuple(sorted(others)),
         broken=tuple(senseless(group)),
+        has_promises=is_nominated or names.MOVED_TO in group.metadata.annotations,
         source=group,
     )
 

@@ -1,6 +1,6 @@
 """What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -76,8 +76,14 @@ class Ledger:
             known[id(level)] = DomainIndex(fits, level)
         return known[id(level)]
 
+    def most(self, shape: int, level: Level | None, pods: int) -> int:
+        """How many gangs of so many pods of a class have room, each in one domain of a level."""
+        if level is None:
+            return self.seats(shape).total // pods
+        return int((self.seats_by_domain(shape, level).room // pods).sum())
+
     def pack(self, shape: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
-        """Places for up to `most` equal gangs, gang by gang, each in one domain of a level; and pods by node in all.
+        """Places for so many of them, gang by gang; and pods by node in all.
 
         The numbers of the class have these places taken already: the caller takes the room, or drops the class.
         """
@@ -86,11 +92,16 @@ class Ledger:
         for places in found:
             for node, count in places:
                 counts[node] = counts.get(node, 0) + count
-        others = [*self._domains.get(shape, {}).values(), *filter(None, [self._seats.get(shape)])]
-        for other in others:
+        for other in self._indices(shape):
             for node, count in counts.items() if other is not index else ():
-                other.move(node, int(self._fits[shape][node]) + count, int(self._fits[shape][node]))
+                left = int(self._fits[shape][node])
+                other.move(node, left + count, left)
         return found, counts
+
+    def _indices(self, shape: int) -> Iterator[SeatIndex | DomainIndex]:
+        if shape in self._seats:
+            yield self._seats[shape]
+        yield from self._domains.get(shape, {}).values()
 
     def copy(self) -> "Ledger":
         """The same, to suppose other things of."""
@@ -132,9 +143,7 @@ class Ledger:
         if after == before:
             return
         fits[node] = after
-        if shape in self._seats:
-            self._seats[shape].move(node, before, after)
-        for index in self._domains.get(shape, {}).values():
+        for index in self._indices(shape):
             index.move(node, before, after)
 
     def tiers(self, shape: int) -> list[Ints] | None:

@@ -1,7 +1,9 @@
 """Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ from muster.planning.diagnose import Diagnosis
 from muster.planning.extras import further
 from muster.planning.hints import hinted
 from muster.planning.line import Line
+from muster.planning.plain import NOT_PLACED, PlainGangs, Terms
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
@@ -49,6 +52,8 @@ class Allocation:
         self.preemption = Preemption(board, self.line)
         self.turns_to_come = ByPriority()
         self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
+        self.plain = PlainGangs(board)
+        self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
@@ -56,26 +61,89 @@ class Allocation:
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         self._bind_nominees()
-        grants = dict.fromkeys(self.board.turns, 0)
-        for key, turn in list(self.board.turns.items()):
-            if not (turn.gang.is_settled and self._sound(turn.gang)):
-                self.board.turns[key] = self._attempt(turn, self._enter)
+        for gang in self.board.snapshot.gangs:
+            if not gang.is_settled or (gang.constraints and not self._sound(gang)):
+                turn = self.board.turns[gang.key]
+                if not self._enter_plain(turn.gang):
+                    self.board.turns[gang.key] = self._attempt(turn, self._enter)
         while (first := self.turns_to_come.next(self.line)) is not None:
             self.board.budget.check()
-            before = self.board.turns[first]
-            if before.evictions:
-                continue  # it has just lost pods: it is planned anew when they are gone
-            after = self._attempt(before, self._grant)
-            if first in self.turns_to_come.postponed:
-                continue
-            self.board.turns[first] = after
-            grants[first] += 1
-            if len(after.bindings) > len(before.bindings):
-                self._tell(after.bindings[len(before.bindings) :])
-            granted = len(after.bindings) > len(before.bindings) or after.hopeless != before.hopeless
-            now = after.gang.standing
-            if granted and after.verdict == "Scheduled" and now.pending:
-                self.line.add(after.gang.queue, rank(after.gang, now, grants[first]), first)
+            if not self._grant_plain(first):
+                self._take_turn(first)
+
+    def _take_turn(self, key: str) -> None:
+        before = self.board.turns[key]
+        if before.evictions:
+            return  # it has just lost pods: it is planned anew when they are gone
+        after = self._attempt(before, self._grant)
+        if key in self.turns_to_come.postponed:
+            return
+        self.board.turns[key] = after
+        is_bound = len(after.bindings) > len(before.bindings)
+        if is_bound:
+            self._tell(after.bindings[len(before.bindings) :])
+        self._go_back(after, is_bound or after.hopeless != before.hopeless)
+
+    def _go_back(self, turn: Turn, is_granted: bool) -> None:
+        """Into the line again, where extras wait."""
+        gang, now = turn.gang, turn.gang.standing
+        self._grants[gang.key] += 1
+        if is_granted and turn.verdict == "Scheduled" and now.pending:
+            self.line.add(gang.queue, rank(gang, now, self._grants[gang.key]), gang.key)
+
+    # plain gangs: what is below, for many at once ---------------------------------------------------------------------
+
+    def _enter_plain(self, gang: Gang) -> bool:
+        """A plain gang into the line; False: it is not one, or may not be there."""
+        if closed(self.board.usage.tree, gang.queue) or not self.plain.add(gang):
+            return False
+        self.line.add(gang.queue, rank(gang, NOT_PLACED, 0), gang.key)
+        self.turns_to_come.expect(gang, NOT_PLACED)
+        return True
+
+    def _grant_plain(self, first: str) -> bool:
+        """The turn of a plain gang, and of those equal to it that come next; False: it has still to come."""
+        terms = self.plain.terms.get(first)
+        if terms is None or self.nominations.are_kept_for(first):
+            return False
+        gang = self.board.turns[first].gang
+        equals = self.plain.equals(gang, terms)
+        if equals is None:
+            return False
+        most = self.plain.most(terms, equals) if equals.goal.kind not in self._full else 0
+        if not most:
+            return self._refuse_plain(gang, equals.goal)
+        bound = self.plain.bind([first, *self._next_equals(terms, most - 1)], terms, equals)
+        self.line.drop(terms.queue, max(len(bound) - 1, 0))
+        self.turns_to_come.pass_over(bound)
+        for turn in bound.values():
+            self._tell(turn.bindings)
+            self._go_back(turn, is_granted=True)
+        return bool(bound)
+
+    def _next_equals(self, terms: Terms, most: int) -> Iterator[str]:
+        """The gangs on the same terms that come next, whatever is granted to each of them (G4)."""
+        if self.turns_to_come.is_holding_back:
+            return
+        for key in islice(self.line.behind(terms.queue), most):
+            if self.plain.terms.get(key) is not terms or self.nominations.are_kept_for(key):
+                return
+            yield key
+
+    def _refuse_plain(self, gang: Gang, goal: Goal) -> bool:
+        """What was said of an equal gang, where nothing has changed since; False: that is not known."""
+        said = self._known.get((goal.kind, (goal.name,), ((goal.name, 0),)))
+        is_proved = goal.kind in self._full or goal.required is None
+        if said is None or not is_proved or self.allowance(gang) is not None:
+            return False
+        if not self.preemption.is_known_hopeless(gang, goal):
+            return False
+        self.board.charge_to(gang.key)
+        if not (self.preemption.share.could_run_out and self.turns_to_come.postpone(gang)):
+            turn = self._infeasible(self.board.turns[gang.key], goal, said)
+            self.board.turns[gang.key] = turn
+            self._go_back(turn, is_granted=False)
+        return True
 
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
@@ -145,6 +213,7 @@ class Allocation:
         self._full.clear()
         after = self._decide(turn)
         self.nominations.hold_moves(after.gang)
+        self.line.moved(turn.gang.queue)  # it may hold less than before
         return after
 
     def _decide(self, turn: Turn) -> Turn:
@@ -230,6 +299,9 @@ class Allocation:
         said = self._known[twin]
         if turn.gang.key in self.preemption.waiting:
             said = replace(said, details=said.details | {"soon": True})
+        return self._infeasible(turn, goal, said)
+
+    def _infeasible(self, turn: Turn, goal: Goal, said: Refusal) -> Turn:
         if kept := self.preemption.kept(turn.gang, goal):
             said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
         if turn.gang.key in self.preemption.limited:

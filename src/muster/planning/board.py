@@ -55,6 +55,25 @@ class Turn(Struct, frozen=True, eq=False):
     hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
 
 
+class Turns(dict[str, Turn]):
+    """By gang; those that run and want nothing have one as soon as it is asked for, and are not listed until then."""
+
+    def __init__(self, gangs: Mapping[str, Gang]) -> None:
+        super().__init__((key, Turn(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
+        self._gangs = gangs
+
+    def __missing__(self, key: str) -> Turn:
+        turn = self[key] = Turn(self._gangs[key], "Scheduled")
+        return turn
+
+    def copy(self) -> "Turns":
+        """The same, to go back to."""
+        found = Turns({})
+        found._gangs = self._gangs
+        found.update(self)
+        return found
+
+
 class Checkpoint(Struct, frozen=True, eq=False):
     """A board as it was, to go back to."""
 
@@ -63,7 +82,7 @@ class Checkpoint(Struct, frozen=True, eq=False):
     unbound: Ints
     awaited: Ints
     usage: QueueUsage
-    turns: dict[str, Turn]
+    turns: Turns
     busy: int
 
 
@@ -89,8 +108,8 @@ class Board:
         self._reserve = Budget(policy.cycle_steps // 2, is_cancelled=is_cancelled)  # for easy gangs behind hard ones
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
-        self.turns = {gang.key: Turn(gang, "Scheduled" if gang.is_settled else "Waiting") for gang in snapshot.gangs}
         self.before = {gang.key: gang for gang in snapshot.gangs}
+        self.turns = Turns(self.before)
         self.busy: list[str] = []  # gangs that got something in this cycle
         self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`
         self.failures: dict[str, Failure] = {}  # by gang
@@ -158,7 +177,10 @@ class Board:
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
             total += self.shapes.asks[seat.shape] * seat.pods
-        return Resources({name: int(total[i]) for i, name in self._resources if total[i]})
+        return self._amounts(total)
+
+    def _amounts(self, by_column: Ints) -> Resources:
+        return Resources({name: int(by_column[i]) for i, name in self._resources if by_column[i]})
 
     def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
@@ -193,7 +215,7 @@ class Board:
             now = self.now.copy()
             later = now if self.later is self.now else self.later.copy()
             rows = (self._unbound.copy(), self._awaited.copy())
-            self._checkpoint = Checkpoint(now, later, *rows, self.usage, dict(self.turns), len(self.busy))
+            self._checkpoint = Checkpoint(now, later, *rows, self.usage, self.turns.copy(), len(self.busy))
 
     def _roll_back(self) -> None:
         if (saved := self._checkpoint) is not None:
@@ -270,6 +292,21 @@ class Board:
         self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
         if before.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(before.queue, asked, protected, is_promised)
+
+    def grant_all(self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int]) -> None:
+        """Equal gangs of one queue get their cores, pods of one class without rules between them: so many on nodes."""
+        gang = next(iter(turns.values())).gang
+        asked = self._amounts(self.shapes.asks[shape] * sum(counts.values()))
+        self.version += 1
+        if self.later is self.now:
+            self.now.put_all(shape, counts)
+        else:
+            self.put((node, shape, count) for node, count in counts.items())
+        self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})
+        for key, turn in turns.items():
+            self.charge_to(key)
+            self.busy.append(key)
+            self.turns[key] = turn
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""

@@ -1,7 +1,7 @@
 """One cycle: a snapshot in, a plan out. Pure: the same snapshot and policy give the same plan, byte for byte (X3)."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from muster.planning.policy import Policy
 from muster.planning.waiting import WaitingExtras
 
 NEAREST = 10  # gangs ahead that are named
+Position = tuple[int, tuple[str, ...]]  # in a queue, and those right before
 
 
 def plan(
@@ -36,8 +37,7 @@ def plan(
     board.budget.check()
     allocation.preemption.relocation.place_victims()
     stale.release(board, allocation.preemption)
-    for key, turn in board.turns.items():
-        board.turns[key] = _judged(turn)
+    board.turns.update({key: _judged(turn) for key, turn in board.turns.items() if turn.evictions})
     WaitingExtras(board, allocation.allowance).explain()
     board.budget.check()
     turns = [board.turns[key] for key in sorted(board.turns)]
@@ -46,7 +46,7 @@ def plan(
         bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
         nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
         evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
-        gangs=tuple(_gang_plan(turn, snapshot, places.get(turn.gang.key, (0, ()))) for turn in turns),
+        gangs=tuple([_gang_plan(board, key, places) for key in sorted(board.before)]),
         searches=tuple(budget.spent for budget in board.gang_budgets.values()),
         disturbance=allocation.preemption.share.figures(),
         division=board.division,
@@ -56,7 +56,7 @@ def plan(
 
 def _judged(turn: Turn) -> Turn:
     """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
-    if not turn.evictions or turn.evictions[0].reason == "Stale":
+    if turn.evictions[0].reason == "Stale":
         return turn
     if turn.gang.standing.satisfied:
         return replace(turn, verdict="Scheduled")
@@ -65,7 +65,7 @@ def _judged(turn: Turn) -> Turn:
     return replace(turn, verdict="Waiting", refusals=(said,))
 
 
-def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[int, tuple[str, ...]]]:
+def _queued(turns: list[Turn], board: Board) -> dict[str, Position]:
     """For every gang that waits, its place in its queue (G4) and those right before it."""
     lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
     for turn in turns:
@@ -73,12 +73,16 @@ def _queued(turns: list[Turn], board: Board) -> dict[str, tuple[int, tuple[str, 
             before = board.before[turn.gang.key]
             now = before.standing
             lines[before.queue].append((rank(before, now, 0), before.key))
-    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    found: dict[str, Position] = {}
     for line in lines.values():
         keys = [key for _, key in sorted(line)]
         found |= {key: (i + 1, tuple(keys[max(i - NEAREST, 0) : i])) for i, key in enumerate(keys)}
     return found
 
 
-def _gang_plan(turn: Turn, snapshot: Snapshot, place: tuple[int, tuple[str, ...]]) -> GangPlan:
-    return GangPlan(turn.gang, turn.verdict, turn.refusals, snapshot, *place)
+def _gang_plan(board: Board, key: str, places: Mapping[str, Position]) -> GangPlan:
+    """What was decided about a gang; about one that runs and wants nothing there was nothing to decide."""
+    turn = board.turns.get(key)
+    if turn is None:
+        return GangPlan(board.before[key], "Scheduled", (), board.snapshot)
+    return GangPlan(turn.gang, turn.verdict, turn.refusals, board.snapshot, *places.get(key, (0, ())))

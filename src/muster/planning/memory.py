@@ -310,7 +310,7 @@ class _Digests:
             usage = board.usage
             fields = (usage.allocated, usage.promised, usage.protected)
             held = [_amounts(one) for one in (*fields, usage.terminating, usage.terminating_protected)]
-            evicted = [one.key for turn in board.turns.values() for one in turn.evictions]
+            evicted = sorted(one.key for turn in board.turns.values() for one in turn.evictions)
             parts = [board.now.free.tobytes(), board.later.free.tobytes()]
             if board.snapshot.neighbours.rules:
                 parts += [self._company(board.now), self._company(board.later)]

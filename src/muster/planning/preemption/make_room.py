@@ -137,6 +137,11 @@ class Preemption:
         self._hopeless[twin] = self._not_evictable(worthwhile)
         return None
 
+    def is_known_hopeless(self, gang: Gang, goal: Goal) -> bool:
+        """Whether `make_room` has nothing to find out: it was asked for an equal gang, and no set may leave."""
+        is_open = gang.key in self.waiting or gang.key in self.limited
+        return not is_open and _twin(gang, goal) in self._hopeless
+
     def _select(self, rules: Rules) -> Selection | None:
         mask = rules.evictable()
         if not mask.any():

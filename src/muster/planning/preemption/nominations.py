@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.api import names
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
@@ -41,7 +40,7 @@ class Nominations:
 
     def _hold_nominated(self) -> None:
         board = self.board
-        gangs = [gang for gang in board.snapshot.gangs if not gang.is_settled]
+        gangs = [gang for gang in board.snapshot.gangs if gang.has_promises and not gang.is_settled]
         nominated = dict(self._nominated(gangs))
         if nominated:
             board.part()
@@ -128,6 +127,10 @@ class Nominations:
             else:
                 self._take(gang, held, 1)
 
+    def are_kept_for(self, gang: str) -> bool:
+        """Whether something is kept for a gang."""
+        return gang in self._held or gang in self._moves
+
     def release(self, gang: str) -> Held:
         """The gang's turn has come: what was kept for it is free to it."""
         held = self._held.pop(gang, ())
@@ -145,7 +148,7 @@ class Nominations:
     def _hold_moves(self) -> None:
         unseen = self.board.policy.moved
         for gang in self.board.snapshot.gangs:
-            if names.MOVED_TO in gang.source.metadata.annotations or gang.key in unseen:
+            if gang.has_promises or gang.key in unseen:
                 held = self._held.get(gang.key, ())  # a pod that moved and is nominated needs one place, not two
                 self.hold_moves(self.board.seated(gang, held) if held else gang)
 

@@ -1,5 +1,6 @@
 """How many pods one cycle may evict or move (P8): a share of what runs, but always what one gang needs."""
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from muster.model.gang import Gang, Standing
@@ -79,6 +80,15 @@ class ByPriority:
         self.postponed.add(gang.key)
         heappush(self._held_back, (-gang.priority, self._number, gang.key))
         return True
+
+    @property
+    def is_holding_back(self) -> bool:
+        """Whether a gang is postponed: its turn could come after any other."""
+        return bool(self._held_back)
+
+    def pass_over(self, gangs: Iterable[str]) -> None:
+        """These gangs had their turns together with the one before them."""
+        self._tried.update(gangs)
 
     def next(self, line: Line) -> str | None:
         """The gang whose turn it is: one that was held back, where nothing holds it back any more, else by G4."""

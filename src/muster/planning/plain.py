@@ -1,0 +1,144 @@
+"""Plain gangs, most of those that wait: one leaf, pods of one class, none of them placed yet. Equal ones share a turn.
+
+Rule: this decides nothing by itself. What it grants and refuses is what `allocate` would, turn by turn; what it is not
+sure of it leaves to `allocate`, untouched. A property holds the plans with and without it equal, byte for byte.
+"""
+
+from collections.abc import Mapping
+from itertools import repeat
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.podgroup import TopologyConstraint
+from muster.model.gang import PENDING, PLACED, Gang, Leaf, Member, Standing
+from muster.model.topology import Level
+from muster.placement import flat
+from muster.placement.goal import Goal
+from muster.placement.seat_index import Places
+from muster.planning.board import Board, Turn
+from muster.planning.decision import Binding
+
+Ints = NDArray[np.int64]
+NOT_PLACED = Standing(satisfied=False, counted=0, placed=0, succeeded=0, pending=0, gated=0, missing=0)
+
+
+class Terms(Struct, frozen=True, gc=False):
+    """What gangs have in common that are equal in everything but their names and ages."""
+
+    queue: str
+    priority: int
+    preemptibility: str
+    need: int
+    pods: int
+    shape: int
+    constraint: TopologyConstraint
+
+
+class Equals(Struct, frozen=True, eq=False):
+    """Gangs on the same terms: what each of them still needs, and where that may be."""
+
+    goal: Goal
+    level: Level | None
+    asks: Ints  # of the pods of one core, by column
+
+
+def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
+    """The terms of a plain gang; None: it is another one."""
+    root = gang.root
+    if not isinstance(root, Leaf) or gang.broken or gang.strays or gang.leftovers or gang.unknown_class:
+        return None
+    if gang.preemptibility == SEMI_PREEMPTIBLE or gang.source.spec.scheduling_backoff == 1:
+        return None
+    members = root.members
+    if len(members) < root.need or root.constraint.preferred_topology_level:
+        return None
+    start = f"{gang.namespace}/"
+    shape = class_of.get(start + members[0].name)
+    for member in members:
+        if member.state is not PENDING or class_of.get(start + member.name) != shape:
+            return None
+    if shape is None:
+        return None
+    return Terms(gang.queue, gang.priority, gang.preemptibility, root.need, len(members), shape, root.constraint)
+
+
+class PlainGangs:
+    """The plain gangs of one cycle whose turn is to come."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.terms: dict[str, Terms] = {}  # by gang
+        self._shared: dict[Terms, Terms] = {}  # equal terms are one object
+        self._equals: dict[Terms, Equals | None] = {}
+
+    def add(self, gang: Gang) -> bool:
+        """Whether it is plain: then it is known here."""
+        terms = terms_of(gang, self.board.snapshot.class_of)
+        if terms is None:
+            return False
+        self.terms[gang.key] = self._shared.setdefault(terms, terms)
+        return True
+
+    def equals(self, gang: Gang, terms: Terms) -> Equals | None:
+        """What a gang and its equals need; None: that is not to be had without a search."""
+        if terms not in self._equals:
+            self._equals[terms] = self._made(gang, terms)
+        return self._equals[terms]
+
+    def _made(self, gang: Gang, terms: Terms) -> Equals | None:
+        board, goals = self.board, self.board.goals(gang)
+        goal = None if goals.invalid() else next(goals.cores(), None)
+        if not isinstance(goal, Goal) or not flat.applies(board.now, goal, growing=True):
+            return None
+        spot = goal.required
+        level = None if spot is None else board.snapshot.topologies[spot.topology].levels[spot.level]
+        return Equals(goal, level, board.shapes.asks[terms.shape] * goal.need)
+
+    def most(self, terms: Terms, equals: Equals) -> int:
+        """How many equal gangs, one after the other, have room and are allowed by their queue (Q4)."""
+        most = self.board.now.most(terms.shape, equals.level, terms.need)
+        left = self.board.usage.allowance(terms.queue, protected=terms.preemptibility == NON_PREEMPTIBLE)
+        if left is None or not most:
+            return most
+        columns = self.board.shapes.columns[terms.shape]
+        return 0 if (left < 0).any() else min(most, int((left[columns] // equals.asks[columns]).min()))
+
+    def bind(self, gangs: list[str], terms: Terms, equals: Equals) -> dict[str, Turn]:
+        """Bind these equal gangs, no more than `most`. None are bound where something fails."""
+        board = self.board
+        places, counts = board.now.pack(terms.shape, equals.level, terms.need, len(gangs))
+        try:
+            turns = {key: self._bound(board.turns[key], mine) for key, mine in zip(gangs, places, strict=True)}
+        except Exception:  # their turns come one by one, so that it concerns only one of them
+            board.now.drop(terms.shape)
+            return {}
+        board.grant_all(turns, terms.shape, counts)
+        for key in gangs:
+            del self.terms[key]
+        return turns
+
+    def _bound(self, turn: Turn, places: Places) -> Turn:
+        """A gang with its first pods on these nodes (M4)."""
+        gang, leaf = turn.gang, turn.gang.root
+        assert isinstance(leaf, Leaf)
+        nodes: list[str] = []
+        for node, count in places:
+            nodes += repeat(self.board.snapshot.nodes[node].metadata.name, count)
+        core = list(zip(leaf.members, nodes, strict=False))
+        name, space, group = gang.name, gang.namespace, leaf.name
+        bindings = tuple([Binding(space, one.name, node, name, group, "core") for one, node in core])
+        placed = [Member(one.name, PLACED, node, one.task_priority, one.created, one.requests) for one, node in core]
+        return Turn(_seated(gang, leaf, placed), "Scheduled", turn.refusals, bindings)
+
+
+def _seated(gang: Gang, leaf: Leaf, placed: list[Member]) -> Gang:
+    """The gang with its first members placed; what is known of it by that needs not be worked out."""
+    count, waiting = len(placed), leaf.members[len(placed) :]
+    after = replace(gang, root=replace(leaf, members=(*placed, *waiting)))
+    standing = Standing(True, count, count, 0, len(waiting), 0, 0)
+    after.__dict__.update(key=gang.key, is_settled=not waiting, standings={leaf.name: standing})
+    return after
