@@ -177,7 +177,8 @@ class Ledger:
 
     def put_all(self, shape: int, counts: Mapping[int, int]) -> None:
         """The same for pods of a class on many nodes; no rules between pods are about them."""
-        self.free[list(counts)] -= np.outer(list(counts.values()), self.shapes.asks[shape])
+        nodes, pods = np.array([*counts.items()], dtype=np.int64).reshape(-1, 2).T
+        self.free[nodes] -= np.outer(pods, self.shapes.asks[shape])
         self._changed += counts
 
     def mark(self, node: int, shape: int, count: int) -> None:

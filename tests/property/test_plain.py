@@ -1,0 +1,212 @@
+"""Plain gangs that share a turn: the plan is the one that is made turn by turn, byte for byte (G4, X3)."""
+
+import os
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import muster
+from muster.model.gang import Gang
+from muster.model.queues import any_footprint, footprint
+from muster.model.snapshot import Snapshot, take
+from muster.placement.ledger import Ledger, Shapes
+from muster.placement.packing import fill
+from muster.placement.seat_index import DomainIndex, SeatIndex
+from muster.planning.cycle import plan
+from muster.planning.decision import Binding
+from muster.planning.plain import PlainGangs
+from muster.planning.policy import Policy
+from muster.reporting.plans import data
+from tests.given import Raw, group, pod, podgroup
+from tests.spec.scene import queue
+
+SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 300)
+SLICES = 6
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+GPU = "nvidia.com/gpu"
+CLASSES = (10, 50, 120)
+
+slices = pytest.mark.parametrize("part", range(SLICES))
+
+
+class World:
+    """A small busy cluster of chance in which many gangs are equal."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.nodes = [f"n{i}" for i in range(self.rng.randint(2, 7))]
+        self.free = {name: self.rng.choice((2, 4, 8)) for name in self.nodes}
+        self.queues = [f"q{i}" for i in range(self.rng.choice((0, 1, 1, 2, 3)))]
+
+    def objects(self) -> list[Raw]:
+        made = [*self._nodes(), *self._classes(), *self._queues()]
+        for i in range(self.rng.choice((0, 0, 1, 4))):
+            made += self._running(f"runs-{i}")
+        kinds = [self._spec() for _ in range(self.rng.randint(1, 3))]
+        for i in range(self.rng.randint(2, 14)):
+            made += self._waiting(f"gang-{i:02}", *self.rng.choice(kinds))
+        if self.rng.random() < 0.3:
+            roles = podgroup(group("a", 1), group("b", 1), name="roles", **self._terms())
+            made += [roles, *(pod(f"roles-{leaf}", leaf, gang="roles", **{GPU: "1"}) for leaf in "ab")]
+        return made
+
+    def _nodes(self) -> Iterator[Raw]:
+        levels = [{"nodeLabel": "zone"}, {"nodeLabel": "rack"}]
+        spec: Raw = {"kind": "Topology", "metadata": {"name": "t"}, "spec": {"levels": levels}}
+        yield {"apiVersion": "kai.scheduler/v1alpha1", **spec}
+        for i, name in enumerate(self.nodes):
+            labels = {"zone": f"z{i // 4}", "rack": f"r{i // 2}"}
+            room = {GPU: str(self.free[name]), "pods": "110"}
+            meta = {"name": name, "labels": labels}
+            yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": room}}
+
+    def _classes(self) -> Iterator[Raw]:
+        for value in CLASSES:
+            meta = {"name": f"p{value}"}
+            yield {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
+
+    def _queues(self) -> Iterator[Raw]:
+        most = sum(self.free.values())
+        is_nested = len(self.queues) > 1 and self.rng.random() < 0.5
+        if is_nested:
+            yield queue("top", gpu={"quota": -1, "limit": self.rng.randint(most // 2, most)})
+        for name in self.queues:
+            gpu = {"quota": self.rng.choice((0, 2, most, -1))}
+            if self.rng.random() < 0.5:
+                gpu["limit"] = self.rng.randint(1, most)
+            yield queue(name, **({"parent": "top"} if is_nested else {}), gpu=gpu)
+
+    def _terms(self) -> Raw:
+        terms: Raw = {"priorityClassName": f"p{self.rng.choice((*CLASSES, 50, 50))}"}
+        if self.queues:
+            terms["queue"] = self.rng.choice(self.queues)
+        kind = self.rng.choice(("", "", "", "non-preemptible", "semi-preemptible"))
+        return terms | ({"preemptibility": kind} if kind else {})
+
+    def _spec(self) -> tuple[Raw, int, int]:
+        """What gangs have in common: their spec, pods, and GPUs of each."""
+        need = self.rng.randint(1, 5)
+        level: Raw = {}
+        if (dice := self.rng.random()) < 0.4:
+            kind = "required" if dice < 0.3 else "preferred"
+            level = {"topologyConstraint": {f"{kind}TopologyLevel": self.rng.choice(("rack", "zone"))}}
+        pods = max(need + self.rng.choice((0, 0, 0, 1, 3, -1)), 0)
+        return {"minMember": need, **level, **self._terms()}, pods, self.rng.choice((1, 1, 2))
+
+    def _waiting(self, name: str, spec: Raw, pods: int, gpus: int) -> Iterator[Raw]:
+        if self.rng.random() < 0.2:
+            spec = spec | self._terms()
+        made = podgroup(name=name, **spec)
+        made["metadata"]["creationTimestamp"] = f"2026-05-01T0{self.rng.randrange(3)}:00:00Z"
+        yield made
+        for i in range(pods):
+            raw = pod(f"{name}-{i}", gang=name, **{GPU: str(gpus)})
+            if self.rng.random() < 0.05:
+                raw["status"] = {"nominatedNodeName": self.rng.choice(self.nodes)}
+            yield raw
+
+    def _running(self, name: str) -> Iterator[Raw]:
+        yield podgroup(name=name, minMember=1, **self._terms())
+        for i in range(self.rng.randint(1, 3)):
+            on = self.rng.choice(self.nodes)
+            if self.free[on] > 0:
+                self.free[on] -= 1
+                raw = pod(f"{name}-{i}", gang=name, on=on, **{GPU: "1"})
+                if self.rng.random() < 0.2:
+                    raw["metadata"]["deletionTimestamp"] = "2026-05-01T11:59:50Z"
+                yield raw
+
+
+def planned(snapshot: Snapshot, policy: Policy) -> tuple[bytes, object, list[tuple[Binding, ...]]]:
+    """The plan as bytes, the steps of every gang, and what was reported while it was made."""
+    reported: list[tuple[Binding, ...]] = []
+    found = plan(snapshot, policy, reported.append)
+    return msgspec.json.encode(data(found)), found.searches, reported
+
+
+@slices
+def test_gangs_that_share_a_turn_get_what_each_would_get_at_its_own(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over queues with limits, priorities, levels, extras, nominations and victims."""
+    shared = 0
+
+    def counting(self: PlainGangs, gangs: list[str], *rest: Any) -> Any:
+        nonlocal shared
+        shared += len(gangs) > 1
+        return bind(self, gangs, *rest)
+
+    bind = PlainGangs.bind
+    for seed in range(part, SEEDS, SLICES):
+        objects = muster.objects(World(seed).objects())
+        policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
+        with monkeypatch.context() as patched:
+            patched.setattr(PlainGangs, "bind", counting)
+            together = planned(take(objects, NOW), policy)
+        with monkeypatch.context() as patched:
+            patched.setattr(PlainGangs, "add", lambda *_: False)
+            one_by_one = planned(take(objects, NOW), policy)
+        assert together == one_by_one, f"seed {seed}"
+    assert shared > SEEDS // SLICES // 10, "else this tests nothing"
+
+
+def gangs_of(seed: int) -> tuple[Gang, ...]:
+    return take(muster.objects(World(seed).objects()), NOW).gangs
+
+
+def test_the_footprint_of_a_uniform_gang_is_the_one_of_any_gang() -> None:
+    for seed in range(SEEDS // 3):
+        for gang in gangs_of(seed):
+            assert footprint(gang) == any_footprint(gang), f"seed {seed}, {gang.key}"
+
+
+# the index of seats -------------------------------------------------------------------------------------------------
+
+
+def filled(fits: Any, nodes: Any, pods: int) -> list[tuple[int, int]] | None:
+    return fill(nodes, fits[nodes], pods)
+
+
+def test_an_index_that_has_moved_finds_what_one_pass_over_the_nodes_finds() -> None:
+    """X4: for one gang after the other, with nodes that fill up and empty between them."""
+    for seed in range(SEEDS):
+        rng = np.random.default_rng(seed)
+        fits = rng.integers(0, 6, size=rng.integers(1, 12))
+        index, nodes = SeatIndex(fits), np.arange(len(fits))
+        for pods in rng.integers(1, 9, size=12).tolist():
+            assert index.tightest(pods) == filled(fits, nodes, pods), f"seed {seed}"
+            at, after = int(rng.integers(len(fits))), int(rng.integers(6))
+            before, fits[at] = int(fits[at]), after
+            index.move(at, before, after)
+
+
+@pytest.mark.parametrize("is_by_domain", [False, True])
+def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> None:
+    for seed in range(SEEDS // 3):
+        snapshot = take(muster.objects(World(seed).objects()), NOW)
+        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        level = snapshot.topologies["t"].levels[1] if is_by_domain else None
+        shapes = range(len(snapshot.classes)) if snapshot.classes else ()
+        for shape in shapes:
+            pods = 1 + (seed + shape) % 4
+            expected = list(one_by_one(ledger.fits(shape).copy(), level, pods))
+            assert ledger.most(shape, level, pods) == len(expected), f"seed {seed}"
+            found, counts = ledger.pack(shape, level, pods, len(expected))
+            assert found == expected, f"seed {seed}"
+            ledger.put_all(shape, counts)
+            assert ledger.most(shape, level, pods) == 0
+
+
+def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:
+    """The definition: an index made anew for each gang."""
+    while True:
+        index = SeatIndex(fits) if level is None else DomainIndex(fits, level)
+        places = index.tightest(pods)
+        if places is None:
+            return
+        yield places
+        for at, count in places:
+            fits[at] -= count
