@@ -52,7 +52,7 @@ class World:
             made += self._waiting(f"gang-{i:02}", *self.rng.choice(kinds))
         if self.rng.random() < 0.3:
             roles = podgroup(group("a", 1), group("b", 1), name="roles", **self._terms())
-            made += [roles, *(pod(f"roles-{leaf}", leaf, gang="roles", **{GPU: "1"}) for leaf in "ab")]
+            made += [roles, *(member(f"roles-{leaf}", "roles", 1, leaf) for leaf in "ab")]
         return made
 
     def _nodes(self) -> Iterator[Raw]:
@@ -105,7 +105,7 @@ class World:
         made["metadata"]["creationTimestamp"] = f"2026-05-01T0{self.rng.randrange(3)}:00:00Z"
         yield made
         for i in range(pods):
-            raw = pod(f"{name}-{i}", gang=name, **{GPU: str(gpus)})
+            raw = member(f"{name}-{i}", name, gpus)
             if self.rng.random() < 0.05:
                 raw["status"] = {"nominatedNodeName": self.rng.choice(self.nodes)}
             yield raw
@@ -116,10 +116,15 @@ class World:
             on = self.rng.choice(self.nodes)
             if self.free[on] > 0:
                 self.free[on] -= 1
-                raw = pod(f"{name}-{i}", gang=name, on=on, **{GPU: "1"})
+                raw = member(f"{name}-{i}", name, 1, on=on)
                 if self.rng.random() < 0.2:
                     raw["metadata"]["deletionTimestamp"] = "2026-05-01T11:59:50Z"
                 yield raw
+
+
+def member(name: str, gang: str, gpus: int, leaf: str = "", on: str = "") -> Raw:
+    requests: Any = {GPU: str(gpus)}
+    return pod(name, leaf, gang=gang, on=on, **requests)
 
 
 def planned(snapshot: Snapshot, policy: Policy) -> tuple[bytes, object, list[tuple[Binding, ...]]]:

@@ -21,6 +21,7 @@ class Budget:
     The cycle has one, every gang has one below it, and a part of the work for a gang may have one below that.
     """
 
+    __slots__ = ("_is_cancelled", "_unchecked", "above", "spent", "steps")
     CHECK = 256  # steps between two questions whether the plan was cancelled
 
     def __init__(

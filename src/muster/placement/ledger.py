@@ -14,6 +14,7 @@ from muster.placement.neighbours import Company
 from muster.placement.seat_index import DomainIndex, Places, SeatIndex
 
 Ints = NDArray[np.int64]
+FEW = 8  # nodes that are changed faster one by one than all at once
 
 
 class Shapes:
@@ -124,7 +125,10 @@ class Ledger:
 
         A class learns of nodes that changed when it is asked for: with many classes, most are asked for once.
         """
-        changed = self._changed[self._seen.get(shape, 0) :]
+        seen = self._seen.get(shape, 0)
+        if seen == len(self._changed) and shape in self._fits:
+            return self._fits[shape]
+        changed = self._changed[seen:]
         if shape not in self._fits or len(changed) > len(self.free) // 4:
             columns = self.shapes.columns[shape]
             whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
@@ -177,8 +181,13 @@ class Ledger:
 
     def put_all(self, shape: int, counts: Mapping[int, int]) -> None:
         """The same for pods of a class on many nodes; no rules between pods are about them."""
-        nodes, pods = np.array([*counts.items()], dtype=np.int64).reshape(-1, 2).T
-        self.free[nodes] -= np.outer(pods, self.shapes.asks[shape])
+        asks = self.shapes.asks[shape]
+        if len(counts) > FEW:
+            nodes, pods = np.array([*counts.items()], dtype=np.int64).T
+            self.free[nodes] -= np.outer(pods, asks)
+        else:
+            for node, count in counts.items():
+                self.free[node] -= asks * count
         self._changed += counts
 
     def mark(self, node: int, shape: int, count: int) -> None:

@@ -56,6 +56,7 @@ class Allocation:
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
+        self._refused_plain: dict[Terms, tuple[Refusal, ...]] = {}  # what was said of plain gangs
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
@@ -86,10 +87,10 @@ class Allocation:
 
     def _go_back(self, turn: Turn, is_granted: bool) -> None:
         """Into the line again, where extras wait."""
-        gang, now = turn.gang, turn.gang.standing
+        gang = turn.gang
         self._grants[gang.key] += 1
-        if is_granted and turn.verdict == "Scheduled" and now.pending:
-            self.line.add(gang.queue, rank(gang, now, self._grants[gang.key]), gang.key)
+        if is_granted and turn.verdict == "Scheduled" and gang.standing.pending:
+            self.line.add(gang.queue, rank(gang, gang.standing, self._grants[gang.key]), gang.key)
 
     # plain gangs: what is below, for many at once ---------------------------------------------------------------------
 
@@ -106,13 +107,13 @@ class Allocation:
         terms = self.plain.terms.get(first)
         if terms is None or self.nominations.are_kept_for(first):
             return False
-        gang = self.board.turns[first].gang
-        equals = self.plain.equals(gang, terms)
+        turn = self.board.turns[first]
+        equals = self.plain.equals(turn.gang, terms)
         if equals is None:
             return False
         most = self.plain.most(terms, equals) if equals.goal.kind not in self._full else 0
         if not most:
-            return self._refuse_plain(gang, equals.goal)
+            return self._refuse_plain(turn, terms, equals.goal)
         bound = self.plain.bind([first, *self._next_equals(terms, most - 1)], terms, equals)
         self.line.drop(terms.queue, max(len(bound) - 1, 0))
         self.turns_to_come.pass_over(bound)
@@ -130,19 +131,20 @@ class Allocation:
                 return
             yield key
 
-    def _refuse_plain(self, gang: Gang, goal: Goal) -> bool:
+    def _refuse_plain(self, turn: Turn, terms: Terms, goal: Goal) -> bool:
         """What was said of an equal gang, where nothing has changed since; False: that is not known."""
-        said = self._known.get((goal.kind, (goal.name,), ((goal.name, 0),)))
-        is_proved = goal.kind in self._full or goal.required is None
-        if said is None or not is_proved or self.allowance(gang) is not None:
+        if terms not in self._refused_plain and not self._is_refused(turn.gang, goal):
             return False
-        if not self.preemption.is_known_hopeless(gang, goal):
+        if goal.required is not None and goal.kind not in self._full:
             return False
+        gang = turn.gang
         self.board.charge_to(gang.key)
-        if not (self.preemption.share.could_run_out and self.turns_to_come.postpone(gang)):
-            turn = self._infeasible(self.board.turns[gang.key], goal, said)
-            self.board.turns[gang.key] = turn
-            self._go_back(turn, is_granted=False)
+        if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang):
+            return True
+        if terms not in self._refused_plain:
+            self._refused_plain[terms] = self._infeasible(turn, goal, self._known[_unplaced(goal)]).refusals
+        self.board.turns[gang.key] = Turn(gang, "Infeasible", self._refused_plain[terms])
+        self._grants[gang.key] += 1
         return True
 
     def withdraw_hints(self) -> None:
@@ -151,6 +153,12 @@ class Allocation:
             if not self.board.will_have_room(seats):
                 turn = self.board.turns[key]
                 self.board.turns[key] = replace(turn, refusals=tuple(map(_without_soon, turn.refusals)))
+
+    def _is_refused(self, gang: Gang, goal: Goal) -> bool:
+        """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
+        if _unplaced(goal) not in self._known or self.allowance(gang) is not None:
+            return False
+        return self.preemption.is_known_hopeless(gang, goal)
 
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
@@ -386,6 +394,11 @@ class Allocation:
 def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
     """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
+
+
+def _unplaced(goal: Goal) -> object:
+    """What twins have in common that are one leaf and of which nothing is placed: see `_refused`."""
+    return (goal.kind, (goal.name,), ((goal.name, 0),))
 
 
 def _unknown(turn: Turn, refusal: Refusal) -> Turn:

@@ -159,10 +159,12 @@ class Board:
 
     def charge_to(self, gang: str) -> None:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
-        if gang not in self.gang_budgets:
-            rest = self.policy.steps if self.budget.left else EASY_STEPS
-            self.gang_budgets[gang] = (self.budget if self.budget.left else self._reserve).part(rest)
-        self.spending = self.gang_budgets[gang]
+        spending = self.gang_budgets.get(gang)
+        if spending is None:
+            has_steps = self.budget.left > 0
+            rest, above = (self.policy.steps, self.budget) if has_steps else (EASY_STEPS, self._reserve)
+            spending = self.gang_budgets[gang] = above.part(rest)
+        self.spending = spending
 
     def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
         """A search on a ledger, paid by the gang whose turn it is."""
@@ -177,9 +179,10 @@ class Board:
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
             total += self.shapes.asks[seat.shape] * seat.pods
-        return self._amounts(total)
+        return self.amounts(total)
 
-    def _amounts(self, by_column: Ints) -> Resources:
+    def amounts(self, by_column: Ints) -> Resources:
+        """What queues share of amounts by column."""
         return Resources({name: int(by_column[i]) for i, name in self._resources if by_column[i]})
 
     def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
@@ -293,10 +296,11 @@ class Board:
         if before.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(before.queue, asked, protected, is_promised)
 
-    def grant_all(self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int]) -> None:
-        """Equal gangs of one queue get their cores, pods of one class without rules between them: so many on nodes."""
+    def grant_all(
+        self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int], asked: Mapping[str, int]
+    ) -> None:
+        """Equal gangs of one queue get their cores: pods of one class without rules between them, so many on nodes."""
         gang = next(iter(turns.values())).gang
-        asked = self._amounts(self.shapes.asks[shape] * sum(counts.values()))
         self.version += 1
         if self.later is self.now:
             self.now.put_all(shape, counts)

@@ -44,6 +44,7 @@ class Equals(Struct, frozen=True, eq=False):
     goal: Goal
     level: Level | None
     asks: Ints  # of the pods of one core, by column
+    asked: Mapping[str, int]  # the part of it that queues share
 
 
 def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
@@ -96,7 +97,8 @@ class PlainGangs:
             return None
         spot = goal.required
         level = None if spot is None else board.snapshot.topologies[spot.topology].levels[spot.level]
-        return Equals(goal, level, board.shapes.asks[terms.shape] * goal.need)
+        asks = board.shapes.asks[terms.shape] * goal.need
+        return Equals(goal, level, asks, board.amounts(asks))
 
     def most(self, terms: Terms, equals: Equals) -> int:
         """How many equal gangs, one after the other, have room and are allowed by their queue (Q4)."""
@@ -116,7 +118,8 @@ class PlainGangs:
         except Exception:  # their turns come one by one, so that it concerns only one of them
             board.now.drop(terms.shape)
             return {}
-        board.grant_all(turns, terms.shape, counts)
+        asked = {name: amount * len(turns) for name, amount in equals.asked.items()}
+        board.grant_all(turns, terms.shape, counts, asked)
         for key in gangs:
             del self.terms[key]
         return turns
