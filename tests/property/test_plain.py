@@ -76,10 +76,10 @@ class World:
         if is_nested:
             yield queue("top", gpu={"quota": -1, "limit": self.rng.randint(most // 2, most)})
         for name in self.queues:
-            gpu = {"quota": self.rng.choice((0, 2, most, -1))}
+            gpu: Raw = {"quota": self.rng.choice((0, 2, most, -1))}
             if self.rng.random() < 0.5:
                 gpu["limit"] = self.rng.randint(1, most)
-            yield queue(name, **({"parent": "top"} if is_nested else {}), gpu=gpu)
+            yield queue(name, "top" if is_nested else "", gpu=gpu)
 
     def _terms(self) -> Raw:
         terms: Raw = {"priorityClassName": f"p{self.rng.choice((*CLASSES, 50, 50))}"}

@@ -5,10 +5,10 @@ in a leaf, or it is a stray with a reason (N4).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -115,6 +115,24 @@ class Want(Struct, frozen=True):
     candidates: tuple[Member, ...]
 
 
+T = TypeVar("T")
+
+
+class once(Generic[T]):  # noqa: N801
+    """A property that is worked out once; `functools.cached_property` takes a lock for it before Python 3.12."""
+
+    def __init__(self, work: Callable[[Any], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, gang: Any, _owner: type) -> T:
+        found = gang.__dict__[self._name] = self._work(gang)
+        return found
+
+
 class Gang(Struct, frozen=True, eq=False, dict=True):
     """A PodGroup, its tree and its pods. What is asked of it in every cycle is worked out once."""
 
@@ -133,24 +151,33 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     has_promises: bool = False  # places may be kept for it (P7): pods are nominated, or noted as moved
     source: PodGroup = PodGroup()  # as it is stored: annotations, status and what only some questions need
 
-    @cached_property
+    @once
     def key(self) -> str:
         """Identity everywhere (N3)."""
         return f"{self.namespace}/{self.name}"
 
-    @cached_property
+    @once
     def is_settled(self) -> bool:
         """It runs, whole in every part, and waits for nothing: most gangs of a busy cluster."""
         if self.broken or self.strays:
             return False
         if isinstance(self.root, Leaf):
-            return self.root.is_all(PLACED) and len(self.root.members) >= self.root.need
+            is_placed = self.uniform is not None and self.uniform[0] is PLACED
+            return is_placed and len(self.root.members) >= self.root.need
         now = self.standing
         if now.pending or now.gated or not now.placed:
             return False
         return all(one.satisfied for one in self.standings.values())
 
-    @cached_property
+    @once
+    def uniform(self) -> "tuple[State, Resources] | None":
+        """The state of all its pods, and what they ask for together; None: they differ, or it is not one leaf."""
+        if not isinstance(self.root, Leaf) or not self.root.members or self.leftovers:
+            return None
+        state = self.root.members[0].state
+        return (state, _together(self.root, state)) if self.root.is_all(state) else None
+
+    @once
     def constraints(self) -> tuple[TopologyConstraint, ...]:
         """The levels that its groups name, each once."""
         if isinstance(self.root, Leaf):
@@ -158,14 +185,14 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
         named = (group.constraint for group in walk(self.root))
         return tuple(dict.fromkeys(one for one in named if one != NO_CONSTRAINT))
 
-    @cached_property
+    @once
     def is_foreign(self) -> bool:
         """All pods that name it are another scheduler's: it is left alone (N6). One without any pods is reported."""
         if not self.other_schedulers or self.strays:
             return False
         return not any(group.members for group in walk(self.root) if isinstance(group, Leaf))
 
-    @cached_property
+    @once
     def standings(self) -> "Mapping[str, Standing]":
         """How every group stands, by name."""
         return standings(self.root)
@@ -175,24 +202,24 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
         """How the whole stands."""
         return self.standings[self.root.name]
 
-    @cached_property
+    @once
     def held(self) -> Resources:
         """What its placed pods ask for together, leftovers too (N4)."""
         left = (one.requests for one in self.leftovers if one.state is State.PLACED)
         return added_up((_together(self.root, State.PLACED), *left))
 
-    @cached_property
+    @once
     def protected(self) -> Resources:
         """What the placed pods of its leaves ask for together: leftovers leave first, whatever the gang is (N4)."""
         return _together(self.root, State.PLACED) if self.leftovers else self.held
 
-    @cached_property
+    @once
     def terminating(self) -> Resources:
         """What pods that are terminating still hold on their nodes (N5, Q4)."""
         left = (one.requests for one in self.leftovers if one.state is State.TERMINATING)
         return added_up((self.terminating_members, *left))
 
-    @cached_property
+    @once
     def terminating_members(self) -> Resources:
         """The part of it that is of pods in its leaves."""
         return added_up(
@@ -203,7 +230,7 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
             if one.state is State.TERMINATING and one.node
         )
 
-    @cached_property
+    @once
     def wanted(self) -> Resources:
         """What its pending pods ask for together."""
         return _together(self.root, State.PENDING)
@@ -265,7 +292,7 @@ def build(
             members[leaf].append(member(pod))
     classes = tuple(classes)
     is_nominated = any(pod.status.nominated_node_name for pod in pods)
-    return Gang(
+    built = Gang(
         namespace=group.metadata.namespace or names.DEFAULT_NAMESPACE,
         name=group.metadata.name,
         root=_tree(group, parts, members),
@@ -281,6 +308,8 @@ def build(
         has_promises=is_nominated or names.MOVED_TO in group.metadata.annotations,
         source=group,
     )
+    _ = built.key, built.is_settled, built.constraints  # once, while its pods are at hand: every cycle asks for them
+    return built
 
 
 def member(pod: Pod) -> Member:
@@ -423,6 +452,8 @@ def _branch_standing(branch: Branch, children: list[Standing]) -> Standing:
 
 
 def _together(root: Group, state: State) -> Resources:
+    if isinstance(root, Leaf):
+        return added_up([member.requests for member in root.members if member.state is state])
     return added_up(
         member.requests
         for leaf in walk(root)

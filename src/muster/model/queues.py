@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED, Queue, QueueResource
-from muster.model.gang import PENDING, PLACED, Gang, Leaf, added_up
+from muster.model.gang import PENDING, PLACED, Gang
 from muster.model.roles import non_preemptible, resources
 
 USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
@@ -240,15 +240,14 @@ def any_footprint(gang: Gang) -> Footprint:
 
 def _uniform_footprint(gang: Gang) -> Footprint | None:
     """The same for most gangs: one leaf, all of it placed or all of it pending. None: it is another one."""
-    root = gang.root
-    if not isinstance(root, Leaf) or gang.leftovers or gang.preemptibility == names.SEMI_PREEMPTIBLE:
+    if gang.uniform is None or gang.preemptibility == names.SEMI_PREEMPTIBLE:
         return None
-    is_placed = root.is_all(PLACED)
-    if not is_placed and not root.is_all(PENDING):
-        return None
-    items = tuple(sorted(added_up([member.requests for member in root.members]).items()))
-    if not is_placed:
+    state, asked = gang.uniform
+    items = tuple(sorted(asked.items()))
+    if state is PENDING:
         return Footprint((), items, (), (), ())
+    if state is not PLACED:
+        return None
     return Footprint(items, (), items if gang.preemptibility == names.NON_PREEMPTIBLE else (), (), ())
 
 

@@ -26,7 +26,7 @@ from muster.planning.diagnose import Diagnosis
 from muster.planning.extras import further
 from muster.planning.hints import hinted
 from muster.planning.line import Line
-from muster.planning.plain import NOT_PLACED, PlainGangs, Terms
+from muster.planning.plain import NOT_PLACED, EqualGangs, PlainGangs
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
@@ -56,7 +56,6 @@ class Allocation:
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
-        self._refused_plain: dict[Terms, tuple[Refusal, ...]] = {}  # what was said of plain gangs
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
@@ -104,46 +103,48 @@ class Allocation:
 
     def _grant_plain(self, first: str) -> bool:
         """The turn of a plain gang, and of those equal to it that come next; False: it has still to come."""
-        terms = self.plain.terms.get(first)
-        if terms is None or self.nominations.are_kept_for(first):
+        equals = self.plain.equals.get(first)
+        if equals is None or self.nominations.are_kept_for(first):
             return False
         turn = self.board.turns[first]
-        equals = self.plain.equals(turn.gang, terms)
-        if equals is None:
+        goal = self.plain.goal(turn.gang, equals)
+        if goal is None:
             return False
-        most = self.plain.most(terms, equals) if equals.goal.kind not in self._full else 0
+        most = self.plain.most(equals) if goal.kind not in self._full else 0
         if not most:
-            return self._refuse_plain(turn, terms, equals.goal)
-        bound = self.plain.bind([first, *self._next_equals(terms, most - 1)], terms, equals)
-        self.line.drop(terms.queue, max(len(bound) - 1, 0))
-        self.turns_to_come.pass_over(bound)
-        for turn in bound.values():
-            self._tell(turn.bindings)
-            self._go_back(turn, is_granted=True)
+            return self._refuse_plain(turn, equals, goal)
+        bound = self.plain.bind([first, *self._next_equals(equals, most - 1)], equals)
+        if len(bound) > 1:
+            self.line.drop(turn.gang.queue, len(bound) - 1)
+            self.turns_to_come.pass_over(bound)
+        for after in bound.values():
+            self._tell(after.bindings)
+            self._go_back(after, is_granted=True)
         return bool(bound)
 
-    def _next_equals(self, terms: Terms, most: int) -> Iterator[str]:
-        """The gangs on the same terms that come next, whatever is granted to each of them (G4)."""
-        if self.turns_to_come.is_holding_back:
+    def _next_equals(self, equals: EqualGangs, most: int) -> Iterator[str]:
+        """The equal gangs that come next, whatever is granted to each of them (G4)."""
+        if not most or self.turns_to_come.is_holding_back:
             return
-        for key in islice(self.line.behind(terms.queue), most):
-            if self.plain.terms.get(key) is not terms or self.nominations.are_kept_for(key):
+        for key in islice(self.line.behind(equals.terms.queue), most):
+            if self.plain.equals.get(key) is not equals or self.nominations.are_kept_for(key):
                 return
             yield key
 
-    def _refuse_plain(self, turn: Turn, terms: Terms, goal: Goal) -> bool:
+    def _refuse_plain(self, turn: Turn, equals: EqualGangs, goal: Goal) -> bool:
         """What was said of an equal gang, where nothing has changed since; False: that is not known."""
-        if terms not in self._refused_plain and not self._is_refused(turn.gang, goal):
+        gang = turn.gang
+        if not equals.refusals and not self._is_refused(gang, goal):
             return False
         if goal.required is not None and goal.kind not in self._full:
             return False
-        gang = turn.gang
         self.board.charge_to(gang.key)
         if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang):
             return True
-        if terms not in self._refused_plain:
-            self._refused_plain[terms] = self._infeasible(turn, goal, self._known[_unplaced(goal)]).refusals
-        self.board.turns[gang.key] = Turn(gang, "Infeasible", self._refused_plain[terms])
+        if not equals.refusals:
+            equals.refusals = self._infeasible(turn, goal, self._known[_unplaced(goal)]).refusals
+        equals.refused_at = self.board.version
+        self.board.turns[gang.key] = Turn(gang, "Infeasible", equals.refusals)
         self._grants[gang.key] += 1
         return True
 

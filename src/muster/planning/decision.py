@@ -15,7 +15,7 @@ EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
 Proof = Literal["exact", "irreducible", ""]  # of a set of victims: no smaller one would do, or none of it can stay
 
 
-class Seat(Struct, frozen=True, order=True):
+class Seat(Struct, frozen=True, order=True, gc=False):
     """A pod of a gang, and a node."""
 
     namespace: str
@@ -35,13 +35,13 @@ class Seat(Struct, frozen=True, order=True):
         return f"{self.namespace}/{self.pod_group}"
 
 
-class Binding(Seat, frozen=True, order=True):
+class Binding(Seat, frozen=True, order=True, gc=False):
     """A pod and the node it goes to."""
 
     role: Role
 
 
-class Eviction(Seat, frozen=True, order=True):
+class Eviction(Seat, frozen=True, order=True, gc=False):
     """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
 
     reason: EvictionReason

@@ -4,6 +4,7 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush, heapreplace
+from itertools import islice
 from typing import Any
 
 from muster.api.quantity import Resources
@@ -36,11 +37,20 @@ class WaitingGangs:
         """The first so many leave."""
         self._first += gangs
 
+    @property
+    def first(self) -> str:
+        """The one that comes next."""
+        self._sort()
+        return self._entries[self._first][1]
+
     def __iter__(self) -> Iterator[str]:
+        self._sort()
+        return (gang for _, gang in islice(self._entries, self._first, None))
+
+    def _sort(self) -> None:
         if not self._is_sorted:
             self._entries.sort()
             self._is_sorted = True
-        return (self._entries[i][1] for i in range(self._first, len(self._entries)))
 
 
 class Line:
@@ -78,7 +88,7 @@ class Line:
             if self._gangs.get(child):
                 break
             at = child
-        gang = next(iter(self._gangs[child]))
+        gang = self._gangs[child].first
         self.drop(child, 1)
         return gang
 

@@ -20,7 +20,7 @@ from muster.placement import flat
 from muster.placement.goal import Goal
 from muster.placement.seat_index import Places
 from muster.planning.board import Board, Turn
-from muster.planning.decision import Binding
+from muster.planning.decision import Binding, Refusal
 
 Ints = NDArray[np.int64]
 NOT_PLACED = Standing(satisfied=False, counted=0, placed=0, succeeded=0, pending=0, gated=0, missing=0)
@@ -38,13 +38,18 @@ class Terms(Struct, frozen=True, gc=False):
     constraint: TopologyConstraint
 
 
-class Equals(Struct, frozen=True, eq=False):
-    """Gangs on the same terms: what each of them still needs, and where that may be."""
+class EqualGangs:
+    """Gangs on the same terms: what each of them still needs, and what is known of them in this cycle."""
 
-    goal: Goal
-    level: Level | None
-    asks: Ints  # of the pods of one core, by column
-    asked: Mapping[str, int]  # the part of it that queues share
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.is_known = False  # whether the rest was worked out
+        self.goal: Goal | None = None  # None: it is not to be had without a search
+        self.level: Level | None = None  # of which a domain must hold each
+        self.asks: Ints = np.zeros(0, dtype=np.int64)  # of the pods of one core, by column
+        self.asked: Mapping[str, int] = {}  # the part of it that queues share
+        self.refusals: tuple[Refusal, ...] = ()  # what was said of one of them
+        self.refused_at = -1  # the version of the board that had no room for any
 
 
 def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
@@ -72,36 +77,43 @@ class PlainGangs:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.terms: dict[str, Terms] = {}  # by gang
-        self._shared: dict[Terms, Terms] = {}  # equal terms are one object
-        self._equals: dict[Terms, Equals | None] = {}
+        self.equals: dict[str, EqualGangs] = {}  # by gang
+        self._by_terms: dict[Terms, EqualGangs] = {}
 
     def add(self, gang: Gang) -> bool:
         """Whether it is plain: then it is known here."""
         terms = terms_of(gang, self.board.snapshot.class_of)
         if terms is None:
             return False
-        self.terms[gang.key] = self._shared.setdefault(terms, terms)
+        equals = self._by_terms.get(terms)
+        if equals is None:
+            equals = self._by_terms[terms] = EqualGangs(terms)
+        self.equals[gang.key] = equals
         return True
 
-    def equals(self, gang: Gang, terms: Terms) -> Equals | None:
+    def goal(self, gang: Gang, equals: EqualGangs) -> Goal | None:
         """What a gang and its equals need; None: that is not to be had without a search."""
-        if terms not in self._equals:
-            self._equals[terms] = self._made(gang, terms)
-        return self._equals[terms]
+        if not equals.is_known:
+            equals.is_known = True
+            self._prepare(gang, equals)
+        return equals.goal
 
-    def _made(self, gang: Gang, terms: Terms) -> Equals | None:
+    def _prepare(self, gang: Gang, equals: EqualGangs) -> None:
         board, goals = self.board, self.board.goals(gang)
         goal = None if goals.invalid() else next(goals.cores(), None)
         if not isinstance(goal, Goal) or not flat.applies(board.now, goal, growing=True):
-            return None
-        spot = goal.required
-        level = None if spot is None else board.snapshot.topologies[spot.topology].levels[spot.level]
-        asks = board.shapes.asks[terms.shape] * goal.need
-        return Equals(goal, level, asks, board.amounts(asks))
+            return
+        if (spot := goal.required) is not None:
+            equals.level = board.snapshot.topologies[spot.topology].levels[spot.level]
+        equals.goal = goal
+        equals.asks = board.shapes.asks[equals.terms.shape] * goal.need
+        equals.asked = board.amounts(equals.asks)
 
-    def most(self, terms: Terms, equals: Equals) -> int:
+    def most(self, equals: EqualGangs) -> int:
         """How many equal gangs, one after the other, have room and are allowed by their queue (Q4)."""
+        terms = equals.terms
+        if equals.refused_at == self.board.version:
+            return 0
         most = self.board.now.most(terms.shape, equals.level, terms.need)
         left = self.board.usage.allowance(terms.queue, protected=terms.preemptibility == NON_PREEMPTIBLE)
         if left is None or not most:
@@ -109,9 +121,9 @@ class PlainGangs:
         columns = self.board.shapes.columns[terms.shape]
         return 0 if (left < 0).any() else min(most, int((left[columns] // equals.asks[columns]).min()))
 
-    def bind(self, gangs: list[str], terms: Terms, equals: Equals) -> dict[str, Turn]:
+    def bind(self, gangs: list[str], equals: EqualGangs) -> dict[str, Turn]:
         """Bind these equal gangs, no more than `most`. None are bound where something fails."""
-        board = self.board
+        board, terms = self.board, equals.terms
         places, counts = board.now.pack(terms.shape, equals.level, terms.need, len(gangs))
         try:
             turns = {key: self._bound(board.turns[key], mine) for key, mine in zip(gangs, places, strict=True)}
@@ -121,7 +133,7 @@ class PlainGangs:
         asked = {name: amount * len(turns) for name, amount in equals.asked.items()}
         board.grant_all(turns, terms.shape, counts, asked)
         for key in gangs:
-            del self.terms[key]
+            del self.equals[key]
         return turns
 
     def _bound(self, turn: Turn, places: Places) -> Turn:
@@ -134,7 +146,7 @@ class PlainGangs:
         core = list(zip(leaf.members, nodes, strict=False))
         name, space, group = gang.name, gang.namespace, leaf.name
         bindings = tuple([Binding(space, one.name, node, name, group, "core") for one, node in core])
-        placed = [Member(one.name, PLACED, node, one.task_priority, one.created, one.requests) for one, node in core]
+        placed = [replace(one, state=PLACED, node=node) for one, node in core]
         return Turn(_seated(gang, leaf, placed), "Scheduled", turn.refusals, bindings)
 
 
