@@ -148,18 +148,18 @@ class Allocation:
         self._grants[gang.key] += 1
         return True
 
+    def _is_refused(self, gang: Gang, goal: Goal) -> bool:
+        """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
+        if _unplaced(goal) not in self._known or self.allowance(gang) is not None:
+            return False
+        return self.preemption.is_known_hopeless(gang, goal)
+
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
         for key, seats in self.preemption.waiting.items():
             if not self.board.will_have_room(seats):
                 turn = self.board.turns[key]
                 self.board.turns[key] = replace(turn, refusals=tuple(map(_without_soon, turn.refusals)))
-
-    def _is_refused(self, gang: Gang, goal: Goal) -> bool:
-        """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
-        if _unplaced(goal) not in self._known or self.allowance(gang) is not None:
-            return False
-        return self.preemption.is_known_hopeless(gang, goal)
 
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
