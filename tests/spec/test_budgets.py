@@ -30,7 +30,7 @@ def test_a_gang_without_budget_is_unknown_and_the_others_are_placed() -> None:
 def test_the_steps_of_a_cycle_run_out_for_hard_gangs_first() -> None:
     """X7: an easy gang behind hard ones is placed in the same cycle, however many hard ones there are."""
     nodes = [node(f"n{i}", 8, f"r{i}") for i in range(110)]
-    hard = [one for number in range(20) for one in gang(f"a-hard-{number}", 40, 1)]
+    hard = [one for number in range(10) for one in gang(f"a-hard-{number}", 80, 1)]
     objects = muster.objects([TOPOLOGY, *nodes, *hard, *gang("b-easy", 1, 2)])
     plan = muster.plan(objects, muster.Policy(steps=10_000, cycle_steps=10_000))
     assert plan.verdict("d/b-easy") == "Scheduled"

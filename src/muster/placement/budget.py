@@ -1,6 +1,7 @@
 """Steps that searches may take (X1, X7). Rule: a budget counts steps, never seconds, so the same input ends alike."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class OutOfSteps(Exception):
@@ -51,6 +52,11 @@ class Budget:
     def forgo(self, steps: int) -> None:
         """Steps that an earlier cycle has taken for the same answer: not to be had again, and not spent (X7)."""
         self.steps = max(self.steps - steps, self.spent)
+
+    def charge(self, steps: int) -> None:
+        """Steps of work that is done already, and stands whether or not there were any left."""
+        with suppress(OutOfSteps):
+            self.spend(steps)
 
     def spend(self, steps: int = 1) -> None:
         """OutOfSteps where there are none left; Cancelled where the caller gave up."""

@@ -412,6 +412,17 @@ def pods_by_class(goal: Goal) -> dict[int, dict[int, int]]:
     return found
 
 
+def whole_pods_by_class(goal: Goal) -> dict[str, dict[int, int]]:
+    """For a goal and all below it, by name: all pods of each class, extras among them."""
+    found: dict[str, dict[int, int]] = {}
+    for one in reversed(list(every(goal))):
+        found[one.name] = mine = merged(one.pods)
+        for child in one.children:
+            for shape, count in found[child.name].items():
+                mine[shape] = mine.get(shape, 0) + count
+    return found
+
+
 def settled(goal: Goal, kinds: Kinds) -> Goal | None:
     """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
 

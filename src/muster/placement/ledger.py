@@ -140,6 +140,10 @@ class Ledger:
         self._seen[shape] = len(self._changed)
         return self._fits[shape]
 
+    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+        """The same for some nodes."""
+        return self.fits(shape)[nodes]
+
     def _refresh(self, shape: int, node: int) -> None:
         fits, row = self._fits[shape], self.free[node]
         whole = min(int(row[column]) // ask for column, ask in self.shapes.pairs[shape])
@@ -240,6 +244,10 @@ class Supposed:
     def copy(self) -> "Supposed":
         """The same, to suppose other things of."""
         return Supposed(self.base, dict(self.rows))
+
+    def tiers(self, shape: int) -> list[Ints] | None:
+        """Seats by node as the ledger has them, those that a class would rather have first."""
+        return self.base.tiers(shape)
 
     def fits_in(self, shape: int, nodes: Ints) -> Ints:
         """For some nodes, in ascending order: how many more pods of this class each could take."""

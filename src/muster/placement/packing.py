@@ -36,14 +36,14 @@ class Demand(Struct, frozen=True, eq=False):
 Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
-def tightly(ledger: Supposed, demand: Demand) -> list[tuple[int, int]] | None:
+def tightly(ledger: Supposed | Ledger, demand: Demand) -> list[tuple[int, int]] | None:
     """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
 
     None where the region is too small. Big free nodes stay whole.
     """
     nodes = demand.region.nodes
     fits = ledger.fits_in(demand.shape, nodes)
-    tiers = ledger.base.tiers(demand.shape)
+    tiers = ledger.tiers(demand.shape)
     if tiers is None:
         return fill(nodes, fits, demand.count)
     taken = np.zeros(len(nodes), dtype=np.int64)

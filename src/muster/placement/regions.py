@@ -76,7 +76,7 @@ class Regions:
             yield region
             return
         for domain in self.domains(goal, spot, region).tolist():
-            yield self._narrow(region, spot, domain)
+            yield self.narrow(region, spot, domain)
 
     def domains(self, goal: Goal, spot: Spot, region: Region) -> Ints:
         """Domains in which a group could be, by bounds; tight ones first, then by name (X4)."""
@@ -134,7 +134,8 @@ class Regions:
             total += self.base.fits(shape)
         return total
 
-    def _narrow(self, region: Region, spot: Spot, domain: int) -> Region:
+    def narrow(self, region: Region, spot: Spot, domain: int) -> Region:
+        """The part of a region that is in one domain of a level."""
         tree = self.tree_index[spot.topology]
         nodes = self.trees[tree].levels[spot.level].nodes(domain)
         if region is self.everywhere:

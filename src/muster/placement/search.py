@@ -7,7 +7,8 @@ What it leaves open within a small budget is decided by an *integer program* (`e
 pods are beyond that program: with them the constructive search goes on to the end, and pods are seated by `inter_pod`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
@@ -18,7 +19,20 @@ from muster.model.topology import TopologyTree
 from muster.placement import exact
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.choices import choices
-from muster.placement.goal import Goal, Kinds, choose, every, merged, pods_by_class, settled, shapes, sizes
+from muster.placement.first_fit import FirstFit, Order, is_within_reach
+from muster.placement.goal import (
+    Goal,
+    Kinds,
+    Spot,
+    choose,
+    every,
+    leaves,
+    merged,
+    pods_by_class,
+    settled,
+    shapes,
+    sizes,
+)
 from muster.placement.inter_pod.bounds import Distances
 from muster.placement.inter_pod.constructive import construct_beside
 from muster.placement.inter_pod.settle import settle, settle_quickly
@@ -42,6 +56,8 @@ class Seat(Struct, frozen=True):
 QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the exact one takes over
 STATE = 10  # steps of one state: it costs about ten times as much as one node of a packing
 FEW = 8  # choices of children that a constructive try is made for
+NODES, ROWS = 32, 16  # nodes that cost as much as one changed node, and changed nodes that cost a step
+BETTER = 4  # the part of the budget that a better choice of children is worth, once there is some choice
 MANY = 300  # groups beyond which choices of children are not enumerated
 
 Rank = tuple[bool, int, int, int]
@@ -106,19 +122,38 @@ class Search:
             return None
         if self.between:
             return self._any_choice(pruned)
-        state, is_proof = self._constructed(pruned)
-        if state is not None or is_proof:
+        state, is_final = self._constructed(pruned)
+        if is_final:
             return state
-        return exact.solve(self, pruned)
+        if state is None:
+            return exact.solve(self, pruned)
+        return self._better_choice(pruned, state)
 
     def first_within(self, budget: Budget, goal: Goal) -> State | None:
         """The same, paid from another budget."""
+        return self._paid_from(budget, partial(self.first, goal))
+
+    def _paid_from(self, budget: Budget, work: Callable[[], State | None]) -> State | None:
         before = self.budget
         self.budget = self._spending = self.regions.budget = budget
         try:
-            return self.first(goal)
+            return work()
         finally:
             self.budget = self._spending = self.regions.budget = before
+
+    def _better_choice(self, goal: Goal, state: State) -> State:
+        """Earlier children than first fit took, if there are any that fit (M3): worth a part of the budget."""
+        try:
+            part = self.budget.part(self.budget.left // BETTER)
+            exactly = self._paid_from(part, partial(exact.solve, self, goal))
+        except OutOfSteps:
+            return state
+        return state if exactly is None else min(state, exactly, key=partial(self._passed_over, goal))
+
+    def _passed_over(self, goal: Goal, state: State) -> list[bool]:
+        """For every leaf in the order of choice whether it has no pods."""
+        there = {self.leaves[demand.leaf] for demand in state.demands}
+        return [leaf.name not in there for leaf in leaves(goal)]
 
     def _begin(self, goal: Goal) -> None:
         self._groups = sum(1 for _ in every(goal))
@@ -131,18 +166,90 @@ class Search:
             self.looks = Looks(self.regions, self.shapes, identity=bool(self.between))
 
     def _constructed(self, goal: Goal) -> tuple[State | None, bool]:
-        """The constructive search for the first choice of children, and whether its "no" is a proof."""
+        """The constructive search for the first choice of children, and whether its answer is the last word.
+
+        A "no" is where the gang left no choice, a placement is where it has the first choice (M3).
+        """
         chosen = settled(goal, self.kinds)
         if chosen is None:
             return None, False
-        steps = QUICK + QUICK_PER_GROUP * self._groups
+        steps = min(QUICK + QUICK_PER_GROUP * self._groups, self.budget.left // 4)
         try:
             state = self._within(self.budget.part(steps), chosen)
+            if state is not None or chosen is goal:
+                return state, True
         except OutOfSteps:
             if not self.budget.left:
                 raise
-            return None, False
-        return state, chosen is goal
+        state = self._first_fit(chosen)
+        if state is not None:
+            return state, True
+        return self._first_fit(goal) if chosen is not goal else None, False
+
+    def _first_fit(self, goal: Goal) -> State | None:
+        """A placement without any way back; None says nothing."""
+        if not is_within_reach(goal):
+            return None
+        for order in (Order(), Order(by_size=True)):
+            fitting = FirstFit(self, goal, order)
+            if fitting.place(goal, self.regions.everywhere):
+                return self.fitted(fitting)
+        return None
+
+    def fit_first(self, budget: Budget, goal: Goal, order: Order, whole: Goal) -> State | None:
+        """First fit in one order, paid from another budget; `whole` has the extras to leave room for."""
+
+        def work() -> State | None:
+            fitting = FirstFit(self, goal, order, whole)
+            return self.fitted(fitting) if fitting.place(goal, self.regions.everywhere) else None
+
+        try:
+            return self._paid_from(budget, work)
+        except OutOfSteps:
+            return None
+
+    def fitted(self, fitting: FirstFit) -> State:
+        """What first fit has placed, as a complete state."""
+        demands, seats = fitting.placed()
+        state = self.seated(State((), (), Supposed(self.base), ()), demands, seats)
+        assert state is not None
+        return state
+
+    def regions_of(
+        self,
+        goal: Goal,
+        demands: Sequence[Demand],
+        seats: Sequence[Sequence[tuple[int, int]]],
+        around: Region | None = None,
+    ) -> dict[str, Region]:
+        """By name the regions of groups that have pods; without those that are held to a number of domains."""
+        nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, seats, strict=True)}
+        for one in reversed(list(every(goal))):
+            inside = [nodes[child.name] for child in one.children if child.name in nodes]
+            if inside:
+                nodes[one.name] = inside[0]
+        found: dict[str, Region] = {}
+        ahead = [(goal, around or self.regions.everywhere)]
+        while ahead:
+            one, region = ahead.pop()
+            if one.name not in nodes or one.at_most:
+                continue
+            for spot in (one.required, one.tight):
+                if spot is not None:
+                    region = self.regions.narrow(region, spot, int(self.regions.level(spot).domain[nodes[one.name]]))
+            found[one.name] = region
+            ahead += [(child, region) for child in one.children]
+        return found
+
+    def spend(self, steps: int = 1) -> None:
+        """Steps of the part of the search that is under way."""
+        self._spending.spend(steps)
+
+    @cached_property
+    def free_in_all(self) -> Ints:
+        """By column what is free on all nodes."""
+        total: Ints = np.maximum(self.base.free, 0).sum(axis=0)
+        return total
 
     def _within(self, budget: Budget, goal: Goal) -> State | None:
         """The constructive search within a budget of its own."""
@@ -250,7 +357,7 @@ class Search:
     def _steps(self, state: State) -> Iterator[State]:
         """Every way to settle the most constrained group on the agenda."""
         goal, rest = state.agenda[0].goal, state.agenda[1:]
-        for region in self._roomy_first(goal, self.regions.of(goal, state.agenda[0].region), state.ledger):
+        for region in self._roomy_first(goal, state.agenda[0].region, state.ledger):
             if goal.children:
                 agenda = self._open(rest, goal.children, region)
                 if agenda is not None:
@@ -258,22 +365,41 @@ class Search:
             else:
                 yield from self._seat(goal, region, State(rest, state.demands, state.ledger, state.seats))
 
-    def _roomy_first(self, goal: Goal, regions: Iterator[Region], ledger: Supposed) -> Iterator[Region]:
+    def _roomy_first(self, goal: Goal, around: Region, ledger: Supposed) -> Iterator[Region]:
         """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
+        asked = self._asked_by[goal.kind].items() if ledger.rows else ()
+        free = {shape: ledger.fits_in(shape, self.regions.everywhere.nodes) for shape, _ in asked}
+        self._spending.spend(len(free) * (len(ledger.rows) + len(self.regions.everywhere.nodes) // NODES) // ROWS)
+        spot = goal.required or goal.tight
+        if not asked or spot is None:
+            yield from self.regions.of(goal, around)
+        elif goal.at_most or (goal.required and goal.tight):
+            yield from self._split(asked, free, self.regions.of(goal, around))
+        else:
+            yield from self._split_domains(goal, spot, around, free)
+
+    def _split(
+        self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[Region]
+    ) -> Iterator[Region]:
+        """One region after the other, those without enough seats for some class last: a guess, not a bound."""
         full: list[Region] = []
         for region in regions:
-            if self._has_room(goal, region, ledger):
+            self._spending.spend()
+            if all(int(free[shape][region.nodes].sum()) >= count for shape, count in asked):
                 yield region
             else:
                 full.append(region)
         yield from full
 
-    def _has_room(self, goal: Goal, region: Region, ledger: Supposed) -> bool:
-        """Whether each class by itself has enough seats left in a region: a guess, not a bound."""
-        if not ledger.rows or region is self.regions.everywhere:
-            return True
-        asked = self._asked_by[goal.kind].items()
-        return all(int(ledger.fits_in(shape, region.nodes).sum()) >= count for shape, count in asked)
+    def _split_domains(self, goal: Goal, spot: Spot, around: Region, free: Mapping[int, Ints]) -> Iterator[Region]:
+        """The same for the domains of one level, all of them at once."""
+        domains = self.regions.domains(goal, spot, around)
+        level = self.regions.level(spot)
+        roomy = np.ones(len(domains), dtype=bool)
+        for shape, count in self._asked_by[goal.kind].items():
+            roomy &= level.sums(free[shape])[domains] >= count
+        for domain in (*domains[roomy].tolist(), *domains[~roomy].tolist()):
+            yield self.regions.narrow(around, spot, domain)
 
     def _seat(self, leaf: Goal, region: Region, state: State) -> Iterator[State]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
