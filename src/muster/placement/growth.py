@@ -112,7 +112,11 @@ class _Growing:
         state = self.search.fit_first(self.budget, asked, Order(growing=True), self.goal)
         state = self._fill(state if state is not None and self._keeps_core(state) else self.best)
         self.known = max(self.known, state, key=_size)
-        self._take(self.known)
+        before = self.best
+        if _size(state) > _size(before) and self._keeps_core(state):
+            self._take(state)
+            if not self._covers(()):
+                self._take(before)
 
     def tidy(self) -> None:
         """What first fit has met as the search would place it: tight domains first (X4)."""
