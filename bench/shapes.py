@@ -101,8 +101,7 @@ def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, t
     asked = dict.fromkeys(names, 0)
     for i in range(nodes):
         yield node(i, rooms[i % types])
-        for kind in max((_cut(rng, kinds, rooms[i % types]) for _ in range(20)), key=len):
-            members.append(kind)
+        members += max([_cut(rng, kinds, rooms[i % types]) for _ in range(20)], key=len)
     rng.shuffle(members)
     whole = {name: sum(rooms[i % types][name] for i in range(nodes)) for name in names}
     kept = []
@@ -204,7 +203,7 @@ def totals(leaves: int, seed: int = 0) -> Iterator[Raw]:
     """M5: one pod of each leaf, and twice as many in all, on nodes that hold just these."""
     rng = random.Random(seed)
     asks = [rng.randint(1, 3) for _ in range(leaves)]
-    for i in range(-(-(sum(asks) + leaves + leaves // 8) // 5)):
+    for i in range(-(-int(sum(asks) + 1.5 * leaves) // 5)):
         yield node(i, {"gpu": 5})
     yield podgroup(*(group(f"l{i:03}", minMember=1) for i in range(leaves)), minMember=2 * leaves)
     for i, gpus in enumerate(asks):
@@ -237,7 +236,7 @@ def clusters(nodes: int, types: int, resources: int, size: int, classes: int, se
     yield topology("zone", "rack")
     rooms = [{name: rng.randint(20, 200) for name in names} for _ in range(types)]
     for i in range(nodes):
-        used = rng.randint(0, 12)
+        used = rng.randint(0, 3) * 4
         room = {name: value - used for name, value in rooms[rng.randrange(types)].items()}
         yield node(i, room, zone=f"z{i // 500}", rack=f"k{i // 20}")
     kinds = [{name: rng.randint(5, 60) for name in names} for _ in range(classes)]
@@ -284,7 +283,7 @@ def shapes() -> Iterator[HardShape]:
         for classes in (2, 6):
             yield shape(f"{size} pods of {classes} classes", large, size, classes, 0.9, 1)
     for resources in (3, 6):
-        yield shape(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 400, 8, 1)
+        yield shape(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 80, 8, 1)
         yield shape(
             f"5,000 nodes, 10 types, {resources} resources, large", clusters, 5_000, 10, resources, 1_600, 20, 2
         )

@@ -66,6 +66,11 @@ class Bounds:
             ahead.pop()
         return self._copies[first.key]
 
+    @property
+    def answered(self) -> int:
+        """How many kinds of goals were counted so far, once for every level."""
+        return len(self._copies)
+
     def is_possible(self, goal: Goal) -> bool:
         """Whether the cluster could hold the goal, by all that totals say."""
         if self.distances is not None and not self._find_distances(goal, self.distances):

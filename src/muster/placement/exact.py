@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from muster.placement.search import Search, State
 
 Terms = list[Term]
+COEFFICIENTS = 8  # that are added to a program for one step
+EXACT_ENOUGH = 2**20  # what a pod asks for, in units that all of them share: larger numbers are not exact in the solver
 Key = tuple[int, tuple[int, ...]]  # a kind of goals, or a class of pods, and a region
 
 
@@ -129,6 +131,7 @@ class _Program(Groups):
         super().__init__(search, goal)
         self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): region, variable
         self.filled: list[list[tuple[tuple[int, ...], int]]] = []  # by type: pattern, variable
+        self.singly: dict[int, list[list[int]]] = {}  # by type without patterns: for every node a variable by class
         self.types = self._types()
         self._packing()
         self._limits()
@@ -146,20 +149,48 @@ class _Program(Groups):
     def _packing(self) -> None:
         """Pods on nodes: so many of a class and region on nodes of a type, inside of the patterns that are chosen."""
         here: dict[Key, Terms] = {key: [] for key in self.demands}
+        self.search.budget.spend(sum(map(self._cost, self.types)) // COEFFICIENTS)
         for number, one in enumerate(self.types):
-            patterns = [(pattern, self.model.add_variable(len(one.nodes))) for pattern in one.patterns]
-            self.filled.append(patterns)
-            self.model.add_row([(variable, 1) for _, variable in patterns], most=len(one.nodes))
+            held = self._by_pattern(one) if one.patterns else self._by_node(number, one)
             for i, shape in enumerate(one.shapes):
-                room = max(pattern[i] for pattern in one.patterns) * len(one.nodes)
+                room = sum(int(fits) for fits in self.search.base.fits(shape)[list(one.nodes)])
                 taken = [(key, self.model.add_variable(room)) for key in one.regions if (shape, key) in self.demands]
                 self.taken[number, shape] = taken
                 for key, variable in taken:
                     here[shape, key].append((variable, 1))
-                held = [(variable, -pattern[i]) for pattern, variable in patterns]
-                self.model.add_row([*((variable, 1) for _, variable in taken), *held], most=0)
+                self.model.add_row([*((variable, 1) for _, variable in taken), *held[i]], most=0)
         for wanted, terms in here.items():
             self.model.add_row([*terms, *((variable, -value) for variable, value in self.demands[wanted])], 0, 0)
+
+    def _cost(self, one: NodeType) -> int:
+        """About how many coefficients a type adds to the program."""
+        return (len(one.patterns) or 3 * len(one.nodes)) * (len(one.shapes) + 1)
+
+    def _by_pattern(self, one: NodeType) -> list[Terms]:
+        """How many nodes are filled by which pattern; by class the terms that it takes off."""
+        patterns = [(pattern, self.model.add_variable(len(one.nodes))) for pattern in one.patterns]
+        self.filled.append(patterns)
+        self.model.add_row([(variable, 1) for _, variable in patterns], most=len(one.nodes))
+        return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(one.shapes))]
+
+    def _by_node(self, number: int, one: NodeType) -> list[Terms]:
+        """How many pods of a class are on every single node, by what is free there."""
+        base = self.search.base
+        self.filled.append([])
+        fits = [base.fits(shape)[list(one.nodes)].tolist() for shape in one.shapes]
+        asks = np.array([base.shapes.asks[shape] for shape in one.shapes])
+        columns = np.flatnonzero(asks.any(axis=0)).tolist()
+        units = {column: int(np.gcd.reduce(asks[:, column])) for column in columns}
+        self.singly[number] = []
+        for at, node in enumerate(one.nodes):
+            variables = [self.model.add_variable(fits[i][at]) for i in range(len(one.shapes))]
+            self.singly[number].append(variables)
+            for column in columns:
+                terms = [(v, int(ask) // units[column]) for v, ask in zip(variables, asks[:, column], strict=True)]
+                if max(value for _, value in terms) > EXACT_ENOUGH:
+                    raise OutOfSteps
+                self.model.add_row(terms, most=int(base.free[node, column]) // units[column])
+        return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(one.shapes))]
 
     def _limits(self) -> None:
         """What all pods together may take (Q4)."""
@@ -273,6 +304,7 @@ class _Program(Groups):
         placed: list[tuple[int, int, int]] = []
         for at, one in enumerate(self.types):
             chosen = [p for p, variable in self.filled[at] for _ in range(solution.values[variable])]
+            chosen += [tuple(solution.values[v] for v in variables) for variables in self.singly.get(at, ())]
             for i, shape in enumerate(one.shapes):
                 left = {key: solution.values[variable] for key, variable in self.taken[at, shape]}
                 for node, pattern in zip(one.nodes, chosen, strict=False):

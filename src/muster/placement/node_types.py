@@ -1,4 +1,7 @@
-"""Nodes that are alike for some pods: in the same regions, and with the same mixes of pods that fit (patterns)."""
+"""Nodes that are alike for some pods: in the same regions, and with the same mixes of pods that fit (patterns).
+
+Where there are too many mixes to list, alike are nodes with the same room.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +18,8 @@ Ints = NDArray[np.int64]
 Mixes = tuple[tuple[int, ...], tuple[Pattern, ...]]  # classes, and numbers of each
 Keys = tuple[tuple[int, ...], ...]  # of regions
 MOST_PATTERNS = 4_000  # of one type; more are not listed
+LOOKS = 20  # steps that a pattern may take to find
+MOST_IN_ALL = 150_000  # numbers in the patterns of all types together
 NOT_BINDING = -1
 
 
@@ -24,34 +29,32 @@ class NodeType(Struct, frozen=True, eq=False):
     nodes: tuple[int, ...]
     regions: tuple[tuple[int, ...], ...]  # the regions that they are in, by key
     shapes: tuple[int, ...]  # classes that fit
-    patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes
+    patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes; none: too many
 
 
 def find_types(
     ledger: Ledger, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], budget: Budget
 ) -> list[NodeType]:
-    """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions.
-
-    OutOfSteps: there are too many patterns to list.
-    """
+    """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions."""
     shapes = sorted(shape for shape in most if regions[shape])
     if not shapes:
         return []
     fits = _fits(ledger, most, regions, shapes)
     inside = _memberships(regions, len(ledger.free))
     useful = np.flatnonzero(fits.any(axis=1)).tolist()
-    budget.spend(len(useful) // 8)
+    budget.spend(len(useful) // 4 + len(shapes) * len(ledger.free) // 200)
     rows = _binding(ledger, fits, shapes)
     alike: dict[tuple[Keys, bytes], list[int]] = {}
     for node in useful:
         alike.setdefault((inside[node], rows[node].tobytes()), []).append(node)
+    most_patterns = min(MOST_PATTERNS, MOST_IN_ALL // (len(alike) * len(shapes)))
     known: dict[bytes, Mixes] = {}
-    merged: dict[tuple[Keys, Mixes], list[int]] = {}
+    merged: dict[tuple[Keys, Mixes, bytes], list[int]] = {}
     for (where, row), nodes in alike.items():
         if row not in known:
-            known[row] = _patterns(ledger, nodes[0], fits[nodes[0]], shapes, most, budget)
-        merged.setdefault((where, known[row]), []).extend(nodes)
-    return [NodeType(tuple(sorted(nodes)), where, *found) for (where, found), nodes in merged.items()]
+            known[row] = _patterns(ledger, nodes[0], fits[nodes[0]], shapes, most, budget, most_patterns)
+        merged.setdefault((where, known[row], b"" if known[row][1] else row), []).extend(nodes)
+    return [NodeType(tuple(sorted(nodes)), where, *found) for (where, found, _), nodes in merged.items()]
 
 
 def _fits(ledger: Ledger, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], shapes: list[int]) -> Ints:
@@ -95,18 +98,27 @@ def _binding(ledger: Ledger, fits: Ints, shapes: list[int]) -> Ints:
 
 
 def _patterns(
-    ledger: Ledger, node: int, fits: Ints, shapes: list[int], most: Mapping[int, int], budget: Budget
+    ledger: Ledger, node: int, fits: Ints, shapes: list[int], most: Mapping[int, int], budget: Budget, at_most: int
 ) -> Mixes:
-    """The classes that fit on a node, largest first, and every mix of them to which nothing can be added."""
+    """The classes that fit on a node, largest first, and every mix of them to which nothing can be added.
+
+    No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
+    """
     asks = {shape: ledger.shapes.asks[shape] for shape in shapes}
     mine = [shape for i, shape in enumerate(shapes) if fits[i]]
     columns = np.flatnonzero(np.any([asks[shape] for shape in mine], axis=0))
-    order = sorted(mine, key=lambda shape: (int(fits[shapes.index(shape)]), shape))
+    order = tuple(sorted(mine, key=lambda shape: (int(fits[shapes.index(shape)]), shape)))
     rows = [tuple(asks[shape][columns].tolist()) for shape in order]
     counts = [most[shape] for shape in order]
     found: list[Pattern] = []
-    for pattern in mixes(rows, counts, tuple(ledger.free[node, columns].tolist()), budget):
-        found.append(pattern)
-        if len(found) > MOST_PATTERNS:
-            raise OutOfSteps
-    return tuple(order), tuple(found)
+    part = budget.part(at_most * LOOKS)
+    try:
+        for pattern in mixes(rows, counts, tuple(ledger.free[node, columns].tolist()), part):
+            found.append(pattern)
+            if len(found) > at_most:
+                return order, ()
+    except OutOfSteps:
+        if not budget.left:
+            raise
+        return order, ()
+    return order, tuple(found)

@@ -57,6 +57,7 @@ QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before th
 STATE = 10  # steps of one state: it costs about ten times as much as one node of a packing
 FEW = 8  # choices of children that a constructive try is made for
 NODES, ROWS = 32, 16  # nodes that cost as much as one changed node, and changed nodes that cost a step
+BOUND = 250  # nodes that a bound looks at for one step
 BETTER = 4  # the part of the budget that a better choice of children is worth, once there is some choice
 MANY = 300  # groups beyond which choices of children are not enumerated
 
@@ -117,7 +118,10 @@ class Search:
     def first(self, goal: Goal) -> State | None:
         """A placement of the first children that fit (M3); None: there is none. OutOfSteps: unknown."""
         self._begin(goal)
+        before = self.regions.bounds.answered
         pruned = self.regions.bounds.prune(goal, self.kinds)
+        answered = self.regions.bounds.answered - before
+        self.budget.spend(answered * (1 + len(self.base.free) // BOUND))
         if pruned is None:
             return None
         if self.between:
@@ -157,6 +161,7 @@ class Search:
 
     def _begin(self, goal: Goal) -> None:
         self._groups = sum(1 for _ in every(goal))
+        self._spending.spend((self._groups + sum(len(leaf.pods) for leaf in leaves(goal))) // 2)
         if not self.shapes:
             self.shapes = shapes(goal)
             among = self.base.company.among(self.shapes)

@@ -14,7 +14,8 @@ from msgspec import Struct
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
 
 Term = tuple[int, int]  # a variable and its coefficient
-CHECKPOINT = 200  # steps of one checkpoint of the solver, before what the size of the model adds
+CHECKPOINT = 100  # steps of one checkpoint of the solver, before what the size of the model adds
+BEGIN = 2  # steps for every coefficient before the first checkpoint: the model is built, reduced and relaxed
 LARGEST = 400_000  # coefficients; a larger model is not begun
 EXACT = 2**52  # whole numbers above this are not exact in the solver
 
@@ -66,7 +67,7 @@ class Model:
         """Values of all variables; None: there are none. OutOfSteps: unknown."""
         if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
             raise OutOfSteps
-        budget.spend(CHECKPOINT + self.size)
+        budget.spend(CHECKPOINT + BEGIN * self.size)
         if not self.upper:
             return Solution((), is_proven=True) if self.holds(()) else None
         return _Run(self, budget).solution(hint)
@@ -115,7 +116,7 @@ class _Run:
             answer.user_interrupt = True
             return
         try:
-            self.budget.spend(CHECKPOINT + self.model.size // 4)
+            self.budget.spend(CHECKPOINT + self.model.size // 2)
         except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
             self.stopped = stopped
             answer.user_interrupt = True
