@@ -5,6 +5,7 @@ Steps stand for CPU: the figure to watch is seconds per 200,000 steps, which is 
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import product
 from time import process_time
 from typing import Any
 
@@ -101,7 +102,9 @@ def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, t
     asked = dict.fromkeys(names, 0)
     for i in range(nodes):
         yield node(i, rooms[i % types])
-        members += max([_cut(rng, kinds, rooms[i % types]) for _ in range(20)], key=len)
+        cuts = [_cut(rng, kinds, rooms[i % types]) for _ in range(20)]
+        fullest: list[int] = max(cuts, key=len)
+        members += fullest
     rng.shuffle(members)
     whole = {name: sum(rooms[i % types][name] for i in range(nodes)) for name in names}
     kept = []
@@ -246,47 +249,53 @@ def clusters(nodes: int, types: int, resources: int, size: int, classes: int, se
         yield from pods(size // classes, f"l{i}", kind)
 
 
+def shape(name: str, make: Callable[..., Iterator[Raw]], *args: Any, **more: Any) -> HardShape:
+    return HardShape(name, lambda: make(*args, **more))
+
+
 def shapes() -> Iterator[HardShape]:
-    """Every shape, the cheap ones first."""
+    """Every shape."""
+    yield from flat_shapes()
+    yield from nested_shapes()
+    yield from chosen_shapes()
+    for resources in (3, 6):
+        yield shape(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 80, 8, 1)
+        yield shape(f"5,000 nodes, 10 types, {resources} resources, large", clusters, 5_000, 10, resources, 240, 20, 2)
 
-    def shape(name: str, make: Callable[..., Iterator[Raw]], *args: Any, **more: Any) -> HardShape:
-        return HardShape(name, lambda: make(*args, **more))
 
-    for classes in (4, 8, 16):
-        for nodes in (32, 64, 256):
-            for load in (0.92, 0.95, 0.99):
-                yield shape(f"flat {classes} classes, {nodes} nodes, {load:.0%}", flat, classes, nodes, load, classes)
+def flat_shapes() -> Iterator[HardShape]:
+    """One leaf."""
+    for classes, nodes, load in product((4, 8, 16), (32, 64, 256), (0.92, 0.95, 0.99)):
+        yield shape(f"flat {classes} classes, {nodes} nodes, {load:.0%}", flat, classes, nodes, load, classes)
     yield shape("flat 8 classes, 64 nodes of 10 types, 4 resources, 90%", flat, 8, 64, 0.9, 1, 4, 10)
+    for size, classes in product((1_000, 5_000), (2, 6)):
+        yield shape(f"{size} pods of {classes} classes", large, size, classes, 0.9, 1)
+
+
+def nested_shapes() -> Iterator[HardShape]:
+    """Leaves and replicas in racks."""
     for leaves in (10, 50, 200):
         yield shape(f"growth of {leaves} leaves", growing, leaves, 3, 2)
         yield shape(f"growth of {leaves} leaves by 7", growing, leaves, 6, 7)
         yield shape(f"growth of {leaves} unequal leaves", growing_mixed, leaves)
-    for replicas in (4, 12, 36, 120):
-        for load in (0.7, 0.8, 0.9):
-            yield shape(f"{replicas} replicas of 2 of 3 roles, {load:.0%}", roles, replicas, load, 1)
-            yield shape(f"{replicas} replicas of 3 of 3 roles, {load:.0%}", roles, replicas, load, 2, of=3)
-            yield shape(f"{replicas} replicas of 2 of 3 roles anywhere, {load:.0%}", roles, replicas, load, 3, "")
+    for replicas, load in product((4, 12, 36, 120), (0.7, 0.8, 0.9)):
+        yield shape(f"{replicas} replicas of 2 of 3 roles, {load:.0%}", roles, replicas, load, 1)
+        yield shape(f"{replicas} replicas of 3 of 3 roles, {load:.0%}", roles, replicas, load, 2, of=3)
+        yield shape(f"{replicas} replicas of 2 of 3 roles anywhere, {load:.0%}", roles, replicas, load, 3, "")
     for replicas in (20, 100):
         yield shape(f"{replicas} replicas on one node less", too_many, replicas, replicas - 1, 4)
         yield shape(f"{replicas} of more replicas on one node less", too_many, replicas + 10, replicas - 1, 4, replicas)
     for leaves in (4, 12, 40):
         yield shape(f"{leaves} leaves that prefer a rack", preferring, leaves, "rack")
+
+
+def chosen_shapes() -> Iterator[HardShape]:
+    """Some children of many, and pods in all."""
     for leaves in (20, 200):
         yield shape(f"M5 over {leaves} leaves", totals, leaves)
-    for children in (50, 200):
-        for classes in (3, 20):
-            yield shape(
-                f"{children // 2} of {children}, {classes} classes", some_of, children, children // 2, classes, 1
-            )
-            yield shape(f"{children - 5} of {children}, {classes} classes", some_of, children, children - 5, classes, 2)
-    for size in (1_000, 5_000):
-        for classes in (2, 6):
-            yield shape(f"{size} pods of {classes} classes", large, size, classes, 0.9, 1)
-    for resources in (3, 6):
-        yield shape(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 80, 8, 1)
-        yield shape(
-            f"5,000 nodes, 10 types, {resources} resources, large", clusters, 5_000, 10, resources, 1_600, 20, 2
-        )
+    for children, classes in product((50, 200), (3, 20)):
+        yield shape(f"{children // 2} of {children}, {classes} classes", some_of, children, children // 2, classes, 1)
+        yield shape(f"{children - 5} of {children}, {classes} classes", some_of, children, children - 5, classes, 2)
 
 
 # measuring ------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 import muster
@@ -66,6 +67,17 @@ def test_leaves_with_extras_start_in_racks_of_their_own() -> None:
     found = places(cluster(a_r1=1, a_r2=3, a_r3=3), podgroup(*roles), workers(3, "a"), workers(3, "b"))
     assert sorted(found.values()) == [3, 3]
     assert len({place.partition("@")[2] for place in found}) == 2
+
+
+@pytest.mark.parametrize("leaves", [50, 200])
+def test_many_leaves_with_extras_start_in_racks_of_their_own(leaves: int) -> None:
+    """Small racks are tighter for every core; one leaf cannot grow at all, and costs the others nothing."""
+    small = {f"a_s{i}": 1 for i in range(leaves // 2)}
+    large = {f"a_t{i}": 3 for i in range(leaves - 1)}
+    roles = [group(f"l{i:03}", 1, **IN_RACK) for i in range(leaves)]
+    members = [workers(3, f"l{i:03}") for i in range(leaves)]
+    found = places(cluster(**small, **large), podgroup(*roles), *members)
+    assert sorted(found.values()) == [1, *([3] * (leaves - 1))]
 
 
 def test_growth_looks_below_the_first_level() -> None:

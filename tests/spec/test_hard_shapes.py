@@ -97,6 +97,43 @@ def test_one_replica_more_than_nodes_is_infeasible_by_bounds(replicas: int, rack
     assert verdict == "Infeasible"
 
 
+@pytest.mark.parametrize("replicas", [12, 60])
+def test_replicas_of_unlike_roles_are_placed_where_first_fit_places_them(replicas: int) -> None:
+    """X1: two of three roles, three pod classes, no two replicas alike, each in one rack: 80 % of all GPUs at least."""
+    rng = random.Random(replicas)
+    tree: list[Raw] = []
+    members: list[Raw] = []
+    wanted = 0
+    for i in range(replicas):
+        roles_of = {role: (rng.randint(1, 4), rng.choice((1, 2, 4))) for role in "abc"}
+        wanted += sum(sorted(number * gpus for number, gpus in roles_of.values())[:2])
+        tree.append(group(f"r{i}", of=2, **IN_RACK))
+        for role, (number, gpus) in roles_of.items():
+            tree.append(group(f"r{i}-{role}", number, parent=f"r{i}"))
+            members += some(number, f"r{i}-{role}", gpus)
+    racks = int(wanted / 0.8 / 32) + 1
+    nodes = [node(f"n{i:03}", f"k{i // 4:02}") for i in range(racks * 4)]
+    objects = [topology("topology/rack"), *nodes, podgroup(*tree), *members]
+    verdict, _ = planned(objects, 5_000 + 500 * replicas, is_large=True)
+    assert verdict == "Scheduled"
+
+
+def test_half_of_many_unlike_children_is_found_in_racks_that_they_nearly_fill() -> None:
+    """M3: 30 of 60 children of twelve classes, each in a rack; only the small ones fit together."""
+    rng = random.Random(4)
+    kinds = [(rng.randint(1, 6), rng.randint(1, 4), rng.randint(2, 24)) for _ in range(12)]
+    chosen = [kinds[i % 12] for i in range(60)]
+    wanted = sum(sorted(number * gpus for number, gpus, _ in chosen)[:30])
+    asks: list[Raw] = [{GPU: gpus, "cpu": cpu} for _, gpus, cpu in chosen]
+    members = [pod(f"l{i}-{j}", f"l{i}", **asks[i]) for i in range(60) for j in range(chosen[i][0])]
+    tree = [group(f"l{i}", number, **IN_RACK) for i, (number, _, _) in enumerate(chosen)]
+    room: Raw = {GPU: 8, "cpu": "96"}
+    nodes = [node(f"n{i:03}", f"k{i // 4}", **room) for i in range(4 * (int(wanted / 0.93 / 32) + 1))]
+    objects = [topology("topology/rack"), *nodes, podgroup(*tree, minSubGroup=30), *members]
+    verdict, _ = planned(objects, is_large=True)
+    assert verdict == "Scheduled"
+
+
 # packing ------------------------------------------------------------------------------------------------------------
 
 

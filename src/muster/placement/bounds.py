@@ -109,6 +109,10 @@ class Bounds:
         """The classes of the pods that it may use."""
         return self._asked(goal)[0]
 
+    def least(self, goal: Goal) -> Ints:
+        """By column the least that it asks for."""
+        return self._asked(goal)[1]
+
     # counting -------------------------------------------------------------------------------------------------------
 
     def _finer(self, one: _Question) -> int | None:

@@ -53,6 +53,12 @@ class Budget:
         """Steps that an earlier cycle has taken for the same answer: not to be had again, and not spent (X7)."""
         self.steps = max(self.steps - steps, self.spent)
 
+    def begin(self, steps: int) -> None:
+        """Steps of work that is begun only where there are enough for it; OutOfSteps, and none are spent, otherwise."""
+        if steps > self.left:
+            raise OutOfSteps
+        self.spend(steps)
+
     def charge(self, steps: int) -> None:
         """Steps of work that is done already, and stands whether or not there were any left."""
         with suppress(OutOfSteps):

@@ -149,7 +149,7 @@ class _Program(Groups):
     def _packing(self) -> None:
         """Pods on nodes: so many of a class and region on nodes of a type, inside of the patterns that are chosen."""
         here: dict[Key, Terms] = {key: [] for key in self.demands}
-        self.search.budget.spend(sum(map(self._cost, self.types)) // COEFFICIENTS)
+        self.search.budget.begin(sum(map(self._cost, self.types)) // COEFFICIENTS)
         for number, one in enumerate(self.types):
             held = self._by_pattern(one) if one.patterns else self._by_node(number, one)
             for i, shape in enumerate(one.shapes):

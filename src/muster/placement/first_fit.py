@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from muster.placement.search import Search
 
 Ints = NDArray[np.int64]
-DOMAINS = 6  # that are tried for a group
+DOMAINS = 16  # that are tried for a group
 DEEPEST = 100  # levels of a tree beyond which first fit is not tried: it walks down
-PLACE, NODES = 6, 400  # steps of one group in one region, and nodes of a pass that cost a step
+PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a region and of pods of one class; nodes of a pass for one step
 
 
 class Order(Struct, frozen=True):
@@ -43,6 +43,7 @@ class FirstFit:
         self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group, with its extras
         self._allowance = search.allowance
         self._taken = np.zeros(self.ledger.free.shape[1], dtype=np.int64)
+        self._weights: dict[int, int] = {}
         self._depth = 0
         self._free: dict[tuple[str, int], Ints] = {}  # by level: what is free in every domain
         search.spend(len(self._least) + len(self.ledger.free) // NODES)
@@ -90,25 +91,23 @@ class FirstFit:
 
     def _ordered(self, goal: Goal) -> Sequence[Goal]:
         """All needed: those with a level first, then large ones. A choice: the first (M3), or small ones first."""
-        least = self._least
         if goal.need < len(goal.children):
-            return sorted(goal.children, key=lambda child: least[child.kind]) if self.order.by_size else goal.children
+            return sorted(goal.children, key=self._weight) if self.order.by_size else goal.children
         if self.order.growing:
             return sorted(goal.children, key=self._whole_size)
         if self.order.by_size:
             return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._weight(child)))
-        return sorted(goal.children, key=lambda child: (_is_flexible(child), -least[child.kind]))
+        return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._least[child.kind]))
 
     def _whole_size(self, goal: Goal) -> tuple[bool, int]:
         return _is_flexible(goal), -sum(self._whole[goal.name].values())
 
     def _weight(self, goal: Goal) -> int:
-        """The largest share of all that is free, in millionths, that any resource of the goal's own pods comes to."""
-        asks = self.search.base.shapes.asks
-        total = sum((asks[shape] * count for shape, count in self._asked[goal.kind].items()), np.zeros(1, np.int64))
-        if not total.any():
-            return self._least[goal.kind]
-        return int((total * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max())
+        """The largest share of what is free in all, in millionths, that the goal takes at least of any resource."""
+        if goal.kind not in self._weights:
+            least = self.search.regions.bounds.least(goal)
+            self._weights[goal.kind] = int((least * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max(initial=0))
+        return self._weights[goal.kind]
 
     # regions ----------------------------------------------------------------------------------------------------------
 
@@ -125,7 +124,8 @@ class FirstFit:
         if spot is None:
             yield around
             return
-        domains = self._roomy(spot, self.search.regions.domains(goal, spot, around), self._asked[goal.kind])
+        least = self.search.regions.bounds.least(goal)
+        domains = self._roomy(spot, self.search.regions.domains(goal, spot, around), self._asked[goal.kind], least)
         if self.order.growing:
             domains = self._growing_first(goal, spot, domains)
         elif self.order.by_size and len(domains) > 1:
@@ -133,23 +133,23 @@ class FirstFit:
         for domain in domains[:DOMAINS].tolist():
             yield self.search.regions.narrow(around, spot, domain)
 
-    def _roomy(self, spot: Spot, domains: Ints, asked: Mapping[int, int]) -> Ints:
+    def _roomy(self, spot: Spot, domains: Ints, asked: Mapping[int, int], least: Ints) -> Ints:
         """Domains that still have enough seats for every class, and enough of every resource for all of them."""
-        if not len(domains) or not asked:
+        if not len(domains):
             return domains
         level = self.search.regions.level(spot)
-        self.search.spend(len(asked) * len(self.ledger.free) // NODES)
-        roomy = np.ones(len(domains), dtype=bool)
+        self.search.spend((len(asked) * len(self.ledger.free) + len(domains)) // NODES)
+        roomy = (self._free_of(spot)[domains] >= least).all(axis=1)
         for shape, count in asked.items():
             roomy &= level.sums(self.ledger.fits(shape))[domains] >= count
-        if len(asked) > 1:
-            total = sum((self.ledger.shapes.asks[shape] * count for shape, count in asked.items()), np.zeros(1, int))
-            roomy &= (self._free_of(spot)[domains] >= total).all(axis=1)
         return domains[roomy]
 
     def _growing_first(self, goal: Goal, spot: Spot, domains: Ints) -> Ints:
         """Domains that would hold all extras, tight ones first; then the others, the largest first."""
-        whole = self._roomy(spot, domains, self._whole[goal.name])
+        asked = self._whole[goal.name]
+        asks = self.ledger.shapes.asks
+        total = sum((asks[shape] * count for shape, count in asked.items()), np.zeros_like(self._taken))
+        whole = self._roomy(spot, domains, asked, total)
         others = domains[~np.isin(domains, whole)]
         return np.concatenate((whole, others[np.argsort(-self._room(goal, spot)[others], kind="stable")]))
 
@@ -198,7 +198,7 @@ class FirstFit:
 
     def add(self, leaf: Goal, shape: int, count: int, region: Region) -> bool:
         """So many pods of a class of a leaf in a region; False: there is too little room."""
-        self.search.spend()
+        self.search.spend(ADD)
         asked = self._taken + self.ledger.shapes.asks[shape] * count
         if self._allowance is not None and (asked > self._allowance).any():
             return False

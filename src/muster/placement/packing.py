@@ -123,7 +123,7 @@ def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | N
     """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
     if not possible(ledger, demands, budget):
         return None
-    budget.spend(4 * len(demands))
+    budget.spend(len(demands) * (4 + len(demands) // 32))
     seats = greedily(ledger, demands)
     if seats is not None:
         return seats

@@ -17,6 +17,7 @@ from muster.placement.ledger import Ledger
 from muster.placement.packing import Region
 
 Ints = NDArray[np.int64]
+FEW, NODES = 6, 200  # steps to count the domains of a region, and nodes for one step more
 
 
 class Regions:
@@ -50,6 +51,7 @@ class Regions:
             yield region
             return
         assert goal.preferred is not None
+        self.budget.spend(FEW + len(region.nodes) // NODES)
         domain = self.level(goal.preferred).domain[region.nodes]
         known, at = np.unique(domain, return_inverse=True)
         room = np.bincount(at, weights=self.room(goal)[region.nodes]).astype(np.int64) if len(known) else known

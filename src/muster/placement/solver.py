@@ -67,7 +67,7 @@ class Model:
         """Values of all variables; None: there are none. OutOfSteps: unknown."""
         if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
             raise OutOfSteps
-        budget.spend(CHECKPOINT + BEGIN * self.size)
+        budget.begin(CHECKPOINT + BEGIN * self.size)
         if not self.upper:
             return Solution((), is_proven=True) if self.holds(()) else None
         return _Run(self, budget).solution(hint)
@@ -116,7 +116,7 @@ class _Run:
             answer.user_interrupt = True
             return
         try:
-            self.budget.spend(CHECKPOINT + self.model.size // 2)
+            self.budget.spend(min(CHECKPOINT + self.model.size // 2, self.budget.left + 1))
         except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
             self.stopped = stopped
             answer.user_interrupt = True
