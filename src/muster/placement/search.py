@@ -121,9 +121,10 @@ class Search:
         before = self.regions.bounds.answered
         pruned = self.regions.bounds.prune(goal, self.kinds)
         answered = self.regions.bounds.answered - before
-        self.budget.spend(answered * (1 + len(self.base.free) // BOUND))
+        self.budget.spend(answered * (BOUND // 8 + len(self.base.free)) // BOUND)
         if pruned is None:
             return None
+        self.budget.spend((self._groups // 4 + sum(len(leaf.pods) for leaf in leaves(pruned))) // 2)
         if self.between:
             return self._any_choice(pruned)
         state, is_final = self._constructed(pruned)
@@ -161,7 +162,6 @@ class Search:
 
     def _begin(self, goal: Goal) -> None:
         self._groups = sum(1 for _ in every(goal))
-        self._spending.spend((self._groups + sum(len(leaf.pods) for leaf in leaves(goal))) // 2)
         if not self.shapes:
             self.shapes = shapes(goal)
             among = self.base.company.among(self.shapes)
