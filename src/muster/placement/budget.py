@@ -65,7 +65,7 @@ class Budget:
             self.spend(steps)
 
     def spend(self, steps: int = 1) -> None:
-        """OutOfSteps where there are none left; Cancelled where the caller gave up."""
+        """OutOfSteps where there are not enough left: what is left is gone then. Cancelled where the caller gave up."""
         budget, above = self, self.above
         budget.spent += steps
         exhausted = budget.spent > budget.steps
@@ -78,4 +78,14 @@ class Budget:
             budget._unchecked = 0
             budget.check()
         if exhausted:
+            self._cut()
             raise OutOfSteps
+
+    def _cut(self) -> None:
+        """Steps beyond a budget are not taken: no budget counts more than it has."""
+        chain = [self]
+        while (above := chain[-1].above) is not None:
+            chain.append(above)
+        excess = max(budget.spent - budget.steps for budget in chain)
+        for budget in chain:
+            budget.spent -= excess
