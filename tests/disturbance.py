@@ -479,8 +479,14 @@ def _needless(case: Case) -> Iterator[str]:
             others = [one for one in leavers if not one.pods <= leaver.pods]
             if all(case.evictions[pod].get("moveTo") == node for pod, node in _stays(leaver).items()):
                 yield f"{gang}: {sorted(leaver.pods)} are evicted only to come back where they are"
-            elif helped == [gang] and _would_do(case, gang, leaver, others):
+            elif helped == [gang] and not _awaited(case) and _would_do(case, gang, leaver, others):
                 yield f"{gang}: {sorted(leaver.pods)} could have stayed"
+
+
+def _awaited(case: Case) -> bool:
+    """Whether a gang waits for the room of terminating pods: it takes that from all who come later in the order."""
+    reasons = (reason for gang in case.plan.get("podGroups") or () for reason in gang.get("reasons") or ())
+    return any((reason.get("details") or {}).get("soon") for reason in reasons)
 
 
 def _stays(leaver: Leaver) -> dict[str, str]:
@@ -514,8 +520,7 @@ def _kept(world: World) -> dict[str, str]:
 def _promised_to_moves(case: Case) -> set[str]:
     """P7: nodes on which room is kept for pods that moved, and come back under other names."""
     notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
-    places = [json.loads(text)["places"].values() for text in notes if text]
-    return {node for promised in places for nodes in promised for node in nodes}
+    return {place["node"] for text in notes if text for place in json.loads(text)["places"]}
 
 
 def _is_limited(case: Case, queue: str) -> bool:

@@ -28,6 +28,7 @@ class Move(NamedTuple):
     places: tuple[tuple[str, str, int], ...]  # leaf, node, GPUs
     before: Mapping[str, int]  # placed pods by leaf
     old: frozenset[str]  # pods that the gang had
+    placed: frozenset[str]  # those of them that were on nodes
 
 
 class Promises:
@@ -118,6 +119,8 @@ class Promises:
             for _, node, gpus in missing:
                 wanted[node] += gpus
             later, now = view.freed(), view.free()
+            for pod, node in _taken_since(view, gang, move).items():
+                later[node] += view.gpus(pod)  # the gang's own pods may have its places, of whichever leaf they are
             if taken := {node: later[node] for node in wanted if later[node] < wanted[node]}:
                 yield f"{gang}: places that its moved pods were promised are taken: {dict(wanted)}, left {taken}"
                 continue
@@ -159,6 +162,7 @@ class Promises:
                     tuple((one["subGroup"], one["moveTo"], view.gpus(key_of(one))) for one in some),
                     {leaf: len(pods) for leaf, pods in crew.placed.items()},
                     frozenset(name(pod) for pod in view.world.members[gang]),
+                    frozenset(pod for pods in crew.placed.values() for pod in pods),
                 )
 
     def _is_over(self, view: View, gang: str) -> bool:
@@ -171,7 +175,7 @@ class Promises:
         """Gangs whose world changed, and promises that ran out (S2), are promised nothing any more."""
         gangs = {name(raw) for raw in cycle.manifests if raw["kind"] == "PodGroup"}
         for gang, move in list(self.moves.items()):
-            changed = gang not in gangs or gang in cycle.touched
+            changed = gang not in gangs or gang in cycle.touched or _is_another_schedulers(cycle, gang)
             others = any(key.startswith(("node/", "queue/")) for key in cycle.touched)
             if changed or others or cycle.now - move.since >= GRACE:
                 del self.moves[gang]
@@ -203,6 +207,19 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
             found.append((leaf, node, gpus))
     total = Counter(leaf for leaf, _, _ in move.places)
     return [one for one in found if back[one[0]] < total[one[0]]]
+
+
+def _taken_since(view: View, gang: str, move: Move) -> dict[str, str]:
+    """Pods of the gang that have come to nodes since it was moved."""
+    there = {name(pod): pod["spec"].get("nodeName") for pod in view.world.members[gang] if not terminating(pod)}
+    places = {**there, **view.bound, **view.nominated}
+    return {pod: places[pod] for pod in there if places[pod] in view.world.nodes and pod not in move.placed}
+
+
+def _is_another_schedulers(cycle: Cycle, gang: str) -> bool:
+    """N6: all pods that name the gang ask for another scheduler."""
+    mine = [raw for raw in cycle.manifests if raw["kind"] == "Pod" and owner(raw) == gang]
+    return bool(mine) and all(map(is_foreign, mine))
 
 
 def _old(placed: set[tuple[str, str]], move: Move) -> set[tuple[str, str]]:

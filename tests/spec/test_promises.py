@@ -1,7 +1,10 @@
 """P7, Q4, S4 from cycle to cycle: a place that was promised is bound, and nothing is promised for ever."""
 
 import json
+from datetime import timedelta
 from typing import Any
+
+import pytest
 
 from muster.api.names import MOVED_TO
 from tests.given import Raw, pod, podgroup
@@ -103,7 +106,8 @@ def promise(cluster: Cluster, gang: str = "v") -> Any:
 
 def test_the_promise_stands_on_the_podgroup_and_goes_when_it_is_fulfilled() -> None:
     cluster = moved_aside()
-    assert promise(cluster)["places"] == {"": {"n2": {"cpu": 1000, "pods": 1}}}
+    place = {"subGroup": "", "node": "n2", "since": cluster.stamp(), "pods": 1, "requests": {"cpu": 1000}}
+    assert promise(cluster) == {"places": [place]}
     cluster.leave()
     cluster.cycle()
     assert promise(cluster) is None
@@ -141,6 +145,111 @@ def test_what_cannot_be_read_promises_nothing() -> None:
         cluster.of("PodGroup")[0]["metadata"]["annotations"] = {MOVED_TO: text}
         cluster.cycle()
         assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def places_of(cluster: Cluster, gang: str = "v") -> list[tuple[str, int]]:
+    """Nodes and pods of a promise, in order."""
+    return [(place["node"], place["pods"]) for place in (promise(cluster, gang) or {"places": []})["places"]]
+
+
+def note_places(cluster: Cluster, *places: Raw, gang: str = "v") -> None:
+    """Write places into a PodGroup's annotation as an earlier plan would have."""
+    (group,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
+    defaults = {"subGroup": "", "since": cluster.stamp(), "pods": 1, "requests": {"cpu": 1000}}
+    text = json.dumps({"places": [{**defaults, **place} for place in places]})
+    group["metadata"].setdefault("annotations", {})[MOVED_TO] = text
+
+
+def test_a_second_move_neither_extends_nor_ends_the_promise_of_the_first() -> None:
+    """P7: every place is kept for the grace since it was promised itself."""
+    cluster = moved_aside()
+    first = promise(cluster)["places"]
+    cluster.leave(again=False)
+    cluster.now += timedelta(seconds=40)
+    note_places(cluster, *first, {"node": "n3"})
+    cluster.add(node("n3", cpu=1))
+    cluster.cycle(1)
+    assert places_of(cluster) == [("n2", 1), ("n3", 1)]
+    cluster.cycle(25)
+    assert places_of(cluster) == [("n3", 1)]
+    cluster.cycle(35)
+    assert places_of(cluster) == []
+
+
+def test_a_pod_that_comes_with_other_requests_fills_one_place() -> None:
+    """P7: one pod for one place, also where a new template asks for more or less; no place is kept beside it."""
+    for cpu in (1, 2):
+        cluster = Cluster(*CLASSES, node("n1", cpu=4), podgroup(name="v", minMember=1))
+        note_places(cluster, {"node": "n1", "requests": {"cpu": 2000}})
+        cluster.add(pod("v-new", gang="v", cpu=cpu, created=cluster.stamp()))
+        cluster.cycle()
+        assert (cluster.placed("team/v"), places_of(cluster)) == ({"v-new": "n1"}, [])
+
+
+def test_a_new_pod_fills_the_place_that_was_meant_for_it() -> None:
+    """Of a leaf whose pods differ: the large place stays open while only the small pod has come."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=9), node("n2", cpu=9), podgroup(name="v", minMember=2))
+    cluster.add(pod("v-new", gang="v", on="n2", phase="Running", cpu=1, created=cluster.stamp()))
+    note_places(cluster, {"node": "n1", "requests": {"cpu": 8000}}, {"node": "n1", "requests": {"cpu": 1000}})
+    cluster.cycle(0)
+    assert [place["requests"] for place in promise(cluster)["places"]] == [{"cpu": 8000}]
+
+
+def test_the_earlier_form_with_one_time_for_all_places_is_read() -> None:
+    """What a release before wrote holds until it ends."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=2), podgroup(name="v"), *waiting("new"))
+    earlier = {"since": cluster.stamp(), "places": {"": {"n1": {"cpu": 2000, "pods": 2}}}}
+    cluster.of("PodGroup")[0]["metadata"]["annotations"] = {MOVED_TO: json.dumps(earlier)}
+    cluster.cycle()
+    assert (cluster.placed("team/new"), promise(cluster)) == ({}, earlier)
+    cluster.cycle(60)
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+ABSURD: list[Raw] = [
+    {"pods": 2**62},
+    {"pods": -1},
+    {"pods": True},
+    {"pods": 3, "requests": {"cpu": 2**47}},
+    {"requests": {"cpu": -1000}},
+    {"requests": {"cpu": 10**400}},
+    {"requests": {"cpu": 1.5}},
+    {"requests": {"cpu": 9000}},
+    {"requests": {"pods": 1}},
+    {"requests": []},
+    {"since": "9999-12-31T23:59:59Z"},
+    {"since": "0001-01-01T00:00:00+23:59"},
+    {"since": 7},
+    {"node": ["n1"]},
+]
+
+
+@pytest.mark.parametrize("place", ABSURD, ids=repr)
+def test_an_absurd_place_holds_no_room(place: Raw) -> None:
+    """A plan would not have written it: more than a node has, amounts that no number holds, other times."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=2), podgroup(name="v"), *waiting("new"))
+    note_places(cluster, {"node": "n1", **place})
+    cluster.cycle()
+    assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def test_thousands_of_places_hold_no_more_than_a_plan_would_write() -> None:
+    """64 places in all, whatever the number of leaves and nodes."""
+    cluster = Cluster(*CLASSES, *(node(f"n{i:03}", cpu=1) for i in range(100)), podgroup(name="v"), *waiting("new"))
+    note_places(cluster, *({"node": f"n{i % 100:03}"} for i in range(5_000)))
+    cluster.cycle()
+    assert cluster.placed("team/new") == {"new-0": "n064"}
+
+
+def test_no_grace_keeps_a_place_for_days() -> None:
+    """A promise is for pods that are on their way: an hour at most."""
+    group = podgroup(name="v", minMember=1, stalenessGracePeriod="1000h")
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), group, *waiting("new"))
+    note_places(cluster, {"node": "n1"})
+    cluster.cycle(3599)
+    assert cluster.placed("team/new") == {}
+    cluster.cycle(2)
+    assert cluster.placed("team/new") == {"new-0": "n1"}
 
 
 # limits ---------------------------------------------------------------------------------------------------------------

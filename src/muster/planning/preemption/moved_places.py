@@ -1,143 +1,181 @@
 """Places promised to pods that move (P7): remembered on their PodGroup, as the new pods have other names.
 
-Annotation `muster.dev/moved-to`, JSON: `{"since": RFC 3339, "places": {leaf: {node: {"pods": 2, "cpu": 4000}}}}`.
-Amounts are in base units. A promise ends when as many new pods are placed, or with the grace of S2.
-Rule: the only clock is the snapshot's `now`, the only memory is the annotation.
+Annotation `muster.dev/moved-to`, JSON: `{"places": [{"subGroup": "w", "node": "n1", "since": RFC 3339, "pods": 2,
+"requests": {"cpu": 4000}}]}`; requests are of one pod, in base units. The form before had one `since` for all places.
+A place is kept until as many new pods are placed, or for the grace of S2 since it was promised.
+Rule: the only clock is the snapshot's `now`, the only memory is the annotation; what others wrote there is believed no
+further than what a plan could have written.
 """
 
 import json
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import islice
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.moment import moment, stamp
-from muster.model.gang import Gang, Leaf, walk
+from muster.model.gang import Gang, Leaf, Member, walk
 from muster.model.snapshot import MOST
 from muster.planning.decision import Eviction
 from muster.planning.stale import GRACE, grace_of
 
-Amounts = Mapping[str, int]  # `pods` is how many
-Places = Mapping[str, Mapping[str, Amounts]]  # by leaf and node
-MOST_PLACES = 64  # nodes that one promise names
+MOST_PLACES = 64  # that one annotation names
+LONGEST = timedelta(hours=1)  # that a place is kept, whatever the grace
 PODS = "pods"
 
 
-class Promise(Struct, frozen=True):
-    """Places for pods that moved, and since when they are kept."""
+class Place(Struct, frozen=True):
+    """Room on a node for so many pods of a leaf that moved, and since when it is kept."""
 
+    leaf: str
+    node: str
     since: datetime
-    places: Places
+    pods: int
+    requests: Mapping[str, int]  # of one pod
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """What all of these pods take from the node."""
+        return {**{name: amount * self.pods for name, amount in self.requests.items()}, PODS: self.pods}
 
 
-def promise_of(gang: Gang, now: datetime | None, unseen: str = "") -> Promise | None:
-    """What is still to be kept for a gang; None: nothing, or no longer. `unseen`: an annotation on its way."""
+def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[Place, ...]:
+    """What is still to be kept for a gang. `unseen`: an annotation that is on its way."""
     text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
-    found = _read(text) if text else None
-    if found is None or gang.is_foreign:
-        return None
-    if now is not None and abs(now - found.since) >= (grace_of(gang) or GRACE):
-        return None  # over, or of a time that clocks do not differ by: no promise of ours
-    places = dict(_outstanding(gang, found))
-    return Promise(found.since, places) if places else None
+    if not text or gang.is_foreign:
+        return ()
+    lasting = min(grace_of(gang) or GRACE, LONGEST)
+    # neither over, nor of a time that clocks do not differ by: that is no promise of ours
+    valid = [place for place in _read(text) if now is None or abs(now - place.since) < lasting]
+    return tuple(_outstanding(gang, valid))
 
 
 def annotation(gang: Gang, evictions: Iterable[Eviction], now: datetime) -> str | None:
-    """What is to stand on the PodGroup after a plan: earlier promises that are open, and the new ones; None: nothing.
+    """What is to stand on the PodGroup after a plan: earlier places that are open, and the new ones; None: nothing.
 
     `gang` has what the plan binds.
     """
     text = gang.source.metadata.annotations.get(names.MOVED_TO, "")
-    before = promise_of(gang, now)
+    before = open_places(gang, now)
     moves = [one for one in evictions if one.move_to and one.reason != "Stale"]
-    if not moves:
-        return text if before is not None and before == _read(text) else _written(before)
-    places = {leaf: dict(nodes) for leaf, nodes in (before.places if before else {}).items()}
-    asks = {
-        (leaf.name, member.name): member.requests
-        for leaf in walk(gang.root)
-        if isinstance(leaf, Leaf)
-        for member in leaf.members
-    }
-    for one in moves:
-        here = places.setdefault(one.sub_group, {})
-        here[one.move_to] = _plus(here.get(one.move_to, {}), {PODS: 1, **asks.get((one.sub_group, one.pod), {})})
-    return _written(Promise(now, places))
+    if not moves and before and list(before) == _read(text):
+        return text
+    leaves = (leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf))
+    asks = {(leaf.name, member.name): member.requests for leaf in leaves for member in leaf.members}
+    new = [Place(one.sub_group, one.move_to, now, 1, asks.get((one.sub_group, one.pod), {})) for one in moves]
+    return _written([*before, *new])
 
 
 def is_newer(one: str, other: str) -> bool:
     """Whether an annotation was made after another; one that cannot be read is the oldest."""
-    first, second = _read(one), _read(other)
-    return first is not None and (second is None or first.since > second.since)
+    first, second = ([place.since for place in _read(text)] for text in (one, other))
+    return bool(first) and (not second or max(first) > max(second))
 
 
-def _outstanding(gang: Gang, promise: Promise) -> Iterable[tuple[str, Mapping[str, Amounts]]]:
-    """Without the places of pods that came since; on their own nodes first."""
+# pods that came -------------------------------------------------------------------------------------------------------
+
+Match = Callable[[Member, Place], bool]
+MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if it can be told; else any of its leaf
+    lambda pod, place: pod.node == place.node and pod.requests == place.requests,
+    lambda pod, place: pod.node == place.node,
+    lambda pod, place: pod.requests == place.requests,
+    lambda _pod, _place: True,
+)
+
+
+def _outstanding(gang: Gang, places: Iterable[Place]) -> Iterator[Place]:
+    """Without the places of pods that came since: one pod fills one place, whatever it asks for."""
     leaves = {leaf.name: leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf)}
-    begin = int(promise.since.timestamp())
-    for name, nodes in promise.places.items():
-        if name not in leaves:
-            continue
-        left = {node: dict(amounts) for node, amounts in nodes.items()}
-        came = [member.node for member in leaves[name].placed if member.created >= begin]
-        elsewhere = [node for node in came if not _fulfil(left, node)]
-        for _ in elsewhere:
-            _fulfil(left, min(left, default=""))
-        if left:
-            yield name, left
+    by_leaf: dict[str, list[Place]] = {}
+    for place in places:
+        if place.leaf in leaves:
+            by_leaf.setdefault(place.leaf, []).append(place)
+    for name, left in by_leaf.items():
+        begin = min(_second(place) for place in left)
+        came = [member for member in leaves[name].placed if member.created >= begin]
+        for matches in MATCHES:
+            came = [member for member in came if not _fill(left, member, matches)]
+        yield from left
 
 
-def _fulfil(left: dict[str, dict[str, int]], node: str) -> bool:
-    """One pod less to wait for on a node; False: none is."""
-    if node not in left:
-        return False
-    pods = left[node][PODS]
-    left[node] = {name: amount * (pods - 1) // pods for name, amount in left[node].items()}
-    if pods == 1:
-        del left[node]
-    return True
+def _fill(left: list[Place], pod: Member, matches: Match) -> bool:
+    """One pod less to wait for at a place that was promised before the pod was made; False: there is no such place."""
+    for i, place in enumerate(left):
+        if pod.created >= _second(place) and matches(pod, place):
+            left[i : i + 1] = [replace(place, pods=place.pods - 1)] if place.pods > 1 else []
+            return True
+    return False
 
 
-def _plus(one: Amounts, other: Amounts) -> dict[str, int]:
-    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
+def _second(place: Place) -> int:
+    """Pods know their age in seconds."""
+    return int(place.since.timestamp())
 
 
 # the annotation -------------------------------------------------------------------------------------------------------
 
 
-def _written(promise: Promise | None) -> str | None:
-    """The first so many places: an annotation is small."""
-    if promise is None:
-        return None
-    rows = [(leaf, node) for leaf, nodes in sorted(promise.places.items()) for node in sorted(nodes)]
-    places: dict[str, dict[str, Amounts]] = {}
-    for leaf, node in rows[:MOST_PLACES]:
-        places.setdefault(leaf, {})[node] = dict(promise.places[leaf][node])
-    return json.dumps({"since": stamp(promise.since), "places": places}, sort_keys=True, separators=(",", ":"))
+def _written(places: Iterable[Place]) -> str | None:
+    """Equal places as one, and the first so many of them: an annotation is small."""
+    counts: dict[str, tuple[Place, int]] = {}
+    for place in places:
+        key = repr((place.leaf, place.node, stamp(place.since), sorted(place.requests.items())))
+        counts[key] = (place, counts[key][1] + place.pods if key in counts else place.pods)
+    rows = [
+        {
+            "subGroup": place.leaf,
+            "node": place.node,
+            "since": stamp(place.since),
+            "pods": pods,
+            "requests": dict(place.requests),
+        }
+        for _, (place, pods) in sorted(counts.items())[:MOST_PLACES]
+    ]
+    return json.dumps({"places": rows}, sort_keys=True, separators=(",", ":")) if rows else None
 
 
-def _read(text: str) -> Promise | None:
+def _read(text: str) -> list[Place]:
     """What cannot be read promises nothing."""
     try:
         raw = json.loads(text or "null")
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(raw, dict) or not isinstance(raw.get("since"), str) or not isinstance(raw.get("places"), dict):
-        return None
-    since = moment(raw["since"])
-    if since is None:
-        return None
-    places = {leaf: _nodes(nodes) for leaf, nodes in raw["places"].items() if isinstance(nodes, dict)}
-    few = dict(list(places.items())[:MOST_PLACES])
-    return Promise(since, {leaf: nodes for leaf, nodes in few.items() if nodes})
+        return []
+    if not isinstance(raw, dict):
+        return []
+    return list(islice(filter(None, map(_place, _rows(raw))), MOST_PLACES))
 
 
-def _nodes(raw: Mapping[str, object]) -> dict[str, Amounts]:
-    found: dict[str, Amounts] = {}
-    for node, amounts in list(raw.items())[:MOST_PLACES]:
-        if isinstance(amounts, dict) and all(
-            type(amount) is int and 0 <= amount <= MOST for amount in amounts.values()
-        ):
-            found |= {node: amounts} if amounts.get(PODS) else {}
-    return found
+def _rows(raw: dict[str, object]) -> Iterator[dict[str, object]]:
+    """The places as rows, in either form."""
+    match raw.get("places"):
+        case list(rows):
+            yield from (row for row in rows if isinstance(row, dict))
+        case dict(leaves):
+            for leaf, nodes in leaves.items():
+                for node, amounts in nodes.items() if isinstance(nodes, dict) else ():
+                    yield from _earlier_row(leaf, node, raw.get("since"), amounts)
+        case _:
+            return
+
+
+def _earlier_row(leaf: str, node: str, since: object, amounts: object) -> Iterator[dict[str, object]]:
+    """A place of the earlier form: amounts of all pods together, `pods` among them."""
+    pods = amounts.get(PODS) if isinstance(amounts, dict) else None
+    if isinstance(amounts, dict) and type(pods) is int and pods > 0:
+        one = {key: -(-amount // pods) for key, amount in amounts.items() if key != PODS and type(amount) is int}
+        if len(one) + 1 == len(amounts):
+            yield {"subGroup": leaf, "node": node, "since": since, "pods": pods, "requests": one}
+
+
+def _place(row: Mapping[str, object]) -> Place | None:
+    match row:
+        case {"subGroup": str(leaf), "node": str(node), "since": str(since), "pods": int(pods), "requests": dict(one)}:
+            begin = moment(since)
+            sound = type(pods) is int and 0 < pods <= MOST and PODS not in one
+            sound = sound and all(type(amount) is int and 0 <= amount * pods <= MOST for amount in one.values())
+            return Place(leaf, node, begin, pods, one) if begin is not None and sound else None
+        case _:
+            return None

@@ -19,7 +19,7 @@ from muster.placement.goal import Goals, Spot
 from muster.placement.search import Seat
 from muster.planning.board import Board, Turn
 from muster.planning.decision import Failure
-from muster.planning.preemption.moved_places import PODS, promise_of
+from muster.planning.preemption.moved_places import PODS, Place, open_places
 
 Ints = NDArray[np.int64]
 Held = tuple[Seat, ...]
@@ -154,15 +154,24 @@ class Nominations:
 
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
-        promise = promise_of(gang, self.board.snapshot.now, self.board.policy.moved.get(gang.key, ""))
-        if promise is None or closed(self.board.usage.tree, gang.queue):
+        places = open_places(gang, self.board.snapshot.now, self.board.policy.moved.get(gang.key, ""))
+        if not places or closed(self.board.usage.tree, gang.queue):
             return
-        index = self.board.snapshot.node_index
-        entries = [(node, row) for nodes in promise.places.values() for node, row in nodes.items() if node in index]
-        room = tuple((index[node], self._by_column(row)) for node, row in entries)
+        room = tuple(self._room_there(places))
         if room and self.board.usage.excess(gang.queue, self._in_all(room), {}, later=True) is None:
             self._moves[gang.key] = room
             self._hold(gang, room, 1)
+
+    def _room_there(self, places: Iterable[Place]) -> Iterator[tuple[int, Ints]]:
+        """Places whose room is there once terminating pods have left: what is not there cannot be kept."""
+        index, left = self.board.snapshot.node_index, dict[int, Ints]()
+        for place in places:
+            if place.node in index:
+                node, amounts = index[place.node], self._by_column(place.amounts)
+                after = left.get(node, self.board.later.free[node]) - amounts
+                if (after[amounts > 0] >= 0).all():
+                    left[node] = after
+                    yield node, amounts
 
     def release_moves(self, gang: Gang) -> bool:
         """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
