@@ -1,6 +1,8 @@
 """Moments as text: RFC 3339, in UTC, as the annotations of PodGroups have them (S2)."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+CLOCK_SKEW = timedelta(minutes=5)  # that clocks of machines may differ by
 
 
 def stamp(moment: datetime) -> str:
@@ -15,3 +17,14 @@ def moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo else None
+
+
+def past_moment(text: str, now: datetime | None) -> datetime | None:
+    """The moment of a stamp about the past. None: it names none, or one so far ahead that no clock of ours wrote it.
+
+    What is later than now by less than clocks differ happened now.
+    """
+    found = moment(text)
+    if found is None or now is None or found <= now:
+        return found
+    return now if found - now < CLOCK_SKEW else None

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from muster.api import names
 from muster.api.duration import nanoseconds
-from muster.api.moment import moment
+from muster.api.moment import past_moment
 from muster.api.quantity import Resources
 from muster.model.gang import Gang, Group, Leaf, State, walk
 from muster.placement.budget import OutOfSteps
@@ -353,7 +353,7 @@ class _Digests:
             return b""
         found = []
         for gang in self._snapshot.gangs:
-            since = moment(gang.source.metadata.annotations.get(names.LAST_START, ""))
+            since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
             ran = None if since is None else (now - since) // timedelta(microseconds=1) * 1000
             found.append(-1 if ran is None else bisect_right(promised, ran))
         return _text(found)

@@ -10,7 +10,7 @@ from functools import partial
 
 from muster.api import names
 from muster.api.duration import nanoseconds
-from muster.api.moment import moment
+from muster.api.moment import past_moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.model.roles import units_of
 from muster.planning.board import Board
@@ -38,7 +38,7 @@ def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> N
     if grace is None or gang.broken:
         return
     for group in short(gang):
-        if now - (since_when(gang, group.name) or now) >= grace:
+        if now - (since_when(gang, group.name, now) or now) >= grace:
             stuck = preemption.budgets.stuck
             leaving = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
             pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]
@@ -71,17 +71,17 @@ def grace_of(gang: Gang) -> timedelta | None:
     return None if found < 0 or found > AGES else timedelta(microseconds=found // 1000)
 
 
-def since_when(gang: Gang, group: str) -> datetime | None:
-    """Since when the gang, or one of its SubGroups, is short; None: since now."""
+def since_when(gang: Gang, group: str, now: datetime) -> datetime | None:
+    """Since when the gang, or one of its SubGroups, is short; None: since now, as after a stamp from the future."""
     annotations = gang.source.metadata.annotations
     if not group:
-        return moment(annotations.get(names.STALE_SINCE, ""))
+        return past_moment(annotations.get(names.STALE_SINCE, ""), now)
     try:
         known = json.loads(annotations.get(names.STALE_SUBGROUPS, "{}"))
     except (ValueError, RecursionError):
         return None
     since = known.get(group) if isinstance(known, dict) else None
-    return moment(since) if isinstance(since, str) else None
+    return past_moment(since, now) if isinstance(since, str) else None
 
 
 def _leftovers(gang: Gang) -> Iterator[tuple[str, Member]]:

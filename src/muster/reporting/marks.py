@@ -25,7 +25,7 @@ def stale_marks(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str
     wanted = {
         names.STALE_SINCE: _since(have.get(names.STALE_SINCE), now) if outcome.is_short else None,
         names.STALE_SUBGROUPS: _subgroup_marks(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
-        names.LAST_START: stamp(now) if _starts(outcome, old) else have.get(names.LAST_START),
+        names.LAST_START: stamp(now) if _starts(outcome, old, now) else have.get(names.LAST_START),
         names.BACKED_OFF: _backed_off(outcome, old),
         names.MOVED_TO: moved_places.annotation(outcome.gang, outcome.evictions, now),
     }
@@ -45,8 +45,13 @@ def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
 
 
 def _since(mark: object, now: datetime) -> str:
-    """A mark that is there stays; one that cannot be read is as good as none."""
-    return mark if isinstance(mark, str) and moment(mark) else stamp(now)
+    """A mark that is there stays; one that cannot be read, or is of a time to come, is as good as none."""
+    return mark if isinstance(mark, str) and _is_past(mark, now) else stamp(now)
+
+
+def _is_past(mark: str, now: datetime) -> bool:
+    since = moment(mark)
+    return since is not None and since <= now
 
 
 def _subgroup_marks(parts: tuple[str, ...], mark: str, now: datetime) -> str | None:
@@ -63,11 +68,11 @@ def _marks(mark: str) -> Mapping[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _starts(outcome: Outcome, old: PodGroup) -> bool:
+def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
     """This plan satisfies the root, and the status does not say so yet; or it runs and nobody noted since when."""
     if not outcome.satisfied:
         return False
-    if not moment(old.metadata.annotations.get(names.LAST_START, "")):
+    if not _is_past(old.metadata.annotations.get(names.LAST_START, ""), now):
         return True
     told = old.status is not None and bool(old.status.satisfied)
     return not satisfied(outcome.before.root) and not told

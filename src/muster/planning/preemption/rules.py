@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from muster.api import names
 from muster.api.duration import nanoseconds
-from muster.api.moment import moment
+from muster.api.moment import past_moment
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.model.gang import Gang
@@ -75,7 +75,8 @@ class Rules:
 
     def has_run_long_enough(self, victim: Gang) -> bool:
         """Whether a gang has run as long as its queue promises it."""
-        since, now = moment(victim.source.metadata.annotations.get(names.LAST_START, "")), self.board.snapshot.now
+        now = self.board.snapshot.now
+        since = past_moment(victim.source.metadata.annotations.get(names.LAST_START, ""), now)
         if since is None or now is None:
             return True
         ran = (now - since) // timedelta(microseconds=1) * 1000
