@@ -405,6 +405,9 @@ class Reclaim:
         self.least, self.most = case.held(case.before), case.held(case.before)
         for key in case.final:
             self._add(self.most, key, case.gained(key) if key != gang else set(), 1)
+        for queue, resource, amount in _promised_amounts(case):  # held by its queue as if it ran (P7)
+            for one in self.queues.path(queue):
+                self.most[one][resource] += amount
         for other in case.evictions.keys() - case.victims(gang, "Reclaim"):
             self._add(self.least, owner(case.world.pods[other]), {other}, -1)
         self.after: Held = {queue: defaultdict(int, held) for queue, held in self.least.items()}
@@ -521,6 +524,15 @@ def _promised_to_moves(case: Case) -> set[str]:
     """P7: nodes on which room is kept for pods that moved, and come back under other names."""
     notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
     return {place["node"] for text in notes if text for place in json.loads(text)["places"]}
+
+
+def _promised_amounts(case: Case) -> Iterator[tuple[str, str, int]]:
+    """What is kept for pods that moved: queue, resource and amount in base units."""
+    for crew in case.before.values():
+        text = crew.notes.get("muster.dev/moved-to")
+        for place in json.loads(text)["places"] if text else ():
+            for resource, amount in place["requests"].items():
+                yield crew.queue, resource, amount * place["pods"]
 
 
 def _is_limited(case: Case, queue: str) -> bool:

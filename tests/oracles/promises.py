@@ -138,11 +138,21 @@ class Promises:
         """A nominee that fits on free room is bound, at the latest in the cycle after."""
         could = set()
         for gang in sorted({owner(view.world.pods[pod]) for pod in view.nominated}):
-            if not view.has_limit(gang) and view.crews[gang].kind == "preemptible" and _would_fit(view, gang):
+            if not view.has_limit(gang) and view.crews[gang].kind == "preemptible" and self._would_fit(view, gang):
                 could.add(gang)
                 if gang in self.waited and gang not in view.cycle.touched:
                     yield f"{gang} waits for a promised place for two cycles while it fits on what is free"
         self.waited = could
+
+    def _would_fit(self, view: View, gang: str) -> bool:
+        """Whether what the gang needs fits on free room that was promised to no other, nor to pods that move."""
+        if not set(view.crews[gang].pods().values()) <= view.world.nodes.keys():
+            return False
+        kept: Counter[str] = Counter()
+        for other, move in self.moves.items():
+            for _, node, gpus in _missing(view, other, move) if other != gang else ():
+                kept[node] += gpus
+        return feasible(_leftover(view, gang, kept))
 
     # memory -----------------------------------------------------------------------------------------------------------
 
@@ -277,20 +287,14 @@ def _unbounded(view: View) -> Iterator[str]:
         yield f"{len(disturbed)} of {running} pods are disturbed for {sorted(by_gang)}, allowed are {allowed}"
 
 
-def _would_fit(view: View, gang: str) -> bool:
-    """Whether what the gang needs fits on free room that was promised to no other."""
-    known = set(view.crews[gang].pods().values()) <= view.world.nodes.keys()
-    return known and feasible(_leftover(view, gang))
-
-
-def _leftover(view: View, gang: str) -> Puzzle:
+def _leftover(view: View, gang: str, kept: Counter[str]) -> Puzzle:
     """What is free now, less what this plan binds and promises to others; and what the gang still needs."""
     free, crew = view.free(), view.crews[gang]
     for pod, node in (*view.bound.items(), *view.nominated.items()):
         if owner(view.world.pods[pod]) != gang:
             free[node] -= view.gpus(pod)
     hosts = tuple(
-        Host(key, (labels(node)["topology/zone"], labels(node)["topology/rack"]), (free[key],))
+        Host(key, (labels(node)["topology/zone"], labels(node)["topology/rack"]), (max(free[key] - kept[key], 0),))
         for key, node in view.world.nodes.items()
     )
     parts = []

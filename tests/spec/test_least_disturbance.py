@@ -82,6 +82,26 @@ def test_no_more_resources_move_than_the_gang_asks_for() -> None:
 RACK = {"requiredTopologyLevel": "rack"}
 
 
+def movable_pod(**spec: Any) -> list[Raw]:
+    """A pod that holds the only rack, a node that it could move to, and a gang that needs the rack."""
+    spots = [topology("topology/rack"), node("n1", cpu=1, rack="r1"), node("n2", cpu=1)]
+    new = waiting("new", 1, priorityClassName="low", topologyConstraint=RACK, queue="q2")
+    return [*CLASSES, *spots, *running("v", "n1", **spec), *new, queue("q2", cpu={"quota": 1000})]
+
+
+def test_a_pod_moves_only_where_it_could_be_scheduled_again() -> None:
+    """P5: its new pod must pass its queue; an administrator lowered the limit, or removed the queue or its class."""
+    small, lowered = (queue("q", cpu={"quota": 0, "limit": limit}) for limit in (1000, 500))
+    assert moved(*movable_pod(queue="q"), small) == ["v"]
+    assert moved(*movable_pod(queue="q"), lowered) == []
+    assert moved(*movable_pod(queue="gone")) == []
+    assert moved(*movable_pod(queue="q", priorityClassName="gone"), small) == []
+
+
+def moved(*objects: Raw) -> list[str]:
+    return [one["pod"] for one in planned(*objects)["evictions"] if one["reason"] == "Consolidate"]
+
+
 def test_the_sum_of_what_moves_stays_within_what_the_gang_asks_for() -> None:
     """Two pods of two cpus move for one of four; they do not for one of three."""
     for asks, number in ((4, 2), (3, 0)):
@@ -309,3 +329,21 @@ def test_a_gang_says_what_its_places_cost_until_it_has_them() -> None:
     kept[2]["status"] |= {"nominatedNodeName": "n"}
     assert status_of("new", kept).disturbance == first.disturbance, "the victim is still terminating"
     assert status_of("new", kept[:-1]).disturbance is None, "it is bound"
+
+
+# verdicts and steps on large clusters -----------------------------------------------------------------------------------
+
+
+def test_totals_prove_that_no_moves_help() -> None:
+    """What is free lies on a node that neither the gang nor a pod that could move may use: no search is needed."""
+    scene = [*CLASSES, *fragmented(70, 1)]
+    for raw in scene:
+        if raw["kind"] == "Node":
+            raw["status"]["allocatable"]["cpu"] = "1"
+    closed_node = node("closed", cpu=64)
+    closed_node["spec"] = {"unschedulable": True}
+    made = muster.plan(
+        muster.objects([*scene, closed_node, *waiting("new", 2, cpu=1, priorityClassName="low")]), now=NOW
+    )
+    assert made.verdict("team/new") == "Infeasible"
+    assert sum(made.decided.searches) < 100

@@ -315,6 +315,8 @@ class Allocation:
             said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
         if turn.gang.key in self.preemption.limited:
             return replace(turn, verdict="Waiting", refusals=(self.preemption.limited[turn.gang.key], said))
+        if turn.gang.key in self.preemption.undecided:
+            return _unknown(turn, Refusal("SearchCutShort", details={"moves": True}), said)
         return replace(turn, verdict="Infeasible", refusals=(said,))
 
     def _impossible(self, turn: Turn, found: Impossible) -> Turn:
@@ -402,10 +404,10 @@ def _unplaced(goal: Goal) -> object:
     return (goal.kind, (goal.name,), ((goal.name, 0),))
 
 
-def _unknown(turn: Turn, refusal: Refusal) -> Turn:
+def _unknown(turn: Turn, *refusals: Refusal) -> Turn:
     """Nothing more is known of a gang; where its core is placed, that stands."""
     verdict: Verdict = "Scheduled" if turn.verdict == "Scheduled" or satisfied(turn.gang.root) else "Unknown"
-    return replace(turn, verdict=verdict, refusals=(*turn.refusals, refusal))
+    return replace(turn, verdict=verdict, refusals=(*turn.refusals, *refusals))
 
 
 def _nothing_to_do(gang: Gang) -> bool:

@@ -32,9 +32,10 @@ class LongerAnswer(Struct, frozen=True):
 
 
 def cut_short(plan: Plan) -> Iterator[str]:
-    """Gangs whose search was cut short, in the order of the plan."""
+    """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
     for found in plan.gangs:
-        if found.verdict == "Unknown" and any(one.reason == CUT_SHORT for one in found.refusals):
+        reasons = (one.reason for one in found.refusals if not one.details.get("moves"))
+        if found.verdict == "Unknown" and CUT_SHORT in reasons:
             yield found.gang.key
 
 

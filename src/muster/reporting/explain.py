@@ -61,6 +61,12 @@ def _not_enough(refusal: Refusal, part: str) -> str:
     return "; ".join((existing(refusal.sub_group, facts), *others))
 
 
+CUT_SHORT_WORDS = {
+    False: "unknown: the search used up its budget of steps before it found a placement or a proof",
+    True: "unknown: there is no free room, and not every way to move other pods aside was tried",
+}
+
+
 def _sentence(refusal: Refusal) -> str:
     part = f"`{refusal.sub_group}`" if refusal.sub_group else "the gang"
     facts = refusal.details
@@ -72,7 +78,7 @@ def _sentence(refusal: Refusal) -> str:
         case "Unsupported":
             return f"not supported yet: pods of {part} use {facts.get('detail')}, which muster does not decide"
         case "SearchCutShort":
-            return "unknown: the search used up its budget of steps before it found a placement or a proof"
+            return CUT_SHORT_WORDS[bool(facts.get("moves"))]
         case "VolumeNotBound":
             return _claim(part, facts)
         case "NoNodeMatches":

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.api.quantity import Resources
+from muster.fairness.entitlement import closed
 from muster.model.gang import Gang
 from muster.placement.goal import Goal
 from muster.placement.search import Seat
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
+from muster.planning.preemption.move_bounds import MoveBounds
 from muster.planning.preemption.relocation import Homes, beside, together
 from muster.planning.preemption.rules import Ints, Rules
 
@@ -52,7 +54,36 @@ class Consolidate(Rules):
         small = candidates.total_pods <= self.most_pods
         for column, most in self._most_moved(self._asked_at_most()):
             small &= candidates.freed[:, column] <= most
-        return small & self.preemption.relocation.movable(candidates)
+        return small & self.preemption.relocation.movable(candidates) & self._in_open_queues()
+
+    def _in_open_queues(self) -> Mask:
+        """Units that could be scheduled again: of queues that are there and hold no more than their limits (Q2, Q4)."""
+        are_open = [not closed(self.usage.tree, queue) and self._is_within(queue) for queue in self.candidates.queues]
+        found: Mask = np.array(are_open, dtype=bool)[self.candidates.queue]
+        return found
+
+    def _is_within(self, queue: str) -> bool:
+        """Whether a queue and those above it hold no more than their limits, as an administrator may have lowered."""
+        allowance = self.usage.allowance(queue, protected=False, later=True)
+        return allowance is None or bool((allowance >= 0).all())
+
+    def could_help(self, units: Units) -> bool:
+        """Whether moving some of these might make room, by totals alone: a bound."""
+        most = dict(self._most_moved(self._asked_at_most()))
+        return MoveBounds(self.board, self.candidates, units, most).could_help(self.goal)
+
+    def with_homes(self, units: Units) -> Units:
+        """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
+        candidates = self.candidates
+        rows = candidates.rows(units)
+        pairs, counts = np.unique(
+            np.column_stack((candidates.pod_unit[rows], candidates.pod_class[rows])), axis=0, return_counts=True
+        )
+        seats = {shape: int(self.board.later.fits(shape).sum()) for shape in np.unique(pairs[:, 1]).tolist()}
+        homeless = {
+            unit for (unit, shape), count in zip(pairs.tolist(), counts.tolist(), strict=True) if count > seats[shape]
+        }
+        return frozenset(n for n in units - homeless if homeless.isdisjoint(candidates.units[n].inside))
 
     def _asked_at_most(self) -> Resources:
         """No choice of children and pods asks for more."""

@@ -39,10 +39,12 @@ class Preemption:
         self.share = DisturbanceShare(board)
         self.waiting: dict[str, tuple[Seat, ...]] = {}  # gangs that fit once terminating pods have left, and where
         self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
+        self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
         self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
         self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
+        self._undecided: set[Twin] = set()  # of them, those for which moves were cut short
         self._busy: Mask | None = None
         self._seen = 0
         self._lowest: dict[str, int] | None = None
@@ -110,6 +112,7 @@ class Preemption:
         None: no unit's leaving would help, it is not allowed, or there will be room without: pods are terminating.
         """
         if (twin := _twin(turn.gang, goal)) in self._hopeless:
+            self.undecided |= {turn.gang.key} if twin in self._undecided else set()
             return None
         if self._fits_soon(turn.gang, goal):
             return None
@@ -118,29 +121,38 @@ class Preemption:
         if worthwhile and not self.share.left:
             self.limited[turn.gang.key] = self._too_many()
             return None
-        cut_short = False
+        cut_short: list[EvictionReason] = []
         for rules in worthwhile:
             try:
                 select_ = partial(self._select, rules)
                 most = rules.most_pods
                 selection = self.board.recall.victims(turn.gang, goal, rules.reason, self.budgets, most, select_)
             except OutOfSteps:
-                cut_short = True
+                cut_short.append(rules.reason)
                 continue
             if selection is not None:
                 return self._evict(turn, rules, selection)
-        if cut_short:
-            raise OutOfSteps
-        if self.share.spent and worthwhile:
-            self.limited[turn.gang.key] = self._too_many()  # with all of the share it might have been enough
-            return None
-        self._hopeless[twin] = self._not_evictable(worthwhile)
+        self._give_up(turn.gang, twin, worthwhile, cut_short)
         return None
 
     def is_known_hopeless(self, gang: Gang, goal: Goal) -> bool:
         """Whether `make_room` has nothing to find out: it was asked for an equal gang, and no set may leave."""
-        is_open = gang.key in self.waiting or gang.key in self.limited
-        return not is_open and _twin(gang, goal) in self._hopeless
+        is_open, twin = gang.key in self.waiting or gang.key in self.limited, _twin(gang, goal)
+        return not is_open and twin in self._hopeless and twin not in self._undecided
+
+    def _give_up(self, gang: Gang, twin: Twin, ways: Sequence[Rules], cut_short: Sequence[EvictionReason]) -> None:
+        """No set was found: the share is used up, there is none, or moves were not all tried. OutOfSteps: unknown."""
+        if cut_short and not self.board.spending.left:
+            raise OutOfSteps
+        if self.share.spent and ways:
+            self.limited[gang.key] = self._too_many()  # with all of the share it might have been enough
+            return
+        if cut_short and list(cut_short) != ["Consolidate"]:
+            raise OutOfSteps
+        self._hopeless[twin] = self._not_evictable(ways)
+        if cut_short:
+            self._undecided.add(twin)
+            self.undecided.add(gang.key)
 
     def _select(self, rules: Rules) -> Selection | None:
         mask = rules.evictable()

@@ -147,14 +147,14 @@ class Reclaim(Rules):
             queue = self.candidates.units[number].gang.queue
             if queue not in taken:
                 taken[queue] = program.model.add_variable(1)
-            program.model.add_row([(variable, 1), (taken[queue], -1)], most=0)
+            program.add_link([(variable, 1), (taken[queue], -1)], most=0)
         nodes = {node.name: node for queue in taken for node in self._ways_down(queue)[1]}
         above = {name: self._above_rows(program, node) for name, node in nodes.items()}
         for queue, is_taken in taken.items():
             mine, theirs = self._ways_down(queue)
             for node in theirs:
                 some = [(variable, -1) for variable in above[node.name]]
-                program.model.add_row([(is_taken, 1), *some], most=0)
+                program.add_link([(is_taken, 1), *some], most=0)
             self._entitled_rows(program, is_taken, mine, theirs)
 
     def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
@@ -169,22 +169,19 @@ class Reclaim(Rules):
             gone = program.gone(name, node.name)
             everything = sum(value for _, value in gone)
             held_by = self.candidates.held_by
-            last = [(self._last(program, n), -held_by(n).get(name, 0)) for n in self._under(program, node)]
-            program.model.add_row([(variable, 1) for variable, _ in last], most=1)
+            last = [(self._last(program, n), -held_by(n).get(name, 0)) for n in program.under(node.name)]
+            program.add_link([(variable, 1) for variable, _ in last], most=1)
             room = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
             program.add_row([*gone, *last, (is_above, everything - min(room, 0))], room + everything - min(room, 0))
         return found
 
-    def _under(self, program: "VictimProgram", node: QueueNode) -> list[int]:
-        return [number for number in program.leaves if program.is_under(number, node.name)]
-
     def _last(self, program: "VictimProgram", number: int) -> int:
         """A variable that may be one where a unit leaves that is part of no other one that does."""
         variable = program.model.add_variable(1)
-        program.model.add_row([(variable, 1), (program.leaves[number], -1)], most=0)
+        program.add_link([(variable, 1), (program.leaves[number], -1)], most=0)
         for outer in self.candidates.units[number].around:
             if outer in program.leaves:
-                program.model.add_row([(variable, 1), (program.leaves[outer], 1)], most=1)
+                program.add_link([(variable, 1), (program.leaves[outer], 1)], most=1)
         return variable
 
     def _entitled_rows(

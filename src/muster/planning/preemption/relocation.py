@@ -52,6 +52,8 @@ class Relocation:
         So do pods of groups below their minimum: there is no whole that they could be part of again.
         """
         unit = candidates.units[number]
+        if unit.gang.unknown_class:
+            return False  # its new pods would wait (P1)
         if any(leaf not in self._satisfied_leaves(unit.gang) for leaf, _ in unit.pods):
             return False
         return not any(self._has_rules(unit.gang, member) for _, member in unit.pods)

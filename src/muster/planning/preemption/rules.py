@@ -59,6 +59,14 @@ class Rules:
         """Whether it could help at all."""
         return True
 
+    def could_help(self, units: Units) -> bool:  # noqa: ARG002 (for moves there are bounds)
+        """Whether some of these units' leaving might make room, by totals alone: a bound."""
+        return True
+
+    def with_homes(self, units: Units) -> Units:
+        """Those that could have a new place as things are, where they need one."""
+        return units
+
     def evictable(self) -> Mask:
         """Units that may leave for the gang, each by itself."""
         return self.eligible() & self.preemption.allowed_by_budgets()

@@ -6,7 +6,7 @@ free. Each way adds its rows: budgets, limits, fair shares, new places of pods t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import gcd
 
 import numpy as np
@@ -23,6 +23,7 @@ from muster.planning.preemption.question import Question
 
 Ints = NDArray[np.int64]
 Terms = list[Term]
+LARGEST_PROGRAM = 20_000  # coefficients; half as many have taken seconds
 
 
 def smallest(question: Question, known: Units | None) -> tuple[Units | None, Proof]:
@@ -57,6 +58,8 @@ class VictimProgram(Groups):
         self.question, self.candidates = question, question.candidates
         self.rules = question.rules
         self.leaves = {number: self.model.add_variable(1, cost) for number, cost in self._costs()}
+        self._under = self._units_by_queue()
+        self._gone: dict[tuple[str, str], Terms] = {}
         self.on_node: dict[int, list[tuple[int, int]]] = {}  # by node: class and variable of pods that may come there
         self._leave_together()
         self._seat()
@@ -84,12 +87,25 @@ class VictimProgram(Groups):
     def add_row(self, terms: Iterable[Term], most: int) -> None:
         """A sum that stays within a bound; coefficients are made small, which whole numbers allow."""
         summed = _summed(terms)
+        self._pay(len(summed))
         unit = gcd(*(value for _, value in summed)) or 1
         self.model.add_row([(variable, value // unit) for variable, value in summed], most=most // unit)
 
     def add_equation(self, one: Terms, other: Terms) -> None:
         """Two sums that are the same."""
+        self._pay(len(one) + len(other))
         self.model.add_row(_summed([*one, *((variable, -value) for variable, value in other)]), 0, 0)
+
+    def add_link(self, terms: Terms, most: int) -> None:
+        """A sum of a few variables that stays within a bound."""
+        self._pay(len(terms))
+        self.model.add_row(terms, most=most)
+
+    def _pay(self, terms: int) -> None:
+        """Writing a program down costs steps, too; one that could not be solved in time is not even finished."""
+        self.question.board.spending.spend(1 + terms)
+        if self.model.size > LARGEST_PROGRAM:
+            raise OutOfSteps
 
     # sums -------------------------------------------------------------------------------------------------------------
 
@@ -106,18 +122,25 @@ class VictimProgram(Groups):
         """No solution asks for more of a column."""
         return sum(max(value, 0) * self.model.upper[variable] for variable, value in self.asked(column))
 
-    def gone(self, resource: str, queue: str = "") -> Terms:
+    def gone(self, resource: str, queue: str) -> Terms:
         """What units take along of a resource, of one queue and those below it."""
-        return [
-            (self.leaves[number], self.candidates.held_by(number).get(resource, 0))
-            for number in self.leaves
-            if not queue or self.is_under(number, queue)
-        ]
+        if (resource, queue) not in self._gone:
+            held = ((number, self.candidates.held_by(number).get(resource, 0)) for number in self.under(queue))
+            self._gone[resource, queue] = [(self.leaves[number], amount) for number, amount in held if amount]
+        return self._gone[resource, queue]
 
-    def is_under(self, number: int, queue: str) -> bool:
-        """Whether a unit's gang is in a queue or below it."""
-        own, tree = self.candidates.units[number].gang.queue, self.rules.usage.tree
-        return own in tree.nodes and any(node.name == queue for node in tree.path(own))
+    def under(self, queue: str) -> Sequence[int]:
+        """Units of gangs in a queue or below it."""
+        return self._under.get(queue, ())
+
+    def _units_by_queue(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        tree = self.rules.usage.tree
+        for number in self.leaves:
+            own = self.candidates.units[number].gang.queue
+            for node in tree.path(own) if own in tree.nodes else ():
+                found.setdefault(node.name, []).append(number)
+        return found
 
     # rows -------------------------------------------------------------------------------------------------------------
 
@@ -125,7 +148,7 @@ class VictimProgram(Groups):
         for number, variable in self.leaves.items():
             for inner in self.candidates.units[number].inside:
                 if inner in self.leaves:
-                    self.model.add_row([(variable, 1), (self.leaves[inner], -1)], most=0)
+                    self.add_link([(variable, 1), (self.leaves[inner], -1)], most=0)
 
     def _seat(self) -> None:
         """As many pods of a class on nodes of a region as the groups there need."""
@@ -157,6 +180,7 @@ class VictimProgram(Groups):
     def _freed_by_node(self) -> dict[int, dict[int, Ints]]:
         candidates = self.candidates
         found: dict[int, dict[int, Ints]] = {}
+        self._pay(candidates.count(self.question.all))
         for row in np.flatnonzero(candidates.rows(self.question.all)).tolist():
             here = found.setdefault(int(candidates.pod_node[row]), {})
             number, amounts = int(candidates.pod_unit[row]), candidates.asks[candidates.pod_class[row]]

@@ -23,9 +23,12 @@ from muster.planning.preemption.smallest import smallest
 Ints = NDArray[np.int64]
 SOME = 256  # units that are looked at together
 SETS_STEPS = 600  # that a search over sets may take before the integer program takes over
+BETTER_STEPS = 10_000  # that a smaller set than the greedy one is worth where units are many
+MANY = 256  # units of which a smaller set is not looked for at any price
 FEW = 64  # units that a search over sets can go through
 NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
 NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
+FEW_MOVES = 2  # pods that may move there for any gang; for a large one, a quarter of its own
 
 
 def select(question: Question, exact_steps: int) -> Selection | None:
@@ -37,7 +40,8 @@ def select(question: Question, exact_steps: int) -> Selection | None:
     greedy = greedy_set(question, question.all)
     whole = question.board.spending
     try:
-        question.board.spending = whole.part(exact_steps)
+        is_large = greedy is not None and len(question.numbers) > MANY
+        question.board.spending = whole.part(min(exact_steps, BETTER_STEPS) if is_large else exact_steps)
         units, proof = _smallest(question, greedy)
     finally:
         question.board.spending = whole
@@ -48,7 +52,7 @@ def select(question: Question, exact_steps: int) -> Selection | None:
 
 def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
     """The smallest set by the cheapest method that proves it; else the greedy one. OutOfSteps: there is none."""
-    if len(question.numbers) <= FEW:
+    if len(question.numbers) <= FEW and not (greedy is None and question.rules.reason == "Consolidate"):
         found, proof = _by_search(question, greedy)
         if proof == "exact":
             return found, proof
@@ -76,29 +80,48 @@ def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, 
 
 
 def select_nearby(question: Question, exact_steps: int) -> Selection | None:
-    """The same for moves (P8): all sets where units are few, else a few neighbourhoods, the cheapest seats first."""
+    """The same for moves (P8): all sets where units are few, else a few neighbourhoods, the cheapest seats first.
+
+    None: no moves within P8 would do. OutOfSteps: unknown, as after neighbourhoods of which none would do.
+    """
+    if not question.all or not question.rules.could_help(question.all):
+        return None
     if len(question.numbers) <= FEW:
         return select(question, exact_steps)
     if (single := _single_pod(question)) is not None:
         return single
-    if _fewest(question) > question.rules.most_pods:
+    if _fewest(question) > question.rules.most_pods or not question.could_fit(question.all):
         return None
-    among, whole = question.all, question.board.spending
+    most = max(size(question.goal) // 4, FEW_MOVES)
+    for units in _neighbourhoods(question):
+        if question.candidates.count(units) <= most and (found := _move(question, units)) is not None:
+            return found
+    raise OutOfSteps
+
+
+def _neighbourhoods(question: Question) -> Iterator[Units]:
+    """Units in the way of the cheapest seats, then of the cheapest without those, and so on."""
+    among = question.rules.with_homes(question.all)
     for _ in range(NEIGHBOURHOODS):
         seats = cheapest_seats(question, among) if among else None
         units = None if seats is None else in_the_way(question, seats, among)
-        if units is None:
-            return None
-        try:
-            question.board.spending = whole.part(NEIGHBOURHOOD_STEPS)
-            if question.is_enough(units):
-                return question.selection(reduced(question, units), "irreducible")
-        except OutOfSteps:
-            whole.spend(0)  # raises where it is the gang's own budget that ran out
-        finally:
-            question.board.spending = whole
+        if not units:
+            return
+        yield units
         among -= units
-    return None
+
+
+def _move(question: Question, units: Units) -> Selection | None:
+    """These units, or some of them, moved aside, if few steps find it. OutOfSteps: the gang has none left."""
+    whole = question.board.spending
+    try:
+        question.board.spending = whole.part(NEIGHBOURHOOD_STEPS)
+        return question.selection(reduced(question, units), "irreducible") if question.is_enough(units) else None
+    except OutOfSteps:
+        whole.spend(0)  # raises where it is the gang's own budget that ran out
+        return None
+    finally:
+        question.board.spending = whole
 
 
 # a single pod ---------------------------------------------------------------------------------------------------------
