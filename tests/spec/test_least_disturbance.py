@@ -331,7 +331,17 @@ def test_a_gang_says_what_its_places_cost_until_it_has_them() -> None:
     assert status_of("new", kept[:-1]).disturbance is None, "it is bound"
 
 
-# verdicts and steps on large clusters -----------------------------------------------------------------------------------
+# verdicts and steps on large clusters ---------------------------------------------------------------------------------
+
+
+def test_moves_that_were_not_all_tried_are_no_proof() -> None:
+    """X2: above 64 units only moves of half of what the gang asks for are tried; the verdict says so."""
+    new = waiting("new", 1, cpu=6, priorityClassName="low")
+    assert len(planned(*CLASSES, *fragmented(70, 3), *new)["evictions"]) == 3
+    fuller = [raw for i in range(70) for raw in running(f"w{i}", f"n{i}")]
+    plan = planned(*CLASSES, *fragmented(70, 3), *fuller, *new)
+    assert plan["evictions"] == []
+    assert reasons(plan, "new") == ["Unknown", "SearchCutShort", "NoRoom"]
 
 
 def test_totals_prove_that_no_moves_help() -> None:

@@ -72,6 +72,12 @@ class Consolidate(Rules):
         most = dict(self._most_moved(self._asked_at_most()))
         return MoveBounds(self.board, self.candidates, units, most).could_help(self.goal)
 
+    def is_cheap(self, units: Units) -> bool:
+        """No more than half of what the gang asks for moves: what takes more room than it makes helps few."""
+        freed = self.candidates.freed_by(units)
+        shared = [self.usage.bounds.column[name] for name in self.usage.bounds.shared]
+        return all(2 * freed[column] <= self.asks[column] for column in shared if self.asks[column])
+
     def with_homes(self, units: Units) -> Units:
         """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
         candidates = self.candidates

@@ -63,6 +63,10 @@ class Rules:
         """Whether some of these units' leaving might make room, by totals alone: a bound."""
         return True
 
+    def is_cheap(self, units: Units) -> bool:  # noqa: ARG002 (some ways ask what it is worth)
+        """Whether it is worth a try on a large cluster."""
+        return True
+
     def with_homes(self, units: Units) -> Units:
         """Those that could have a new place as things are, where they need one."""
         return units

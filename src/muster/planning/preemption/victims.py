@@ -28,7 +28,6 @@ MANY = 256  # units of which a smaller set is not looked for at any price
 FEW = 64  # units that a search over sets can go through
 NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
 NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
-FEW_MOVES = 2  # pods that may move there for any gang; for a large one, a quarter of its own
 
 
 def select(question: Question, exact_steps: int) -> Selection | None:
@@ -92,9 +91,8 @@ def select_nearby(question: Question, exact_steps: int) -> Selection | None:
         return single
     if _fewest(question) > question.rules.most_pods or not question.could_fit(question.all):
         return None
-    most = max(size(question.goal) // 4, FEW_MOVES)
     for units in _neighbourhoods(question):
-        if question.candidates.count(units) <= most and (found := _move(question, units)) is not None:
+        if question.rules.is_cheap(units) and (found := _move(question, units)) is not None:
             return found
     raise OutOfSteps
 
