@@ -67,6 +67,7 @@ class Model:
         """Values of all variables; None: there are none. OutOfSteps: unknown."""
         if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
             raise OutOfSteps
+        budget.check()
         budget.begin(CHECKPOINT + BEGIN * self.size)
         if not self.upper:
             return Solution((), is_proven=True) if self.holds(()) else None
@@ -116,6 +117,7 @@ class _Run:
             answer.user_interrupt = True
             return
         try:
+            self.budget.check()
             self.budget.spend(min(CHECKPOINT + self.model.size // 2, self.budget.left + 1))
         except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
             self.stopped = stopped

@@ -349,8 +349,13 @@ class Allocation:
         allowance, asks = self.allowance(gang), self.board.shapes.asks
         if allowance is not None and all((asks[shape] > allowance).any() for shape in shapes(goal)):
             return over  # not even one pod
-        diagnosis = Diagnosis(self.board.now, goals, goal, self.board.spending, allowance)
-        return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(goal)))})
+
+        def work() -> Refusal:
+            diagnosis = Diagnosis(self.board.now, goals, goal, self.board.spending, allowance)
+            return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(goal)))})
+
+        within = () if allowance is None else tuple(allowance.tolist())
+        return self.board.recall.diagnosis(self.board.now, goals, goal, work, over.reason, over.details, within)
 
     # extras -----------------------------------------------------------------------------------------------------------
 

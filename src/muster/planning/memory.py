@@ -135,9 +135,11 @@ class Recall:
         found: T | None = self._ask(goal, digest, work)
         return found
 
-    def diagnosis(self, ledger: Ledger, goals: Goals, goal: Goal, work: Callable[[], Refusal]) -> Refusal:
-        """Why a goal does not fit on a ledger."""
-        found: Refusal = self._ask(goal, lambda: self._digests.diagnosis(ledger, goals, goal), work)
+    def diagnosis(
+        self, ledger: Ledger, goals: Goals, goal: Goal, work: Callable[[], Refusal], *within: object
+    ) -> Refusal:
+        """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
+        found: Refusal = self._ask(goal, lambda: self._digests.diagnosis(ledger, goals, goal, within), work)
         return found
 
     def _ask(self, goal: Goal, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
@@ -185,12 +187,12 @@ class _Digests:
         """The goal without names, the nodes that its pods may be on, what is free there of what they ask for."""
         return _joined(b"find", self._room(ledger, goal), b"" if allowance is None else allowance.tobytes())
 
-    def diagnosis(self, ledger: Ledger, goals: Goals, goal: Goal) -> bytes:
+    def diagnosis(self, ledger: Ledger, goals: Goals, goal: Goal, within: tuple[object, ...] = ()) -> bytes:
         """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
         done, groups = sorted(goals.done().items()), [one.name for one in every(goal)]
         filters = [self._filters(shape) for shape in shapes(goal)]
         return _joined(
-            b"why", self._room(ledger, goal), self._written(goal), self._paths, _text(groups, done), *filters
+            b"why", self._room(ledger, goal), self._written(goal), self._paths, _text(groups, done, within), *filters
         )
 
     def victims(
