@@ -119,10 +119,9 @@ class Promises:
             for _, node, gpus in missing:
                 wanted[node] += gpus
             later, now = view.freed(), view.free()
-            for pod, node in _taken_since(view, gang, move).items():
-                later[node] += view.gpus(pod)  # the gang's own pods may have its places, of whichever leaf they are
-            if taken := {node: later[node] for node in wanted if later[node] < wanted[node]}:
-                yield f"{gang}: places that its moved pods were promised are taken: {dict(wanted)}, left {taken}"
+            open_room = _open_room(missing, _used_since(view, gang, move))
+            if taken := {node: later[node] for node in open_room if later[node] < open_room[node]}:
+                yield f"{gang}: places that its moved pods were promised are taken: {dict(open_room)}, left {taken}"
                 continue
             exist = Counter(leaf for leaf in crew.waiting for _ in crew.waiting[leaf])
             ready = all(exist[leaf] >= count for leaf, count in Counter(leaf for leaf, _, _ in missing).items())
@@ -219,11 +218,30 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
     return [one for one in found if back[one[0]] < total[one[0]]]
 
 
-def _taken_since(view: View, gang: str, move: Move) -> dict[str, str]:
-    """Pods of the gang that have come to nodes since it was moved."""
+def _open_room(missing: list[tuple[str, str, int]], used: Mapping[str, int]) -> Counter[str]:
+    """GPUs by node that must be left for places: its own pods may have them, of whichever leaf they are.
+
+    A place in which too little is left for a pod is none any more; of several, the smallest can be kept together.
+    """
+    left, found = Counter[str](), Counter[str]()
+    for _, node, gpus in missing:
+        left[node] += gpus
+    left.subtract({node: used[node] for node in left})
+    for _, node, gpus in sorted(missing, key=lambda place: place[2]):
+        if found[node] + gpus <= left[node]:
+            found[node] += gpus
+    return found
+
+
+def _used_since(view: View, gang: str, move: Move) -> Counter[str]:
+    """GPUs by node of the gang's pods that have come to nodes since it was moved."""
     there = {name(pod): pod["spec"].get("nodeName") for pod in view.world.members[gang] if not terminating(pod)}
     places = {**there, **view.bound, **view.nominated}
-    return {pod: places[pod] for pod in there if places[pod] in view.world.nodes and pod not in move.placed}
+    found = Counter[str]()
+    for pod in there.keys() - move.placed:
+        if places[pod] in view.world.nodes:
+            found[str(places[pod])] += view.gpus(pod)
+    return found
 
 
 def _is_another_schedulers(cycle: Cycle, gang: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.api.names import MOVED_TO
-from tests.given import Raw, pod, podgroup
+from tests.given import Raw, group, pod, podgroup
 from tests.spec.scene import node, priority_class, queue, topology
 from tests.support.cycles import Cluster
 
@@ -59,6 +59,31 @@ def test_a_gang_of_the_same_class_and_a_higher_priority_does_not_keep_a_nominee_
     cluster.add(*waiting("late", priorityClassName="high"))
     cluster.cycle()
     assert cluster.placed("team/new") == {"new-0": "n1"}
+
+
+def test_a_nominee_that_loses_a_leftover_still_waits_for_its_place() -> None:
+    """P7, N4: what it was promised makes the gang whole without the pod that leaves; others left for that place."""
+    elastic = [podgroup(group("a", 1), name="new", priorityClassName="mid"), pod("new-a", "a", gang="new", cpu=1)]
+    elastic += [pod("leftover", "b", gang="new", on="n2", phase="Running", cpu=1)]
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), node("n2", cpu=1), *running("v", "n1"), *elastic)
+    assert [one["pod"] for one in cluster.cycle()["evictions"]] == ["v"]
+    cluster.add(*waiting("late", priorityClassName="high"))
+    assert [one["pod"] for one in cluster.cycle()["evictions"]] == ["leftover"]
+    assert {one["pod"]: one["node"] for one in cluster.plan["nominations"]} == {"new-a": "n1", "late-0": "n2"}
+    cluster.leave(again=False)
+    cluster.cycle()
+    assert (cluster.placed("team/new"), cluster.placed("team/late")) == ({"new-a": "n1"}, {"late-0": "n2"})
+
+
+def test_a_nominee_that_loses_what_it_is_to_be_part_of_is_promised_nothing() -> None:
+    """P7, G1: a gang that changes; a place for half of it would be kept for nothing."""
+    halves = [podgroup(group("a", 1), group("b", 1), name="new", priorityClassName="mid", minSubGroup=2)]
+    halves += [pod("new-a", "a", gang="new", cpu=1), pod("new-b", "b", gang="new", on="n2", phase="Running", cpu=1)]
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), node("n2", cpu=1), *running("v", "n1"), *halves)
+    assert [one["pod"] for one in cluster.cycle()["evictions"]] == ["v"]
+    cluster.add(*waiting("late", priorityClassName="high"))
+    assert [one["pod"] for one in cluster.cycle()["evictions"]] == ["new-b"]
+    assert [one["pod"] for one in cluster.plan["nominations"]] == ["late-0"]
 
 
 # moved ----------------------------------------------------------------------------------------------------------------
@@ -154,10 +179,10 @@ def places_of(cluster: Cluster, gang: str = "v") -> list[tuple[str, int]]:
 
 def note_places(cluster: Cluster, *places: Raw, gang: str = "v") -> None:
     """Write places into a PodGroup's annotation as an earlier plan would have."""
-    (group,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
+    (stored,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
     defaults = {"subGroup": "", "since": cluster.stamp(), "pods": 1, "requests": {"cpu": 1000}}
     text = json.dumps({"places": [{**defaults, **place} for place in places]})
-    group["metadata"].setdefault("annotations", {})[MOVED_TO] = text
+    stored["metadata"].setdefault("annotations", {})[MOVED_TO] = text
 
 
 def test_a_second_move_neither_extends_nor_ends_the_promise_of_the_first() -> None:
@@ -193,6 +218,24 @@ def test_a_new_pod_fills_the_place_that_was_meant_for_it() -> None:
     note_places(cluster, {"node": "n1", "requests": {"cpu": 8000}}, {"node": "n1", "requests": {"cpu": 1000}})
     cluster.cycle(0)
     assert [place["requests"] for place in promise(cluster)["places"]] == [{"cpu": 8000}]
+
+
+def test_a_place_is_kept_for_as_many_pods_as_there_is_room_for() -> None:
+    """P7: the gang's own pod of another leaf sits in a place of two; the other half is still for the gang alone."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=2), podgroup(group("a", 2), group("b", 1), name="v", minSubGroup=1))
+    cluster.add(pod("v-b", "b", gang="v", on="n1", phase="Running", cpu=1), *waiting("late"))
+    note_places(cluster, {"subGroup": "a", "node": "n1", "pods": 2})
+    cluster.cycle()
+    assert (cluster.placed("team/late"), places_of(cluster)) == ({}, [("n1", 2)])
+
+
+def test_what_is_too_little_for_a_pod_that_moved_is_not_kept() -> None:
+    """P7, P8: the gang's own pod of another leaf took the place; what is left of it serves no pod that was promised."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=4), podgroup(group("a", 2), group("b", 1), name="v", minSubGroup=1))
+    cluster.add(pod("v-b", "b", gang="v", on="n1", phase="Running", cpu=3), *waiting("late"))
+    note_places(cluster, {"subGroup": "a", "node": "n1", "pods": 2, "requests": {"cpu": 2000}})
+    cluster.cycle()
+    assert cluster.placed("team/late") == {"late-0": "n1"}
 
 
 def test_the_earlier_form_with_one_time_for_all_places_is_read() -> None:

@@ -73,8 +73,9 @@ class Allocation:
 
     def _take_turn(self, key: str) -> None:
         before = self.board.turns[key]
-        if before.evictions:
-            return  # it has just lost pods: it is planned anew when they are gone
+        if before.evictions:  # it has just lost pods: it is planned again when they are gone
+            self.board.turns[key] = self._attempt(before, self.nominations.keep_for_victim)
+            return
         after = self._attempt(before, self._grant)
         if key in self.turns_to_come.postponed:
             return

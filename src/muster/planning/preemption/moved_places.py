@@ -36,11 +36,6 @@ class Place(Struct, frozen=True):
     pods: int
     requests: Mapping[str, int]  # of one pod
 
-    @property
-    def amounts(self) -> dict[str, int]:
-        """What all of these pods take from the node."""
-        return {**{name: amount * self.pods for name, amount in self.requests.items()}, PODS: self.pods}
-
 
 def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[Place, ...]:
     """What is still to be kept for a gang. `unseen`: an annotation that is on its way."""

@@ -143,6 +143,13 @@ class Nominations:
         """It could not go elsewhere: it waits for the places that are kept for it."""
         return self.board.nominate(turn, held)
 
+    def keep_for_victim(self, turn: Turn) -> Turn:
+        """A gang that loses pods in this cycle waits for its places still, where they make whole what stays of it."""
+        held = self._held.get(turn.gang.key, ())
+        if not held or not satisfied(self.board.seated(turn.gang, held).root):
+            return turn
+        return self.keep(turn, self.release(turn.gang.key))
+
     # pods that move -------------------------------------------------------------------------------------------------
 
     def _hold_moves(self) -> None:
@@ -163,15 +170,16 @@ class Nominations:
             self._hold(gang, room, 1)
 
     def _room_there(self, places: Iterable[Place]) -> Iterator[tuple[int, Ints]]:
-        """Places whose room is there once terminating pods have left: what is not there cannot be kept."""
+        """Room of as many pods as there is room for once terminating pods have left: more cannot be kept."""
         index, left = self.board.snapshot.node_index, dict[int, Ints]()
         for place in places:
             if place.node in index:
-                node, amounts = index[place.node], self._by_column(place.amounts)
-                after = left.get(node, self.board.later.free[node]) - amounts
-                if (after[amounts > 0] >= 0).all():
-                    left[node] = after
-                    yield node, amounts
+                node, each = index[place.node], self._by_column({**place.requests, PODS: 1})
+                free = left.get(node, self.board.later.free[node])
+                pods = min(place.pods, int((free[each > 0] // each[each > 0]).min()))
+                if pods > 0:
+                    left[node] = free - each * pods
+                    yield node, each * pods
 
     def release_moves(self, gang: Gang) -> bool:
         """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
