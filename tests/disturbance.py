@@ -313,10 +313,16 @@ def _closed(case: Case) -> Iterator[str]:
             yield f"{key}: is placed from `{crew.queue}`, which is not open"
 
 
-def _over_limit(case: Case, outcome: Outcome) -> Iterator[str]:
-    """I7, Q4: no queue that a gang with new pods is in, nor any above it, is over a limit in the end."""
+def _over_limit(case: Case, outcome: Outcome, promised: Iterable[tuple[str, str, int]] = ()) -> Iterator[str]:
+    """I7, Q4: no queue that a gang with new pods is in, nor any above it, is over a limit in the end.
+
+    `promised`: what queues hold beside that, as resource and amount.
+    """
     final = {key: Crew(case.world, key, outcome) for key in case.world.gangs}
     held = case.held(final)
+    for leaf, resource, amount in promised:
+        for queue in case.queues.path(leaf):
+            held[queue][resource] += amount
     for key, crew in final.items():
         for queue in case.queues.path(crew.queue):
             for resource, more in case.amounts(case.gained(key)).items():
@@ -506,10 +512,10 @@ def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bo
     crew = Crew(case.world, leaver.crew.key, outcome)
     if overfull(case.world, outcome) or any(apart(case.world, crew, group) for group in crew.tree):
         return False
-    if list(_over_limit(case, outcome)) or _picky(case) or _promised_to_moves(case) & set(_stays(leaver).values()):
+    if list(_over_limit(case, outcome, _promised_amounts(case))) or _picky(case):
         return False
-    if _is_limited(case, leaver.crew.queue) and _promised_to_moves(case):
-        return False  # what is kept for pods that moved counts against the limit, too
+    if _promised_to_moves(case) & set(_stays(leaver).values()):
+        return False
     reclaims = [one for one in others if one.pods <= case.evicted("Reclaim")]
     return not list(Reclaim(case, gang, reclaims).wrong())
 
@@ -520,24 +526,26 @@ def _kept(world: World) -> dict[str, str]:
     return {key: node for key, node in promised.items() if node in world.nodes}
 
 
+def _promised_places(case: Case) -> Iterator[tuple[Crew, Raw]]:
+    """P7: what is kept for pods that moved, and come back under other names: for the grace of S2."""
+    for crew in case.before.values():
+        text = crew.notes.get("muster.dev/moved-to")
+        grace = duration(crew.spec.get("stalenessGracePeriod", "60s"))
+        for place in json.loads(text)["places"] if text else ():
+            if case.now is None or grace < timedelta() or case.now - moment(place["since"]) < grace:
+                yield crew, place
+
+
 def _promised_to_moves(case: Case) -> set[str]:
-    """P7: nodes on which room is kept for pods that moved, and come back under other names."""
-    notes = (crew.notes.get("muster.dev/moved-to") for crew in case.before.values())
-    return {place["node"] for text in notes if text for place in json.loads(text)["places"]}
+    """Nodes on which room is kept for pods that moved."""
+    return {place["node"] for _, place in _promised_places(case)}
 
 
 def _promised_amounts(case: Case) -> Iterator[tuple[str, str, int]]:
-    """What is kept for pods that moved: queue, resource and amount in base units."""
-    for crew in case.before.values():
-        text = crew.notes.get("muster.dev/moved-to")
-        for place in json.loads(text)["places"] if text else ():
-            for resource, amount in place["requests"].items():
-                yield crew.queue, resource, amount * place["pods"]
-
-
-def _is_limited(case: Case, queue: str) -> bool:
-    resources = {resource for pod in case.world.pods for resource in case.amounts([pod])}
-    return any(case.queues.says(one, name).limit is not None for one in case.queues.path(queue) for name in resources)
+    """What queues hold for pods that moved: queue, resource and amount in base units."""
+    for crew, place in _promised_places(case):
+        for resource, amount in place["requests"].items():
+            yield crew.queue, resource, amount * place["pods"]
 
 
 def _picky(case: Case) -> bool:

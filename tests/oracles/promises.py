@@ -28,7 +28,6 @@ class Move(NamedTuple):
     places: tuple[tuple[str, str, int], ...]  # leaf, node, GPUs
     before: Mapping[str, int]  # placed pods by leaf
     old: frozenset[str]  # pods that the gang had
-    placed: frozenset[str]  # those of them that were on nodes
 
 
 class Promises:
@@ -119,7 +118,7 @@ class Promises:
             for _, node, gpus in missing:
                 wanted[node] += gpus
             later, now = view.freed(), view.free()
-            open_room = _open_room(missing, _used_since(view, gang, move))
+            open_room = _open_room(view, gang, missing)
             if taken := {node: later[node] for node in open_room if later[node] < open_room[node]}:
                 yield f"{gang}: places that its moved pods were promised are taken: {dict(open_room)}, left {taken}"
                 continue
@@ -171,7 +170,6 @@ class Promises:
                     tuple((one["subGroup"], one["moveTo"], view.gpus(key_of(one))) for one in some),
                     {leaf: len(pods) for leaf, pods in crew.placed.items()},
                     frozenset(name(pod) for pod in view.world.members[gang]),
-                    frozenset(pod for pods in crew.placed.values() for pod in pods),
                 )
 
     def _is_over(self, view: View, gang: str) -> bool:
@@ -218,29 +216,24 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
     return [one for one in found if back[one[0]] < total[one[0]]]
 
 
-def _open_room(missing: list[tuple[str, str, int]], used: Mapping[str, int]) -> Counter[str]:
-    """GPUs by node that must be left for places: its own pods may have them, of whichever leaf they are.
+def _open_room(view: View, gang: str, missing: list[tuple[str, str, int]]) -> Counter[str]:
+    """GPUs by node that must be left for places after this plan.
 
-    A place in which too little is left for a pod is none any more; of several, the smallest can be kept together.
+    What was there before it; and the gang's own pods may have it, of whichever leaf they are. A place in which too
+    little is left for a pod is none any more.
     """
-    left, found = Counter[str](), Counter[str]()
-    for _, node, gpus in missing:
-        left[node] += gpus
-    left.subtract({node: used[node] for node in left})
-    for _, node, gpus in sorted(missing, key=lambda place: place[2]):
-        if found[node] + gpus <= left[node]:
-            found[node] += gpus
-    return found
+    left, held = _fitting(missing, view.promisable()), view.held()
+    for pod, node in {**view.places(gang, view.bound), **view.places(gang, view.nominated)}.items():
+        left[node] -= view.gpus(pod) if held.get(pod) != node else 0
+    return _fitting(missing, left)
 
 
-def _used_since(view: View, gang: str, move: Move) -> Counter[str]:
-    """GPUs by node of the gang's pods that have come to nodes since it was moved."""
-    there = {name(pod): pod["spec"].get("nodeName") for pod in view.world.members[gang] if not terminating(pod)}
-    places = {**there, **view.bound, **view.nominated}
+def _fitting(places: list[tuple[str, str, int]], room: Counter[str]) -> Counter[str]:
+    """GPUs by node of places that fit there; of several, the smallest can be kept together."""
     found = Counter[str]()
-    for pod in there.keys() - move.placed:
-        if places[pod] in view.world.nodes:
-            found[str(places[pod])] += view.gpus(pod)
+    for _, node, gpus in sorted(places, key=lambda place: place[2]):
+        if found[node] + gpus <= room[node]:
+            found[node] += gpus
     return found
 
 

@@ -1,7 +1,7 @@
 """One cycle of a small world as a checker sees it: what is free, held, bound and promised, from plain manifests."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tests.support.worlds import GPU, Cycle, is_foreign
 from tests.world import Crew, Outcome, Raw, World, asks, key_of, name, owner, phase, terminating
@@ -42,13 +42,31 @@ class View:
 
     def freed(self) -> Counter[str]:
         """The same once all that leave have left, and all that this plan binds or nominates is in place."""
+        left = self._without(lambda key, pod: terminating(pod) or key in self.evicted)
+        for key, node in (*self.bound.items(), *self.nominated.items()):
+            left[node] -= self.gpus(key)
+        return left
+
+    def promisable(self) -> Counter[str]:
+        """GPUs that earlier promises could be kept with: neither nominated nor held, once terminating pods are gone."""
+        left = self._without(lambda _, pod: terminating(pod))
+        for key, node in self.held().items():
+            left[node] -= self.gpus(key)
+        return left
+
+    def held(self) -> dict[str, str]:
+        """Pods that wait for nodes which earlier plans nominated."""
+        waiting = {key: pod for key, pod in self.world.pods.items() if not pod["spec"].get("nodeName")}
+        noted = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in waiting.items()}
+        return {key: node for key, node in noted.items() if node in self.world.nodes}
+
+    def _without(self, is_gone: Callable[[str, Raw], bool]) -> Counter[str]:
+        """What is free without some pods."""
         left = self.free()
         for key, pod in self.world.pods.items():
             node = pod["spec"].get("nodeName")
-            if node in left and (terminating(pod) or key in self.evicted) and phase(pod) not in ("Succeeded", "Failed"):
+            if node in left and is_gone(key, pod) and phase(pod) not in ("Succeeded", "Failed"):
                 left[node] += self.gpus(key)
-        for key, node in (*self.bound.items(), *self.nominated.items()):
-            left[node] -= self.gpus(key)
         return left
 
     def places(self, gang: str, of: Mapping[str, str]) -> dict[str, str]:
