@@ -115,6 +115,7 @@ class Case:
         self.before = {key: Crew(world, key) for key in world.gangs}
         self.final = {key: Crew(world, key, self.after) for key in world.gangs}
         self.evictions: dict[str, Raw] = {key_of(one): one for one in plan.get("evictions") or ()}
+        self._asks: dict[str, Mapping[str, int]] = {}  # by pod, in base units
         self.shares = self.queues.shares(self._asked(), self._pool())
 
     def evicted(self, *reasons: str) -> set[str]:
@@ -134,7 +135,9 @@ class Case:
     def amounts(self, pods: Iterable[str]) -> dict[str, int]:
         found: dict[str, int] = defaultdict(int)
         for pod in pods:
-            for resource, amount in base_units(asks(self.world.pods[pod])).items():
+            if pod not in self._asks:
+                self._asks[pod] = base_units(asks(self.world.pods[pod]))
+            for resource, amount in self._asks[pod].items():
                 if resource in self.queues.resources:
                     found[resource] += amount
         return found
@@ -488,14 +491,26 @@ def _needless(case: Case) -> Iterator[str]:
             others = [one for one in leavers if not one.pods <= leaver.pods]
             if all(case.evictions[pod].get("moveTo") == node for pod, node in _stays(leaver).items()):
                 yield f"{gang}: {sorted(leaver.pods)} are evicted only to come back where they are"
-            elif helped == [gang] and not _awaited(case) and _would_do(case, gang, leaver, others):
+            elif helped == [gang] and not _awaited(case, leaver) and _would_do(case, gang, leaver, others):
                 yield f"{gang}: {sorted(leaver.pods)} could have stayed"
 
 
-def _awaited(case: Case) -> bool:
-    """Whether a gang waits for the room of terminating pods: it takes that from all who come later in the order."""
-    reasons = (reason for gang in case.plan.get("podGroups") or () for reason in gang.get("reasons") or ())
-    return any((reason.get("details") or {}).get("soon") for reason in reasons)
+def _awaited(case: Case, leaver: Leaver) -> bool:
+    """Whether a gang may wait for room beside these pods: what terminating pods leave is for it, not for later ones.
+
+    Where it sits is not told: that it could, with one of its pods, is enough.
+    """
+    leaving = frozenset(key for key, pod in case.world.pods.items() if terminating(pod))
+    waiting = (pod for gang in _gangs_that_fit_soon(case) for pods in gang.waiting.values() for pod in pods)
+    nodes = case.world.nodes.keys() & _stays(leaver).values()
+    return any(not overfull(case.world, Outcome({pod: node}, leaving)) for pod in waiting for node in nodes)
+
+
+def _gangs_that_fit_soon(case: Case) -> Iterator[Crew]:
+    """Gangs that wait for terminating pods alone."""
+    for gang in case.plan.get("podGroups") or ():
+        if any((reason.get("details") or {}).get("soon") for reason in gang.get("reasons") or ()):
+            yield case.before[f"{gang['namespace']}/{gang['name']}"]
 
 
 def _stays(leaver: Leaver) -> dict[str, str]:

@@ -61,7 +61,10 @@ class Promises:
     # P7: a place that was promised ------------------------------------------------------------------------------------
 
     def _promised(self, view: View) -> Iterator[Finding]:
-        """Bound as soon as the place is free. Where several wait for one node and not all fit yet, one of them is."""
+        """Bound as soon as the place is free. Where several wait for one node and not all fit yet, one of them is.
+
+        A gang that loses a part of what the places were to complete has changed.
+        """
         for gang in sorted(self._nominees()):
             assert self.last is not None
             places = self.last.places(gang, self.last.nominated)
@@ -69,7 +72,7 @@ class Promises:
                 continue
             if self._is_free(view, places) and not self._others_bound(view, places):
                 yield "promised", f"{gang} was promised {places}; that is free now, and it is not bound"
-            elif not view.places(gang, view.nominated):
+            elif not view.places(gang, view.nominated) and view.is_whole_with(gang, places):
                 yield "kept", f"{gang} was promised {places}, and the promise is gone"
 
     def _others_bound(self, view: View, places: Mapping[str, str]) -> bool:

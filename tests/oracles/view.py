@@ -96,11 +96,11 @@ class View:
 
     def is_met(self, gang: str) -> bool:
         """Whether the gang is satisfied by what is placed and what this plan binds."""
-        return self.satisfied_with(gang, self.bound)
+        return Crew(self.world, gang, Outcome(dict(self.bound))).met()
 
-    def satisfied_with(self, gang: str, places: Mapping[str, str]) -> bool:
-        """The same with other bindings."""
-        return Crew(self.world, gang, Outcome(dict(places))).met()
+    def is_whole_with(self, gang: str, places: Mapping[str, str]) -> bool:
+        """Whether some places would satisfy the gang, without what this plan evicts."""
+        return Crew(self.world, gang, Outcome(dict(places), frozenset(self.evicted))).met()
 
 
 def _disowned(pod: Raw) -> Raw:
