@@ -138,6 +138,22 @@ def test_a_promise_that_is_dropped_while_its_place_is_taken_is_found() -> None:
     assert found(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise)) == set()
 
 
+@pytest.mark.parametrize(("groups", "broken"), [("x", {"kept"}), ("xy", set())], ids=["a leftover", "its core"])
+def test_a_promise_that_is_dropped_with_a_pod_that_it_does_without_is_found(groups: str, broken: set[str]) -> None:
+    """P7: a nominee that loses a leftover keeps its promise; one that loses a part of its core has changed."""
+    given = cluster(2)
+    spec = {"subGroups": [{"name": leaf, "minMember": 1} for leaf in groups], "queue": "q", "priorityClassName": "p60"}
+    leaves = {leaf: LeafTemplate(1, {GPU: "1"}) for leaf in "xy"}
+    given.submit(Workload(workload("a", 1).group | {"spec": spec}, leaves))
+    waits, runs = given.pods("team/a")
+    given.put(runs | {"spec": {**runs["spec"], "nodeName": "n0"}, "status": {"phase": "Running"}})
+    given.submit(workload("b", 1))
+    run(given, "b", "n0")
+    first = cycle(given, 1, nominations=[entry(waits, "n0", role="core", subGroup="x")])
+    lost = entry(runs, "n0", reason="Preempt", subGroup="y", **{"for": "team/b"})
+    assert found(first, cycle(given, 2, evictions=[lost])) == broken
+
+
 def test_a_nominee_that_fits_elsewhere_for_two_cycles_is_found() -> None:
     given = cluster(1, 1)
     for name in ("a", "b"):
@@ -169,6 +185,29 @@ def test_the_place_of_a_moved_pod_that_another_gang_takes_is_found() -> None:
     assert found(first, cycle(given, 2, bindings=[entry(other, "n1", role="core")])) == {"moved"}
     kept = [entry(new, "n1", role="core"), entry(other, "n0", role="core")]
     assert found(first, cycle(given, 2, bindings=kept)) == set()
+
+
+def test_what_the_gang_itself_took_earlier_excuses_no_other_that_takes_a_place() -> None:
+    """P7: a pod of another leaf sits beside the two places; that was so before the gang `b` took one of them."""
+    groups = [{"name": "x", "minMember": 2}, {"name": "y", "minMember": 1}]
+    leaves = {leaf: LeafTemplate(pods, {GPU: "1"}) for leaf, pods in (("x", 2), ("y", 1))}
+    spec = {"minSubGroup": 1, "subGroups": groups, "queue": "q", "priorityClassName": "p60"}
+    given = cluster(2, 3)
+    given.submit(Workload(workload("a", 1).group | {"spec": spec}, leaves))
+    *olds, own = given.pods("team/a")
+    for pod in olds:
+        given.put(pod | {"spec": {**pod["spec"], "nodeName": "n0"}, "status": {"phase": "Running"}})
+    given.submit(workload("b", 1))
+    (other,) = given.pods("team/b")
+    more = {"reason": "Consolidate", "for": "team/b", "moveTo": "n1", "subGroup": "x"}
+    first = cycle(given, 1, evictions=[entry(pod, "n0", **more) for pod in olds])
+    for pod in olds:
+        given.remove("Pod", key_of(pod))
+    given.reconcile()
+    second = cycle(given, 2, bindings=[entry(own, "n1", role="extra", subGroup="y")])
+    given.put(own | {"spec": {**own["spec"], "nodeName": "n1"}, "status": {"phase": "Running"}})
+    third = cycle(given, 3, bindings=[entry(other, "n1", role="core")])
+    assert (found(first, second), found(first, second, third)) == (set(), {"moved"})
 
 
 def test_a_moved_gang_that_does_not_run_again_is_found() -> None:
