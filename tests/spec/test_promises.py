@@ -129,6 +129,21 @@ def promise(cluster: Cluster, gang: str = "v") -> Any:
     return text if text is None else json.loads(text)
 
 
+def test_a_moved_gang_that_waits_for_its_places_keeps_them() -> None:
+    """P7: one of its two places is free, in the other a pod still terminates; what is free is not for the next gang."""
+    cluster = Cluster(*CLASSES, node("n1", cpu=1), node("n2", cpu=1), *waiting("v", 2, priorityClassName="high"))
+    cluster.add(pod("old", gang="v", on="n2", phase="Running", cpu=1, terminating=True))
+    for raw in cluster.of("Pod"):
+        raw["metadata"]["creationTimestamp"] = cluster.stamp()
+    note_places(cluster, {"node": "n1"}, {"node": "n2"})
+    cluster.add(*waiting("late", priorityClassName="low"))
+    cluster.cycle()
+    assert cluster.placed("team/late") == {}
+    cluster.leave(again=False)
+    cluster.cycle()
+    assert cluster.placed("team/v") == {"v-0": "n1", "v-1": "n2"}
+
+
 def test_the_promise_stands_on_the_podgroup_and_goes_when_it_is_fulfilled() -> None:
     cluster = moved_aside()
     place = {"subGroup": "", "node": "n2", "since": cluster.stamp(), "pods": 1, "requests": {"cpu": 1000}}

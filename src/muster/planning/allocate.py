@@ -222,9 +222,17 @@ class Allocation:
             return self._decide(turn)
         self._full.clear()
         after = self._decide(turn)
-        self.nominations.hold_moves(after.gang)
+        self._keep_moves(after.gang)
         self.line.moved(turn.gang.queue)  # it may hold less than before
         return after
+
+    def _keep_moves(self, gang: Gang) -> None:
+        """What is promised to its pods that move is kept again, though it may itself wait for that room (P7)."""
+        awaited = self.preemption.waiting.get(gang.key, ())
+        self.board.await_room(awaited, -1)
+        self.nominations.hold_moves(gang)
+        if not self.nominations.are_kept_for(gang.key):
+            self.board.await_room(awaited)
 
     def _decide(self, turn: Turn) -> Turn:
         goals = self.board.goals(turn.gang)

@@ -259,12 +259,12 @@ class Board:
         self.later.hold(node, amounts)
         self._level(node)
 
-    def await_room(self, seats: Iterable[Seat]) -> None:
-        """A gang will fit there, and was promised nothing: it takes room of later, and none of now."""
+    def await_room(self, seats: Iterable[Seat], sign: int = 1) -> None:
+        """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
         for seat in seats:
-            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods
-            self.later.put(seat.node, seat.shape, seat.pods)
+            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods * sign
+            self.later.put(seat.node, seat.shape, seat.pods * sign)
 
     def will_have_room(self, seats: Iterable[Seat]) -> bool:
         """Whether no later grant took the room that was awaited."""
