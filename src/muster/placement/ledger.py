@@ -171,6 +171,10 @@ class Ledger:
         taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
         return int((taken * wished[order]).sum())
 
+    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+        """The same for domains of a level."""
+        return np.array([self.bid(shape, level.nodes(domain), need) for domain in domains.tolist()], dtype=np.int64)
+
     @property
     def bidding(self) -> bool:
         """Whether anybody would rather be on some nodes than on others."""

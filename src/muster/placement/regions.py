@@ -106,7 +106,7 @@ class Regions:
         if self.base.bidding:
             need = size(goal)
             for shape in self.bounds.classes(goal):
-                found += [self.base.bid(shape, level.nodes(int(domain)), need) for domain in domains]
+                found += self.base.bids(shape, level, domains, need)
         return found
 
     def _domains_in(self, tree: int, level: int, region: Region) -> Ints:

@@ -107,6 +107,7 @@ class Recall:
     def __init__(self, memory: AnswerCache | None, board: "Board") -> None:
         self.memory = memory
         self._board = board
+        self._is_asking = False  # what is asked on the way to an answer is part of that answer
 
     @cached_property
     def _digests(self) -> "_Digests":
@@ -143,7 +144,7 @@ class Recall:
         return found
 
     def _ask(self, goal: Goal, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
-        if self.memory is None:
+        if self.memory is None or self._is_asking:
             return work()
         budget, structure = self._board.spending, self._digests.structure(goal)
         left, before = budget.left, budget.spent
@@ -152,10 +153,13 @@ class Recall:
             budget.forgo(known.steps)
             return _said(known)
         found, is_known = None, True
+        self._is_asking = True
         try:
             found = work()
         except OutOfSteps:
             is_known = False
+        finally:
+            self._is_asking = False
         if budget.spent > before and (found is None or isinstance(found, Refusal)):
             digest = digest or _joined(left.to_bytes(8), digest_of())
             self.memory.put(digest, Answer(structure, budget.spent - before, is_known, found))

@@ -78,6 +78,16 @@ class Consolidate(Rules):
         shared = [self.usage.bounds.column[name] for name in self.usage.bounds.shared]
         return all(2 * freed[column] <= self.asks[column] for column in shared if self.asks[column])
 
+    def with_home(self, units: Mask) -> Mask:
+        """Units of one pod each that fits on what is free: the place that it leaves is the gang's."""
+        candidates = self.candidates
+        rows = units[candidates.pod_unit]
+        classes = np.unique(candidates.pod_class[rows]).tolist()
+        homeless = [shape for shape in classes if not self.board.later.fits(shape).any()]
+        found = units.copy()
+        found[candidates.pod_unit[rows & np.isin(candidates.pod_class, homeless)]] = False
+        return found
+
     def with_homes(self, units: Units) -> Units:
         """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
         candidates = self.candidates

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
+from muster.model.topology import Level
 from muster.placement.ledger import Ledger
 from muster.planning.preemption.candidates import Candidates
 
 Ints = NDArray[np.int64]
+MOST_SEATS = np.iinfo(np.int64).max
 POD = 1 << 20  # one pod weighs more than all priorities together
 
 
@@ -25,25 +28,39 @@ class CandidatePods:
         self.unit, self.node = candidates.pod_unit[rows], candidates.pod_node[rows]
         self.freed = candidates.asks[candidates.pod_class[rows]]
 
-    def stacked(self, columns: Ints, first: Ints, nodes: int) -> Ints:
-        """By node: what its first 0, 1, 2 … pods free, in an order."""
-        return self._stack(self.freed[:, columns], first, nodes)
-
-    def weights(self, first: Ints, nodes: int) -> Ints:
-        """By node: what it costs that its first 0, 1, 2 … pods leave: fewest pods, then the lower priorities."""
-        _, priority = np.unique(self.candidates.priority[self.unit], return_inverse=True)
-        return self._stack((POD + priority)[:, None], first, nodes)[:, :, 0]
-
-    def _stack(self, values: Ints, first: Ints, nodes: int) -> Ints:
-        order = np.lexsort((np.arange(len(first)), first, self.node))
+    def stacks(self, first: Ints, nodes: int) -> "Stacks":
+        """The pods of every node in an order."""
+        order = np.lexsort((first, self.node))
         node = self.node[order]
         counts = np.bincount(node, minlength=nodes)
         start = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        place = np.arange(len(order)) - start[node] + 1
-        found = np.zeros((nodes, int(counts.max(initial=0)) + 1, values.shape[1]), dtype=np.int64)
-        found[node, place] = values[order]
-        stacked: Ints = np.cumsum(found, axis=1)
-        return stacked
+        return Stacks(
+            self, order, node, np.arange(len(order)) - start[node] + 1, (nodes, int(counts.max(initial=0)) + 1)
+        )
+
+
+class Stacks(Struct, frozen=True, eq=False):
+    """The pods of every node in an order: sums over its first 0, 1, 2 … pods."""
+
+    pods: CandidatePods
+    order: Ints
+    node: Ints  # of every pod, in that order
+    place: Ints  # of every pod on its node, from 1
+    shape: tuple[int, int]  # nodes, and places on each
+
+    def freed(self, column: int) -> Ints:
+        """What they free of a column."""
+        return self._sums(self.pods.freed[:, column])
+
+    def weights(self) -> Ints:
+        """What it costs that they leave: fewest pods, then the lower priorities."""
+        _, priority = np.unique(self.pods.candidates.priority[self.pods.unit], return_inverse=True)
+        return self._sums(POD + priority)
+
+    def _sums(self, values: Ints) -> Ints:
+        found = np.zeros(self.shape, dtype=np.int64)
+        found[self.node, self.place] = values[self.order]
+        return np.cumsum(found, axis=1, out=found)
 
 
 class CostLedger(Ledger):
@@ -74,11 +91,13 @@ class CostLedger(Ledger):
         candidates, pods = self.pods.candidates, self.pods
         freed = np.minimum(pods.freed[:, columns[scarce]], asks[scarce])
         first = -freed * (len(candidates.units) + 1) + candidates.rank[pods.unit]
-        stacked = pods.stacked(columns, first, len(self.kept))
-        weight = pods.weights(first, len(self.kept))
-        seats = np.maximum(((self.kept[:, None, columns] + stacked) // asks).min(axis=2), 0)
-        allowed = self.allowed(shape)
-        seats[~allowed] = 0
+        stacks = pods.stacks(first, len(self.kept))
+        weight = stacks.weights()
+        seats = np.full(stacks.shape, MOST_SEATS)
+        for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
+            np.minimum(seats, (self.kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
+        seats = np.maximum(seats, 0)
+        seats[~self.allowed(shape)] = 0
         found: dict[int, Ints] = {}
         paid = np.zeros(len(seats), dtype=np.int64)
         for number in range(1, int(seats.max(initial=0)) + 1):
@@ -102,6 +121,20 @@ class CostLedger(Ledger):
             taken = min(need, int(seats[nodes].sum()))
             total -= taken * cost
             need -= taken
+            if not need:
+                break
+        return total
+
+    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+        """The same for domains of a level."""
+        total = np.zeros(len(domains), dtype=np.int64)
+        lacking = np.full(len(domains), need, dtype=np.int64)
+        for cost, seats in self.costs(shape):
+            taken = np.minimum(lacking, level.sums(seats)[domains])
+            total -= taken * cost
+            lacking -= taken
+            if not lacking.any():
+                break
         return total
 
 
@@ -120,17 +153,20 @@ def fewest_pods(free: Ledger, candidates: Candidates, numbers: Sequence[int], sh
     seats = np.where(free.shapes.allowed(shape), np.maximum(room, 0), 0)
     most = min(int(seats.max(initial=0)), need)
     for column in columns.tolist():
-        stacked = pods.stacked(np.array([column]), -pods.freed[:, column], len(free.free))
-        have = free.free[:, column, None] + stacked[:, :, 0]
-        mine = (
-            np.stack([(have < asks[column] * number).sum(axis=1) for number in range(1, most + 1)], axis=1)
-            if most
-            else np.zeros((len(have), 0), dtype=np.int64)
-        )
+        have = free.free[:, column, None] + pods.stacks(-pods.freed[:, column], len(free.free)).freed(column)
+        mine = _too_few(have // asks[column], most)
         costs = mine if costs is None else np.maximum(costs, mine)
     if costs is None or not most:
         return 1
     return _cheapest(costs, seats, need)
+
+
+def _too_few(seats: Ints, most: int) -> Ints:
+    """By node and number of seats, from 1: how many entries of its row are below that number."""
+    nodes = len(seats)
+    key = np.clip(seats, 0, most) + np.arange(nodes)[:, None] * (most + 1)
+    counts = np.bincount(key.ravel(), minlength=nodes * (most + 1)).reshape(nodes, most + 1)
+    return np.cumsum(counts, axis=1)[:, :most]
 
 
 def _cheapest(costs: Ints, seats: Ints, need: int) -> int:

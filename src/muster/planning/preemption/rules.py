@@ -67,6 +67,10 @@ class Rules:
         """Whether it is worth a try on a large cluster."""
         return True
 
+    def with_home(self, units: Mask) -> Mask:
+        """Of units of one pod each, those that could have a new place as things are, where they need one."""
+        return units
+
     def with_homes(self, units: Units) -> Units:
         """Those that could have a new place as things are, where they need one."""
         return units

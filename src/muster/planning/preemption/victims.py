@@ -134,6 +134,7 @@ def _single_pod(question: Question) -> Selection | None:
     if shape in question.board.later.company.touched:
         return None
     mine = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
+    mine &= question.rules.with_home(mine)
     order = candidates.first_to_leave[mine[candidates.first_to_leave]]
     for start in range(0, len(order), SOME):
         for number in _making_room(question, shape, order[start : start + SOME]):
