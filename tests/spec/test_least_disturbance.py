@@ -64,6 +64,16 @@ def test_at_most_so_many_pods_move_for_a_gang() -> None:
     assert reasons(planned(*scene, max_moved_pods=2), "new") == ["Infeasible", "NoRoom"]
 
 
+def test_pods_without_another_place_cost_nothing() -> None:
+    """X7: two hundred pods, each of which would make room, and none of which fits anywhere else: no search for each."""
+    hosts = [node(f"n{i}", cpu=5) for i in range(100)]
+    there = [raw for i in range(100) for j in range(2) for raw in running(f"v{i}x{j}", f"n{i}", cpu=2)]
+    scene = [*CLASSES, *hosts, *there, *waiting("new", 1, cpu=3, priorityClassName="low")]
+    plan = make_plan(take(muster.objects(scene), NOW))
+    assert not plan.evictions
+    assert sum(plan.searches) < 200
+
+
 def test_zero_moved_pods_switches_consolidation_off() -> None:
     scene = [*CLASSES, *fragmented(2, 1), *waiting("new", 1, cpu=2, priorityClassName="low")]
     assert len(planned(*scene)["evictions"]) == 1

@@ -184,6 +184,7 @@ class _Digests:
         self._classes: dict[int, bytes] = {}
         self._filtered: dict[int, bytes] = {}
         self._state: tuple[int, bytes] = (-1, b"")
+        self._selected: bytes | None = None  # by budgets: pods, the same for all of a cycle
 
     # questions ------------------------------------------------------------------------------------------------------
 
@@ -204,7 +205,9 @@ class _Digests:
     ) -> bytes:
         """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle."""
         whose = _text(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
-        budgets = _text(disruptions.left, sorted(disruptions.of.items()), sorted(disruptions.stuck))
+        if self._selected is None:
+            self._selected = _text(sorted(disruptions.of.items()), sorted(disruptions.stuck))
+        budgets = _joined(_text(disruptions.left), self._selected)
         return _joined(b"victims", whose, self._room(self._board.later, goal), budgets, self._world, self._now())
 
     # goals ----------------------------------------------------------------------------------------------------------

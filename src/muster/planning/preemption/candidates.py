@@ -17,6 +17,7 @@ from muster.planning.board import Board, Pods
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Units = frozenset[int]  # numbers of candidates
+PER_STEP = 16  # nodes and pods that are passed over for one step
 
 
 class Candidate(Struct, frozen=True, eq=False):
@@ -134,6 +135,11 @@ class Candidates:
         return rows
 
     # questions ------------------------------------------------------------------------------------------------------
+
+    @property
+    def pass_steps(self) -> int:
+        """What a few passes over all nodes and pods cost: a question about all units begins with them (X7)."""
+        return (len(self.board.snapshot.free) + len(self.pod_unit)) // PER_STEP
 
     def of(self, gang: str) -> Mask:
         """The units of one gang."""

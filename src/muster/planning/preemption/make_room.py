@@ -121,6 +121,8 @@ class Preemption:
         if worthwhile and not self.share.left:
             self.limited[turn.gang.key] = self._too_many()
             return None
+        if worthwhile and self.candidates.pass_steps > self.board.spending.left:
+            raise OutOfSteps  # not even the first question could be asked
         cut_short: list[EvictionReason] = []
         for rules in worthwhile:
             try:
@@ -155,6 +157,7 @@ class Preemption:
             self.undecided.add(gang.key)
 
     def _select(self, rules: Rules) -> Selection | None:
+        self.board.spending.spend(self.candidates.pass_steps)
         mask = rules.evictable()
         if not mask.any():
             return None

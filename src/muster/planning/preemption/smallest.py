@@ -16,7 +16,7 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.exact import Groups
 from muster.placement.goal import Goal, shapes
 from muster.placement.search import Search
-from muster.placement.solver import Solution, Term
+from muster.placement.solver import BEGIN, Solution, Term
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Units
 from muster.planning.preemption.question import Question
@@ -57,6 +57,7 @@ class VictimProgram(Groups):
         super().__init__(search, goal)
         self.question, self.candidates = question, question.candidates
         self.rules = question.rules
+        self._check_size()
         self.leaves = {number: self.model.add_variable(1, cost) for number, cost in self._costs()}
         self._under = self._units_by_queue()
         self._gone: dict[tuple[str, str], Terms] = {}
@@ -65,6 +66,15 @@ class VictimProgram(Groups):
         self._seat()
         self.rules.add_rows(self)
         self._fit()
+
+    def _check_size(self) -> None:
+        """A program that could not be written down and solved in time is not begun."""
+        nodes = [self.regions[key].nodes for _, key in self.demands]
+        fits = [self.search.base.fits(shape) for shape, _ in self.demands]
+        seats = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
+        least = seats * (1 + BEGIN) + self.candidates.count(self.question.all)
+        if seats > LARGEST_PROGRAM or least > self.question.board.spending.left:
+            raise OutOfSteps
 
     def _costs(self) -> Iterator[tuple[int, int]]:
         """Fewest pods, then lower priorities."""
