@@ -221,11 +221,14 @@ class Bounds:
         """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
         key = (classes, tree, level)
         if key not in self._usable:
-            taken = np.zeros_like(self.ledger.free)
-            for shape in classes:
-                taken += self.ledger.fits(shape)[:, None] * self.ledger.shapes.asks[shape]
-            per_node = np.minimum(np.maximum(self.ledger.free, 0), taken)
-            self._usable[key] = self._sums(per_node, tree, level)
+            asks = np.array([self.ledger.shapes.asks[shape] for shape in classes])
+            columns = np.flatnonzero(asks.any(axis=0))  # few of them, where every host port is one
+            taken = np.zeros((len(self.ledger.free), len(columns)), dtype=np.int64)
+            for shape, row in zip(classes, asks[:, columns], strict=True):
+                taken += self.ledger.fits(shape)[:, None] * row
+            per_node = np.minimum(np.maximum(self.ledger.free[:, columns], 0), taken)
+            self._usable[key] = np.zeros((self._domains(tree, level), asks.shape[1]), dtype=np.int64)
+            self._usable[key][:, columns] = self._sums(per_node, tree, level)
         return self._usable[key]
 
     def _asked(self, goal: Goal) -> tuple[tuple[int, ...], Ints]:
