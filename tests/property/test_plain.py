@@ -20,6 +20,7 @@ from muster.placement.seat_index import DomainIndex, SeatIndex
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.planning.plain import PlainGangs
+from muster.planning.plain_extras import PlainExtras
 from muster.planning.policy import Policy
 from muster.reporting.plans import data
 from tests.given import Raw, group, pod, podgroup
@@ -35,13 +36,14 @@ slices = pytest.mark.parametrize("part", range(SLICES))
 
 
 class World:
-    """A small busy cluster of chance in which many gangs are equal."""
+    """A small busy cluster of chance in which many gangs are equal; elastic: with more extras, and room for some."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, is_elastic: bool = False) -> None:
         self.rng = random.Random(seed)
         self.nodes = [f"n{i}" for i in range(self.rng.randint(2, 7))]
-        self.free = {name: self.rng.choice((2, 4, 8)) for name in self.nodes}
+        self.free = {name: self.rng.choice((8, 16, 32) if is_elastic else (2, 4, 8)) for name in self.nodes}
         self.queues = [f"q{i}" for i in range(self.rng.choice((0, 1, 1, 2, 3)))]
+        self.more_extras = 6 if is_elastic else 0  # of every gang that has some
 
     def objects(self) -> list[Raw]:
         made = [*self._nodes(), *self._classes(), *self._queues()]
@@ -95,7 +97,8 @@ class World:
         if (dice := self.rng.random()) < 0.4:
             kind = "required" if dice < 0.3 else "preferred"
             level = {"topologyConstraint": {f"{kind}TopologyLevel": self.rng.choice(("rack", "zone"))}}
-        pods = max(need + self.rng.choice((0, 0, 0, 1, 3, -1)), 0)
+        extras = self.rng.choice((0, 0, 0, 1, 3, -1))
+        pods = max(need + extras + (self.more_extras if extras > 0 else 0), 0)
         return {"minMember": need, **level, **self._terms()}, pods, self.rng.choice((1, 1, 2))
 
     def _waiting(self, name: str, spec: Raw, pods: int, gpus: int) -> Iterator[Raw]:
@@ -156,6 +159,30 @@ def test_gangs_that_share_a_turn_get_what_each_would_get_at_its_own(part: int, m
             one_by_one = planned(take(objects, NOW), policy)
         assert together == one_by_one, f"seed {seed}"
     assert shared > SEEDS // SLICES // 10, "else this tests nothing"
+
+
+@slices
+def test_extras_bound_one_by_one_are_those_of_ordinary_turns(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """G3, G4: a gang is written once with all its extras, and the plan is the one with every turn written."""
+    bound = 0
+
+    def counting(self: PlainExtras, *rest: Any) -> Any:
+        nonlocal bound
+        bound += 1
+        return bind(self, *rest)
+
+    bind = PlainExtras.bind
+    for seed in range(part, SEEDS, SLICES):
+        objects = muster.objects(World(seed, is_elastic=True).objects())
+        policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
+        with monkeypatch.context() as patched:
+            patched.setattr(PlainExtras, "bind", counting)
+            plainly, _, plainly_reported = planned(take(objects, NOW), policy)
+        with monkeypatch.context() as patched:
+            patched.setattr(PlainExtras, "goal", lambda *_: None)
+            ordinarily, _, reported = planned(take(objects, NOW), policy)
+        assert (plainly, plainly_reported) == (ordinarily, reported), f"seed {seed}"  # in fewer steps
+    assert bound > SEEDS // SLICES, "else this tests nothing"
 
 
 def gangs_of(seed: int) -> tuple[Gang, ...]:

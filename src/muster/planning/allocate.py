@@ -10,10 +10,10 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE
+from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Standing, satisfied
+from muster.model.gang import Gang, Leaf, Standing, satisfied, walk
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
 from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
@@ -27,12 +27,14 @@ from muster.planning.extras import further
 from muster.planning.hints import hinted
 from muster.planning.line import Line
 from muster.planning.plain import NOT_PLACED, EqualGangs, PlainGangs
+from muster.planning.plain_extras import PlainExtras, protected
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
 from muster.planning.waiting import refusal_of
 
 Ints = NDArray[np.int64]
+PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
 SHOWN = 3  # pods that a refusal names
 Granted = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
 
@@ -53,6 +55,7 @@ class Allocation:
         self.turns_to_come = ByPriority()
         self._growth: dict[str, tuple[Seat, ...]] = {}  # by gang: seats that its extras could take (X4)
         self.plain = PlainGangs(board)
+        self.extras = PlainExtras(board)
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
@@ -70,12 +73,17 @@ class Allocation:
             self.board.budget.check()
             if not self._grant_plain(first):
                 self._take_turn(first)
+        self.extras.write_all()
 
     def _take_turn(self, key: str) -> None:
         before = self.board.turns[key]
         if before.evictions:  # it has just lost pods: it is planned again when they are gone
             self.board.turns[key] = self._attempt(before, self.nominations.keep_for_victim)
             return
+        if self._grant_plain_extra(before):
+            return
+        self.extras.write(key)
+        before = self.board.turns[key]
         after = self._attempt(before, self._grant)
         if key in self.turns_to_come.postponed:
             return
@@ -131,6 +139,26 @@ class Allocation:
             if self.plain.equals.get(key) is not equals or self.nominations.are_kept_for(key):
                 return
             yield key
+
+    def _grant_plain_extra(self, turn: Turn) -> bool:
+        """One more pod of a gang that is one leaf of one class; False: its turn has still to come."""
+        gang = turn.gang
+        goal = None if self.nominations.are_kept_for(gang.key) else self.extras.goal(turn)
+        if goal is None:
+            return False
+        self.board.charge_to(gang.key)
+        seats = self.board.attempt(gang.key, partial(self._find_extra, gang, goal))
+        if seats is None or isinstance(seats, Failure):
+            return False
+        asked = self.board.asked(seats)
+        if self.board.usage.excess(gang.queue, asked, protected(gang, asked)) is not None:
+            return False
+        binding, is_waiting = self.extras.bind(gang, seats)
+        self._tell((binding,))
+        self._grants[gang.key] += 1
+        if is_waiting:
+            self.line.add(gang.queue, rank(gang, gang.standing, self._grants[gang.key]), gang.key)
+        return True
 
     def _refuse_plain(self, turn: Turn, equals: EqualGangs, goal: Goal) -> bool:
         """What was said of an equal gang, where nothing has changed since; False: that is not known."""
@@ -370,6 +398,7 @@ class Allocation:
 
     def _extra(self, turn: Turn, goals: Goals) -> Turn:
         """The next further part that fits; those that do not are not asked again in this cycle (G3)."""
+        self.board.spending.spend(_size(turn.gang) // PODS_A_STEP)
         hopeless = set(turn.hopeless)
         for name, part, pods in further(turn.gang.root, goals.standings):
             if name in hopeless:
@@ -382,6 +411,16 @@ class Allocation:
         return turn  # why these wait is said once all gangs have had their turns: planning.waiting
 
     def _try(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
+        """Seats for an extra that its queue allows (Q4)."""
+        found = self._find_extra(gang, goal)
+        if found is None:
+            return None
+        asked = self.board.asked(found)
+        is_semi = gang.preemptibility == SEMI_PREEMPTIBLE  # of which new pods can be core
+        more = self.board.more_protected(gang, self.board.seated(gang, found) if is_semi else gang, asked)
+        return found if self.board.usage.excess(gang.queue, asked, more) is None else None
+
+    def _find_extra(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """An extra is never worth an `unknown`: it waits for the next cycle."""
         if goal.kind in self._full:
             return None
@@ -394,9 +433,7 @@ class Allocation:
             if allowance is None and not self._depends_on_others(goal):
                 self._full.add(goal.kind)
             return None
-        asked = self.board.asked(found)
-        more = self.board.more_protected(gang, self.board.seated(gang, found), asked)
-        return found if self.board.usage.excess(gang.queue, asked, more) is None else None
+        return found
 
     def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""
@@ -411,6 +448,11 @@ class Allocation:
 def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
     """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
+
+
+def _size(gang: Gang) -> int:
+    """Groups and pods of a gang."""
+    return sum(1 + len(group.members) if isinstance(group, Leaf) else 1 for group in walk(gang.root))
 
 
 def _unplaced(goal: Goal) -> object:

@@ -4,6 +4,7 @@ Two ledgers: `now` is what can be bound to, `later` is the same with the room th
 until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
@@ -277,24 +278,32 @@ class Board:
     def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
         """Pods that go to free nodes."""
         bindings, gang = self._seat(turn.gang, seats, role)
-        self._granted(turn.gang, gang, seats)
+        asked = self.asked(seats)
+        self.grant(gang, seats, asked, self.more_protected(turn.gang, gang, asked))
         return replace(turn, gang=gang, bindings=(*turn.bindings, *bindings))
 
     def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
         """Pods whose places are still being freed."""
         nominations, gang = self._seat(turn.gang, seats, "core")
+        asked = self.asked(seats)
+        protected = self.more_protected(turn.gang, gang, asked)
         self.part()
-        self._granted(turn.gang, gang, seats, is_promised=True)
+        self.grant(gang, seats, asked, protected, is_promised=True)
         return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
 
-    def _granted(self, before: Gang, after: Gang, seats: Sequence[Seat], is_promised: bool = False) -> None:
-        """All is worked out before the first write."""
-        asked = self.asked(seats)
-        protected = self.more_protected(before, after, asked)
-        self.busy.append(before.key)
+    def grant(
+        self,
+        gang: Gang,
+        seats: Sequence[Seat],
+        asked: Mapping[str, int],
+        protected: Mapping[str, int],
+        is_promised: bool = False,
+    ) -> None:
+        """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
+        self.busy.append(gang.key)
         self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
-        if before.queue in self.usage.tree.nodes:
-            self.usage = self.usage.with_(before.queue, asked, protected, is_promised)
+        if gang.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(gang.queue, asked, protected, is_promised)
 
     def grant_all(
         self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int], asked: Mapping[str, int]
@@ -329,11 +338,7 @@ class Board:
 
     def _seat(self, gang: Gang, seats: Sequence[Seat], role: Role) -> tuple[list[Binding], Gang]:
         """Classes back to pods, first come first (M4)."""
-        waiting: dict[tuple[str, int], list[Member]] = {}
-        wanted = {seat.leaf for seat in seats}
-        for leaf in walk(gang.root):
-            for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) and leaf.name in wanted else ():
-                waiting.setdefault((leaf.name, self.shape(gang, member.name)), []).append(member)
+        waiting = self._first_pods(gang, seats)
         bindings: list[Binding] = []
         placed: dict[tuple[str, str], Member] = {}
         for seat in seats:
@@ -344,6 +349,27 @@ class Board:
                 placed[seat.leaf, member.name] = replace(member, state=State.PLACED, node=node)
             del line[: seat.pods]
         return bindings, replace(gang, root=changed(gang.root, placed))
+
+    def _first_pods(self, gang: Gang, seats: Sequence[Seat]) -> dict[tuple[str, int], list[Member]]:
+        """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
+        found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.shape): [] for seat in seats}
+        lacking: Counter[str] = Counter()
+        for seat in seats:
+            lacking[seat.leaf] += seat.pods
+        left = dict.fromkeys(found, 0)
+        for seat in seats:
+            left[seat.leaf, seat.shape] += seat.pods
+        for leaf in walk(gang.root):
+            if not isinstance(leaf, Leaf) or leaf.name not in lacking:
+                continue
+            for member in leaf.members:
+                if member.state is State.PENDING and left.get(kind := (leaf.name, self.shape(gang, member.name)), 0):
+                    found[kind].append(member)
+                    left[kind] -= 1
+                    lacking[leaf.name] -= 1
+                    if not lacking[leaf.name]:
+                        break
+        return found
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""
