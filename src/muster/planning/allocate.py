@@ -1,28 +1,25 @@
 """Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.names import SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
-from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, Leaf, Standing, satisfied, walk
+from muster.fairness.entitlement import closed
+from muster.model.gang import Gang, Leaf, Standing, walk
 from muster.placement import growth
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import Goal, Goals, Impossible, every, located, shapes
+from muster.placement.goal import Goal, Goals, Impossible, located, shapes
 from muster.placement.search import Seat
-from muster.planning.backoff import backed_off
 from muster.planning.board import Board, Turn
 from muster.planning.bounds import hopeful, least
-from muster.planning.decision import Binding, Failure, Refusal, Verdict
-from muster.planning.diagnose import Diagnosis
+from muster.planning.decision import Binding, Failure, Refusal
 from muster.planning.extras import further
 from muster.planning.hints import hinted
 from muster.planning.line import Line
@@ -31,7 +28,7 @@ from muster.planning.plain_extras import PlainExtras, protected
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
-from muster.planning.waiting import refusal_of
+from muster.planning.refusals import Refusals, unknown, unplaced
 
 Ints = NDArray[np.int64]
 PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
@@ -58,7 +55,7 @@ class Allocation:
         self.extras = PlainExtras(board)
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
-        self._known: dict[object, Refusal] = {}  # what was said of a gang's twins
+        self.refusals = Refusals(board, self.preemption, self._full)
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
@@ -171,7 +168,7 @@ class Allocation:
         if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang):
             return True
         if not equals.refusals:
-            equals.refusals = self._infeasible(turn, goal, self._known[_unplaced(goal)]).refusals
+            equals.refusals = self.refusals.infeasible(turn, goal, self.refusals.known[unplaced(goal)]).refusals
         equals.refused_at = self.board.version
         self.board.turns[gang.key] = Turn(gang, "Infeasible", equals.refusals)
         self._grants[gang.key] += 1
@@ -179,16 +176,9 @@ class Allocation:
 
     def _is_refused(self, gang: Gang, goal: Goal) -> bool:
         """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
-        if _unplaced(goal) not in self._known or self.allowance(gang) is not None:
+        if unplaced(goal) not in self.refusals.known or self.board.allowance(gang) is not None:
             return False
         return self.preemption.is_known_hopeless(gang, goal)
-
-    def withdraw_hints(self) -> None:
-        """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
-        for key, seats in self.preemption.waiting.items():
-            if not self.board.will_have_room(seats):
-                turn = self.board.turns[key]
-                self.board.turns[key] = replace(turn, refusals=tuple(map(_without_soon, turn.refusals)))
 
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
@@ -201,15 +191,15 @@ class Allocation:
         try:
             after = self.board.attempt(turn.gang.key, partial(work, turn))
         except OutOfSteps:
-            return _unknown(turn, Refusal("SearchCutShort"))
-        return _unknown(turn, after.refusal) if isinstance(after, Failure) else after
+            return unknown(turn, Refusal("SearchCutShort"))
+        return unknown(turn, after.refusal) if isinstance(after, Failure) else after
 
     def _enter(self, turn: Turn) -> Turn:
         """Into the line, unless there is nothing to do, or nothing that may be done."""
         if _nothing_to_do(turn.gang) and self._sound(turn.gang):
             return replace(turn, verdict="Scheduled")
         now = turn.gang.standing
-        if refusal := self._shut(turn.gang):
+        if refusal := self.refusals.shut(turn.gang):
             return replace(turn, verdict="Scheduled" if now.satisfied else "Waiting", refusals=(refusal,))
         self.line.add(turn.gang.queue, rank(turn.gang, now, 0), turn.gang.key)
         self.turns_to_come.expect(turn.gang, now)
@@ -228,20 +218,6 @@ class Allocation:
             if not self._levels[constraint]:
                 return False
         return True
-
-    def _shut(self, gang: Gang) -> Refusal | None:
-        """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
-        if gang.broken:
-            return None
-        if gang.is_foreign:
-            return _other_scheduler(gang)
-        if gang.unknown_class:
-            return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
-        if reason := closed(self.board.usage.tree, gang.queue):
-            return Refusal(reason, details={"queue": gang.queue})
-        if (failed := backed_off(gang, self.board.snapshot)) is not None:
-            return Refusal("BackedOff", details=failed)
-        return None
 
     def _grant(self, turn: Turn) -> Turn:
         """A gang's turn; room that is kept for its own pods that move is free to it meanwhile (P7)."""
@@ -265,7 +241,7 @@ class Allocation:
     def _decide(self, turn: Turn) -> Turn:
         goals = self.board.goals(turn.gang)
         if invalid := goals.invalid():
-            return self._impossible(turn, invalid)
+            return self.refusals.impossible(turn, invalid)
         if not goals.standings[turn.gang.root.name].satisfied:
             return self._core(turn, goals)
         return self._extra(replace(turn, verdict="Scheduled"), goals)
@@ -294,7 +270,7 @@ class Allocation:
                 return made
         except OutOfSteps:
             return self._cut_short(turn, held)
-        return self._refused(turn, goals, first)
+        return self.refusals.refuse(turn, goals, first)
 
     def _cut_short(self, turn: Turn, held: tuple[Seat, ...]) -> Turn:
         """The steps ran out: what a longer search found, or was promised before, still holds."""
@@ -302,11 +278,11 @@ class Allocation:
             return self.board.bind(replace(turn, verdict="Scheduled"), seats, "core")
         if held:
             return self.nominations.keep(turn, held)
-        return _unknown(turn, Refusal("SearchCutShort"))
+        return unknown(turn, Refusal("SearchCutShort"))
 
     def _seats(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
-        allowance = self.allowance(gang)
+        allowance = self.board.allowance(gang)
         if goal.kind in self._full or not hopeful(goal, self.board.now):
             return None
         if allowance is not None and (least(goal, self.board.shapes.asks) > allowance).any():
@@ -323,76 +299,6 @@ class Allocation:
         """Whether pods that come later could let it in: those that it must be near to."""
         company = self.board.now.company
         return any(shape in company.touched for shape in shapes(goal))
-
-    def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
-        """What the queue still allows to a gang's core, or to its extras."""
-        preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
-        return self.board.usage.allowance(gang.queue, protected=not preemptible)
-
-    # no -------------------------------------------------------------------------------------------------------------
-
-    def _refused(self, turn: Turn, goals: Goals, goal: Goal | Impossible | None) -> Turn:
-        assert goal is not None
-        if isinstance(goal, Impossible):
-            return self._impossible(turn, goal)
-        over = self._over(turn.gang, goal)
-        if over is not None:
-            return replace(turn, verdict="Waiting", refusals=(self._with_changes(over, turn.gang, goals, goal),))
-        twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
-        if twin not in self._known:
-            diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
-            self._known[twin] = self.board.recall.diagnosis(self.board.now, goals, goal, diagnose)
-        said = self._known[twin]
-        if turn.gang.key in self.preemption.waiting:
-            said = replace(said, details=said.details | {"soon": True})
-        return self._infeasible(turn, goal, said)
-
-    def _infeasible(self, turn: Turn, goal: Goal, said: Refusal) -> Turn:
-        if kept := self.preemption.kept(turn.gang, goal):
-            said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
-        if turn.gang.key in self.preemption.limited:
-            return replace(turn, verdict="Waiting", refusals=(self.preemption.limited[turn.gang.key], said))
-        if turn.gang.key in self.preemption.undecided:
-            return _unknown(turn, Refusal("SearchCutShort", details={"moves": True}), said)
-        return replace(turn, verdict="Infeasible", refusals=(said,))
-
-    def _impossible(self, turn: Turn, found: Impossible) -> Turn:
-        verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        refusals: tuple[Refusal, ...] = (refusal_of(found, turn.gang.root),)
-        if found.reason == "NotEnoughPods" and turn.gang.other_schedulers:
-            refusals = (_other_scheduler(turn.gang), *refusals)
-        return replace(turn, verdict=verdict, refusals=refusals)
-
-    def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
-        """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
-        allowance = self.allowance(gang)
-        if allowance is None:
-            return None
-        asked: Mapping[str, int]
-        if (least(goal, self.board.shapes.asks) > allowance).any():
-            total = least(goal, self.board.shapes.asks)
-            asked = {name: int(total[i]) for i, name in enumerate(self.board.snapshot.columns) if total[i]}
-        elif goal.kind in self._full or (seats := self.board.find(self.board.now, goal)) is None:
-            return None
-        else:
-            asked = self.board.asked(seats)
-            if (over := self.board.too_protected(gang, seats)) is not None:
-                return _too_much("NonPreemptibleOverQuota", over)
-        found = self.board.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
-        return None if found is None else _too_much(*found)
-
-    def _with_changes(self, over: Refusal, gang: Gang, goals: Goals, goal: Goal) -> Refusal:
-        """The same with what would fit on free room within what the queue allows (E1)."""
-        allowance, asks = self.allowance(gang), self.board.shapes.asks
-        if allowance is not None and all((asks[shape] > allowance).any() for shape in shapes(goal)):
-            return over  # not even one pod
-
-        def work() -> Refusal:
-            diagnosis = Diagnosis(self.board.now, goals, goal, self.board.spending, allowance)
-            return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(goal)))})
-
-        within = () if allowance is None else tuple(allowance.tolist())
-        return self.board.recall.diagnosis(self.board.now, goals, goal, work, over.reason, over.details, within)
 
     # extras -----------------------------------------------------------------------------------------------------------
 
@@ -425,7 +331,7 @@ class Allocation:
         if goal.kind in self._full:
             return None
         try:
-            allowance = self.allowance(gang, extra=True)
+            allowance = self.board.allowance(gang, extra=True)
             found = self._kept(gang, goal) or self.board.find(self.board.now, goal, allowance)
         except OutOfSteps:
             return None
@@ -455,34 +361,9 @@ def _size(gang: Gang) -> int:
     return sum(1 + len(group.members) if isinstance(group, Leaf) else 1 for group in walk(gang.root))
 
 
-def _unplaced(goal: Goal) -> object:
-    """What twins have in common that are one leaf and of which nothing is placed: see `_refused`."""
-    return (goal.kind, (goal.name,), ((goal.name, 0),))
-
-
-def _unknown(turn: Turn, *refusals: Refusal) -> Turn:
-    """Nothing more is known of a gang; where its core is placed, that stands."""
-    verdict: Verdict = "Scheduled" if turn.verdict == "Scheduled" or satisfied(turn.gang.root) else "Unknown"
-    return replace(turn, verdict=verdict, refusals=(*turn.refusals, *refusals))
-
-
 def _nothing_to_do(gang: Gang) -> bool:
     """It has its core, and nothing that could be placed."""
     if gang.broken or gang.strays:
         return False
     now = gang.standing
     return now.satisfied and not now.pending and now.placed > 0
-
-
-def _without_soon(refusal: Refusal) -> Refusal:
-    return replace(refusal, details={name: fact for name, fact in refusal.details.items() if name != "soon"})
-
-
-def _other_scheduler(gang: Gang) -> Refusal:
-    """Some or all of its pods ask for schedulers that are not ours (N6)."""
-    return Refusal("OtherScheduler", details={"schedulers": list(gang.other_schedulers), "all": gang.is_foreign})
-
-
-def _too_much(reason: str, found: Excess) -> Refusal:
-    details: dict[str, Any] = asdict(found)
-    return Refusal(reason, details=details)

@@ -186,6 +186,11 @@ class Board:
         """What queues share of amounts by column."""
         return Resources({name: int(by_column[i]) for i, name in self._resources if by_column[i]})
 
+    def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
+        """What the queue still allows to a gang's core, or to its extras."""
+        preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
+        return self.usage.allowance(gang.queue, protected=not preemptible)
+
     def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:

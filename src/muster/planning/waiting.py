@@ -4,8 +4,6 @@ Rule: extras cost little. Reasons come from counts, never from another search; e
 steps are paid by the gang (X7).
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
@@ -25,7 +23,6 @@ NOT_ENOUGH_PODS, MORE, CUT_SHORT = "NotEnoughPods", "MoreExtrasWait", "SearchCut
 SHOWN = 3  # distinct reasons of a gang
 ASKED = 32  # parts of a gang that are asked for a reason
 Ints = NDArray[np.int64]
-Allowance = Callable[[Gang, bool], Ints | None]  # what the queue still allows to a gang; to its extras
 
 
 def not_enough_pods(lacking: tuple[Shortage, ...]) -> Refusal:
@@ -46,8 +43,8 @@ def refusal_of(found: Impossible, part: Group) -> Refusal:
 class WaitingExtras:
     """Asked once every gang has had its turns: what is free then stays free in this cycle."""
 
-    def __init__(self, board: Board, allowance: Allowance) -> None:
-        self.board, self.allowance = board, allowance
+    def __init__(self, board: Board) -> None:
+        self.board = board
         self._known: dict[object, Refusal] = {}  # by what the answer depends on
 
     def explain(self) -> None:
@@ -92,7 +89,7 @@ class WaitingExtras:
 
     def _refused(self, gang: Gang, goals: Goals, goal: Goal, part: str) -> Refusal:
         """The queue or the room; equal parts on equal terms have one answer."""
-        allowance = self.allowance(gang, True)
+        allowance = self.board.allowance(gang, extra=True)
         known = goal.kind, None if allowance is None else (gang.queue, gang.preemptibility)
         if known not in self._known:
             self.board.spending.spend()
