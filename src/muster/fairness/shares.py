@@ -11,11 +11,15 @@ from math import lcm
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.model.queues import Amounts, QueueNode, QueueTree, Uses, arrange, uses
 from muster.model.snapshot import Snapshot
+
+Ints = NDArray[np.int64]
+LOWER_BITS = 24  # sums of 2^24 amounts stay within 64 bits, upper and lower bits by themselves
 
 
 class Division(Struct, frozen=True, eq=False):
@@ -62,8 +66,17 @@ def division(snapshot: Snapshot) -> Division:
 def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
     """What queues can share: all that ready nodes have, without what pods outside every gang hold there."""
     place = {column: i for i, column in enumerate(snapshot.columns)}
-    left = np.maximum(snapshot.room - snapshot.strange, 0)[snapshot.ready]
-    return Resources({name: sum(left[:, place[name]].tolist()) if name in place else 0 for name in resources})
+
+    def left(column: int) -> Ints:
+        rest: Ints = np.maximum(snapshot.room[:, column] - snapshot.strange[:, column], 0)
+        return rest[snapshot.ready]
+
+    return Resources({name: add_exactly(left(place[name])) if name in place else 0 for name in resources})
+
+
+def add_exactly(amounts: Ints) -> int:
+    """The sum of amounts of at most 2^63 each, however large it is: upper and lower bits are added by themselves."""
+    return (int((amounts >> LOWER_BITS).sum()) << LOWER_BITS) + int((amounts & ((1 << LOWER_BITS) - 1)).sum())
 
 
 def fair_shares(tree: QueueTree, requested: Amounts, pool: Mapping[str, int]) -> dict[str, Resources]:
