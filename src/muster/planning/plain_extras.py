@@ -84,7 +84,7 @@ class PlainExtras:
 
 
 def protected(gang: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
-    """How much of an extra nobody may disturb: extras of a plain gang leave its core as it is."""
+    """How much of an extra is protected: extras of a plain gang leave its core as it is."""
     return asked if gang.preemptibility == NON_PREEMPTIBLE else {}
 
 

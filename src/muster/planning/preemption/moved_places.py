@@ -73,7 +73,7 @@ def is_newer(one: str, other: str) -> bool:
 # pods that came -------------------------------------------------------------------------------------------------------
 
 Match = Callable[[Member, Place], bool]
-MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if it can be told; else any of its leaf
+MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if that is known; else any of its leaf
     lambda pod, place: pod.node == place.node and pod.requests == place.requests,
     lambda pod, place: pod.node == place.node,
     lambda pod, place: pod.requests == place.requests,
