@@ -17,6 +17,7 @@ from muster.planning.board import Board, Pods
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Units = frozenset[int]  # numbers of candidates
+MOST_ORDERS = 64  # of pods that are kept
 PER_STEP = 16  # nodes and pods that are passed over for one step
 
 
@@ -55,8 +56,9 @@ class Candidates:
         self._held: dict[int, Resources] = {}
         self.last_to_leave: Ints = np.lexsort((-self.order, self.created, -self.priority))
         self.first_to_leave: Ints = np.lexsort((self.order, -self.created, self.priority, self.total_pods))
-        self.rank = np.empty(number, dtype=np.int64)  # among the first to leave
-        self.rank[self.first_to_leave] = np.arange(number)
+        self.rank = _places(self.first_to_leave)  # among the first to leave
+        self._last_rank = _places(self.last_to_leave)
+        self._orders: dict[tuple[int, int], Ints] = {}
 
     def _collect_units(self) -> Iterator[Candidate]:
         first = 0
@@ -115,7 +117,8 @@ class Candidates:
             for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
         ]
         table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
-        self.pod_unit, self.pod_node, self.pod_class = table[:, 0], table[:, 1], table[:, 2]
+        self.pod_unit, self.pod_node, self.pod_class = (np.ascontiguousarray(row) for row in table.T)
+        self._first_row = np.searchsorted(self.pod_unit, np.arange(len(self.units) + 1))  # of every unit's pods
         self.asks = np.array(board.shapes.asks, dtype=np.int64).reshape(-1, len(board.snapshot.columns))
         self.marked = [
             (number, node, marks)
@@ -171,9 +174,22 @@ class Candidates:
 
     def freed_on(self, number: int, node: int) -> Ints:
         """What a unit by itself frees on a node."""
-        mine = (self.pod_unit == number) & (self.pod_node == node)
-        found: Ints = self.asks[self.pod_class[mine]].sum(axis=0)
+        mine = slice(self._first_row[number], self._first_row[number + 1])
+        found: Ints = self.asks[self.pod_class[mine][self.pod_node[mine] == node]].sum(axis=0)
         return found
+
+    def last_first(self, numbers: Iterable[int]) -> list[int]:
+        """Some units, the last to leave first."""
+        return sorted(numbers, key=self._last_rank.__getitem__)
+
+    def most_useful_first(self, column: int, ask: int) -> Ints:
+        """All pods by node, on each those that free most of a column, as far as one ask; then the first to leave."""
+        if (column, ask) not in self._orders:
+            if len(self._orders) >= MOST_ORDERS:
+                self._orders.clear()
+            freed = np.minimum(self.asks[self.pod_class, column], ask)
+            self._orders[column, ask] = np.lexsort((self.rank[self.pod_unit], -freed, self.pod_node))
+        return self._orders[column, ask]
 
     def whole(self, numbers: Iterable[int]) -> Units:
         """With every unit inside that is still there."""
@@ -226,3 +242,10 @@ class Candidates:
                 self.total_pods[outer] -= len(unit.pods)
                 for _, member in unit.pods:
                     self.freed[outer] -= self.board.shapes.asks[self.board.shape(unit.gang, member.name)]
+
+
+def _places(order: Ints) -> Ints:
+    """Where in an order each number is."""
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.arange(len(order))
+    return found

@@ -92,14 +92,17 @@ class Consolidate(Rules):
         """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
         candidates = self.candidates
         rows = candidates.rows(units)
+        number = len(candidates.asks)
         pairs, counts = np.unique(
-            np.column_stack((candidates.pod_unit[rows], candidates.pod_class[rows])), axis=0, return_counts=True
-        )
-        seats = {shape: int(self.board.later.fits(shape).sum()) for shape in np.unique(pairs[:, 1]).tolist()}
-        homeless = {
-            unit for (unit, shape), count in zip(pairs.tolist(), counts.tolist(), strict=True) if count > seats[shape]
-        }
-        return frozenset(n for n in units - homeless if homeless.isdisjoint(candidates.units[n].inside))
+            candidates.pod_unit[rows] * number + candidates.pod_class[rows], return_counts=True
+        )  # of unit and class
+        classes = pairs % number
+        seats = np.zeros(number, dtype=np.int64)
+        for shape in np.unique(classes).tolist():
+            seats[shape] = self.board.later.fits(shape).sum()
+        homeless = set((pairs // number)[counts > seats[classes]].tolist())
+        around = {outer for unit in homeless for outer in candidates.units[unit].around}
+        return units - homeless - around
 
     def _asked_at_most(self) -> Resources:
         """No choice of children and pods asks for more."""

@@ -3,7 +3,7 @@
 The cost guides the search, the bound proves that no smaller set exists; what really leaves is decided in `victims`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -15,51 +15,49 @@ from muster.placement.ledger import Ledger
 from muster.planning.preemption.candidates import Candidates
 
 Ints = NDArray[np.int64]
-MOST_SEATS = np.iinfo(np.int64).max
+MOST_SEATS = int(np.iinfo(np.int64).max)
 POD = 1 << 20  # one pod weighs more than all priorities together
 
 
 class CandidatePods:
-    """The pods of some units, one row each: node, what it frees, and the number of its unit."""
+    """The pods of some units."""
 
     def __init__(self, candidates: Candidates, numbers: Sequence[int]) -> None:
         self.candidates = candidates
-        rows = candidates.rows(numbers)
-        self.unit, self.node = candidates.pod_unit[rows], candidates.pod_node[rows]
-        self.freed = candidates.asks[candidates.pod_class[rows]]
+        self.rows = candidates.rows(numbers)  # among all pods
 
-    def stacks(self, first: Ints, nodes: int) -> "Stacks":
-        """The pods of every node in an order."""
-        order = np.lexsort((first, self.node))
-        node = self.node[order]
+    def stacks(self, column: int, ask: int, nodes: int) -> "Stacks":
+        """The pods of every node, those that free most of a column first."""
+        order = self.candidates.most_useful_first(column, ask)
+        order = order[self.rows[order]]
+        node = self.candidates.pod_node[order]
         counts = np.bincount(node, minlength=nodes)
-        start = np.concatenate(([0], np.cumsum(counts)[:-1]))
-        return Stacks(
-            self, order, node, np.arange(len(order)) - start[node] + 1, (nodes, int(counts.max(initial=0)) + 1)
-        )
+        start = np.cumsum(counts) - counts
+        places = np.arange(len(order)) - start[node] + 1
+        return Stacks(self.candidates, order, node, places, (nodes, int(counts.max(initial=0)) + 1))
 
 
 class Stacks(Struct, frozen=True, eq=False):
     """The pods of every node in an order: sums over its first 0, 1, 2 … pods."""
 
-    pods: CandidatePods
-    order: Ints
+    candidates: Candidates
+    order: Ints  # by rows of the candidates' pods
     node: Ints  # of every pod, in that order
     place: Ints  # of every pod on its node, from 1
     shape: tuple[int, int]  # nodes, and places on each
 
     def freed(self, column: int) -> Ints:
         """What they free of a column."""
-        return self._sums(self.pods.freed[:, column])
+        return self._sums(self.candidates.asks[self.candidates.pod_class[self.order], column])
 
     def weights(self) -> Ints:
         """What it costs that they leave: fewest pods, then the lower priorities."""
-        _, priority = np.unique(self.pods.candidates.priority[self.pods.unit], return_inverse=True)
+        _, priority = np.unique(self.candidates.priority[self.candidates.pod_unit[self.order]], return_inverse=True)
         return self._sums(POD + priority)
 
     def _sums(self, values: Ints) -> Ints:
         found = np.zeros(self.shape, dtype=np.int64)
-        found[self.node, self.place] = values[self.order]
+        found[self.node, self.place] = values
         return np.cumsum(found, axis=1, out=found)
 
 
@@ -88,26 +86,17 @@ class CostLedger(Ledger):
         columns = self.shapes.columns[shape]
         asks = self.shapes.asks[shape][columns]
         scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
-        candidates, pods = self.pods.candidates, self.pods
-        freed = np.minimum(pods.freed[:, columns[scarce]], asks[scarce])
-        first = -freed * (len(candidates.units) + 1) + candidates.rank[pods.unit]
-        stacks = pods.stacks(first, len(self.kept))
+        stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), len(self.kept))
         weight = stacks.weights()
         seats = np.full(stacks.shape, MOST_SEATS)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
             np.minimum(seats, (self.kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
-        seats = np.maximum(seats, 0)
         seats[~self.allowed(shape)] = 0
         found: dict[int, Ints] = {}
-        paid = np.zeros(len(seats), dtype=np.int64)
-        for number in range(1, int(seats.max(initial=0)) + 1):
-            enough = seats >= number
-            there = enough.any(axis=1)
-            now = np.where(there, weight[np.arange(len(seats)), enough.argmax(axis=1)], 0)
-            cost = np.where(there, now - paid, -1)
-            paid = np.where(there, now, paid)
-            for value in np.unique(cost[there]).tolist():
-                found[value] = found.get(value, np.zeros(len(seats), dtype=np.int64)) + (cost == value)
+        for nodes, costs in _each_seat(seats, weight):
+            for value in np.unique(costs).tolist():
+                row = found.setdefault(value, np.zeros(len(seats), dtype=np.int64))
+                row[nodes[costs == value]] += 1
         return sorted(found.items(), key=lambda item: item[0])
 
     def tiers(self, shape: int) -> list[Ints] | None:
@@ -138,6 +127,25 @@ class CostLedger(Ledger):
         return total
 
 
+def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """For the first, the second, … seat: the nodes that can have it, and what it costs there.
+
+    Both tables are by node and by the number of pods that leave it.
+    """
+    nodes = np.arange(len(seats))
+    paid = np.zeros(len(seats), dtype=np.int64)
+    number = 0
+    while True:
+        number += 1
+        there = seats[:, -1] >= number
+        nodes, seats, weight, paid = nodes[there], seats[there], weight[there], paid[there]
+        if not len(nodes):
+            return
+        now = weight[np.arange(len(nodes)), (seats >= number).argmax(axis=1)]
+        yield nodes, now - paid
+        paid = now
+
+
 def fewest_pods(free: Ledger, candidates: Candidates, numbers: Sequence[int], shape: int, need: int) -> int:
     """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
 
@@ -146,18 +154,14 @@ def fewest_pods(free: Ledger, candidates: Candidates, numbers: Sequence[int], sh
     pods = CandidatePods(candidates, numbers)
     columns = free.shapes.columns[shape]
     asks = free.shapes.asks[shape]
-    costs: Ints | None = None
-    gone = free.free.copy()
-    np.add.at(gone, pods.node, pods.freed)
-    room = (gone[:, columns] // asks[columns]).min(axis=1)
+    stacks = {column: pods.stacks(column, MOST_SEATS, len(free.free)).freed(column) for column in columns.tolist()}
+    have = [(free.free[:, column, None] + freed) // asks[column] for column, freed in stacks.items()]
+    room = np.min([rows[:, -1] for rows in have], axis=0) if have else np.zeros(len(free.free), dtype=np.int64)
     seats = np.where(free.shapes.allowed(shape), np.maximum(room, 0), 0)
     most = min(int(seats.max(initial=0)), need)
-    for column in columns.tolist():
-        have = free.free[:, column, None] + pods.stacks(-pods.freed[:, column], len(free.free)).freed(column)
-        mine = _too_few(have // asks[column], most)
-        costs = mine if costs is None else np.maximum(costs, mine)
-    if costs is None or not most:
+    if not most:
         return 1
+    costs = np.max([_too_few(rows, most) for rows in have], axis=0)
     return _cheapest(costs, seats, need)
 
 
@@ -171,7 +175,7 @@ def _too_few(seats: Ints, most: int) -> Ints:
 
 def _cheapest(costs: Ints, seats: Ints, need: int) -> int:
     """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole seats."""
-    rows, counts = np.unique(np.column_stack((np.minimum(seats, costs.shape[1]), costs)), axis=0, return_counts=True)
+    rows, counts = _distinct(np.column_stack((np.minimum(seats, costs.shape[1]), costs))[seats > 0])
     steps: list[tuple[Fraction, int]] = []
     for row, times in zip(rows.tolist(), counts.tolist(), strict=True):
         at, have = 0, 0
@@ -187,3 +191,14 @@ def _cheapest(costs: Ints, seats: Ints, need: int) -> int:
         if not need:
             break
     return max(-(-total.numerator // total.denominator), 1)
+
+
+def _distinct(rows: Ints) -> tuple[Ints, Ints]:
+    """Every row once, and how often it is there; written as one number where that is large enough."""
+    base = int(rows.max(initial=0)) + 1
+    if base ** rows.shape[1] > MOST_SEATS:
+        found = np.unique(rows, axis=0, return_counts=True)
+        return found[0], found[1]
+    keys = rows @ np.array([base**i for i in range(rows.shape[1])], dtype=np.int64)
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    return rows[first], counts

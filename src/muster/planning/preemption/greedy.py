@@ -86,8 +86,8 @@ def _count(candidates: Candidates, number: int, short: Short, sign: int) -> None
 
 def _without_needless(candidates: Candidates, gone: set[int], short: Short) -> Units:
     """Without units that are not needed for the seats, the last to leave first."""
-    for number in candidates.last_to_leave.tolist():
-        if number not in gone or any(outer in gone for outer in candidates.units[number].around):
+    for number in candidates.last_first(gone):
+        if any(outer in gone for outer in candidates.units[number].around):
             continue
         _count(candidates, number, short, -1)
         nodes = (node for node in dict.fromkeys(candidates.units[number].nodes) if node in short)
@@ -102,8 +102,8 @@ def reduced(question: Question, units: Units) -> Units:
     """One unit after the other stays if the rest is enough, the last to leave first, as long as there are steps."""
     candidates = question.candidates
     try:
-        for number in candidates.last_to_leave.tolist():
-            if number in units and not any(outer in units for outer in candidates.units[number].around):
+        for number in candidates.last_first(units):
+            if not any(outer in units for outer in candidates.units[number].around):
                 fewer = units - {number}
                 units = fewer if question.is_enough(fewer) else units
     except OutOfSteps:

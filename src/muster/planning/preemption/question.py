@@ -1,18 +1,20 @@
 """One question about victims: are these units enough? Answers are remembered, and every search is paid for (X7)."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import Goal, shapes
+from muster.placement.goal import Goal, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.search import Seat
 from muster.planning.board import Board
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Candidates, Mask, Units
+from muster.planning.preemption.eviction_cost import fewest_pods
 from muster.planning.preemption.rules import Rules
 
 Ints = NDArray[np.int64]
@@ -38,6 +40,14 @@ class Question:
         self.all = self.candidates.whole(self.numbers)
         self._answers: dict[tuple[Units, bytes], tuple[Seat, ...] | None] = {}
         self._settled: dict[Units, bool] = {}
+
+    @cached_property
+    def fewest(self) -> int:
+        """So many pods have to leave at least, by a bound: for pods of one class they can be counted."""
+        classes, later = shapes(self.goal), self.board.later
+        if len(classes) > 1 or classes[0] in later.company.touched:
+            return 1
+        return fewest_pods(later, self.candidates, sorted(self.all), classes[0], size(self.goal))
 
     def _useful(self, numbers: Sequence[int]) -> list[int]:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""

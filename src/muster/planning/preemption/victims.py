@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import shapes, size
 from muster.placement.search import Seat
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Units
-from muster.planning.preemption.eviction_cost import fewest_pods
 from muster.planning.preemption.greedy import cheapest_seats, greedy_set, in_the_way, reduced
 from muster.planning.preemption.question import Question, Selection
 from muster.planning.preemption.smallest import smallest
@@ -34,7 +32,7 @@ def select(question: Question, exact_steps: int) -> Selection | None:
     """The set that leaves; None: no set is enough, or none is allowed. OutOfSteps: unknown."""
     if (single := _single_pod(question)) is not None:
         return single
-    if not question.all or _fewest(question) > question.rules.most_pods or not question.could_fit(question.all):
+    if not question.all or question.fewest > question.rules.most_pods or not question.could_fit(question.all):
         return None
     greedy = greedy_set(question, question.all)
     whole = question.board.spending
@@ -56,7 +54,7 @@ def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, P
         if proof == "exact":
             return found, proof
         greedy = found
-    elif greedy is not None and question.candidates.count(greedy) <= _fewest(question):
+    elif greedy is not None and question.candidates.count(greedy) <= question.fewest:
         return greedy, "exact"
     try:
         return smallest(question, greedy)
@@ -89,7 +87,7 @@ def select_nearby(question: Question, exact_steps: int) -> Selection | None:
         return select(question, exact_steps)
     if (single := _single_pod(question)) is not None:
         return single
-    if _fewest(question) > question.rules.most_pods or not question.could_fit(question.all):
+    if question.fewest > question.rules.most_pods or not question.could_fit(question.all):
         return None
     for units in _neighbourhoods(question):
         if question.rules.is_cheap(units) and (found := _move(question, units)) is not None:
@@ -161,15 +159,6 @@ def _making_room(question: Question, shape: int, numbers: Ints) -> list[int]:
 # the smallest set -----------------------------------------------------------------------------------------------------
 
 
-def _fewest(question: Question) -> int:
-    """So many pods have to leave at least, by a bound: for pods of one class they can be counted."""
-    classes = shapes(question.goal)
-    if len(classes) > 1 or classes[0] in question.board.later.company.touched:
-        return 1
-    numbers = sorted(question.all)
-    return fewest_pods(question.board.later, question.candidates, numbers, classes[0], size(question.goal))
-
-
 def smallest_set(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
     """The first of the smallest sets, or the best that was found before the steps ran out. OutOfSteps: none was."""
     best = [greedy] if greedy is not None else []
@@ -186,8 +175,7 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
     """Depth first over sets: the last to leave stays if the rest could still be enough."""
     candidates = question.candidates
     least = candidates.count(greedy) + 1 if greedy is not None else question.rules.most_pods + 1
-    mine = set(question.numbers)
-    order = [n for n in candidates.last_to_leave.tolist() if n in mine]
+    order = candidates.last_first(question.numbers)
     looks = {n: _looks(question, n) for n in question.all}
     ahead: list[tuple[Units, Units]] = [(frozenset(), question.all)]
     while ahead:
