@@ -183,6 +183,7 @@ class _Digests:
         self._goals: dict[int, bytes] = {}
         self._classes: dict[int, bytes] = {}
         self._filtered: dict[int, bytes] = {}
+        self._last_room: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
         self._state: tuple[int, bytes] = (-1, b"")
         self._selected: bytes | None = None  # by budgets: pods, the same for all of a cycle
 
@@ -229,6 +230,15 @@ class _Digests:
         return self._structures[goal.kind]
 
     def _room(self, ledger: Ledger, goal: Goal) -> bytes:
+        """The same for all that is asked about a goal until something is written."""
+        key = (goal.kind, ledger is self._board.now, self._board.version)
+        if ledger is not self._board.now and ledger is not self._board.later:
+            return self._write_room(ledger, goal)
+        if self._last_room[0] != key:
+            self._last_room = key, self._write_room(ledger, goal)
+        return self._last_room[1]
+
+    def _write_room(self, ledger: Ledger, goal: Goal) -> bytes:
         classes = shapes(goal)
         usable = np.any([self._shapes.allowed(shape) for shape in classes], axis=0)
         columns = np.unique(np.concatenate([self._shapes.columns[shape] for shape in classes]))

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Units = frozenset[int]  # numbers of candidates
 MOST_ORDERS = 64  # of pods that are kept
-PER_STEP = 16  # nodes and pods that are passed over for one step
+PER_STEP = 64  # nodes and pods that are passed over for one step
 
 
 class Candidate(Struct, frozen=True, eq=False):
@@ -48,6 +48,8 @@ class Candidates:
         self.queue = np.array([self.queues[unit.gang.queue] for unit in self.units], dtype=np.int64)
         self.gangs = {key: i for i, key in enumerate(dict.fromkeys(unit.gang.key for unit in self.units))}
         self.gang = np.array([self.gangs[unit.gang.key] for unit in self.units], dtype=np.int64)
+        pairs = [(number, inner) for number, unit in enumerate(self.units) for inner in unit.inside]
+        self._nested = np.array(pairs, dtype=np.int64).reshape(len(pairs), 2).T  # units, and those inside
         self.own_pods = np.array([len(unit.pods) for unit in self.units], dtype=np.int64)
         self.total_pods = np.array([self._total_pods(i) for i in range(number)], dtype=np.int64)  # with those inside
         self.only_node = np.array([self._only_node(i) for i in range(number)], dtype=np.int64)  # -1: several
@@ -190,6 +192,22 @@ class Candidates:
             freed = np.minimum(self.asks[self.pod_class, column], ask)
             self._orders[column, ask] = np.lexsort((self.rank[self.pod_unit], -freed, self.pod_node))
         return self._orders[column, ask]
+
+    def on_nodes(self, nodes: Mask) -> Mask:
+        """Units that have, by themselves or with those inside, pods on some nodes."""
+        own = np.zeros(len(self.units), dtype=bool)
+        own[self.pod_unit[nodes[self.pod_node]]] = True
+        outer, inner = self._nested
+        found = own.copy()
+        found[outer[own[inner]]] = True
+        return found
+
+    def all_of(self, mask: Mask) -> Units:
+        """Many units at once, with every unit inside that is still there."""
+        found = mask.copy()
+        outer, inner = self._nested
+        found[inner[mask[outer]]] = True
+        return frozenset(np.flatnonzero(found & self.staying).tolist())
 
     def whole(self, numbers: Iterable[int]) -> Units:
         """With every unit inside that is still there."""

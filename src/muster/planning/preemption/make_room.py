@@ -7,7 +7,7 @@ import numpy as np
 
 from muster.api import names
 from muster.model.gang import Gang, Member
-from muster.placement.budget import OutOfSteps
+from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.goal import Goal
 from muster.placement.search import Seat
 from muster.planning.board import Board, Turn
@@ -27,6 +27,7 @@ from muster.planning.preemption.victims import select, select_nearby
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
+SIDE_PART = 50  # of a cycle's steps, what smaller sets than known ones may take, and moves: one in so many for each
 EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
 
 
@@ -41,6 +42,8 @@ class Preemption:
         self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
         self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
+        self._better = Budget(board.policy.cycle_steps // SIDE_PART)
+        self._nearby = Budget(board.policy.cycle_steps // SIDE_PART)
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
         self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
@@ -164,8 +167,8 @@ class Preemption:
         question = Question(self.board, rules.goal, rules, mask)
         exact_steps = self.board.policy.steps // EXACT_PART
         if isinstance(rules, Consolidate):
-            return select_nearby(question, exact_steps)
-        return select(question, exact_steps)
+            return select_nearby(question, exact_steps, self._better, self._nearby)
+        return select(question, exact_steps, self._better)
 
     def kept(self, gang: Gang, goal: Goal) -> tuple[str, ...]:
         """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""

@@ -1,6 +1,5 @@
 """One question about victims: are these units enough? Answers are remembered, and every search is paid for (X7)."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -36,8 +35,9 @@ class Question:
         self.board, self.goal, self.rules = board, goal, rules
         self.candidates: Candidates = rules.candidates
         self.mask = mask
-        self.numbers = self._useful(np.flatnonzero(mask).tolist())
-        self.all = self.candidates.whole(self.numbers)
+        useful = self._useful(mask)
+        self.numbers: list[int] = np.flatnonzero(useful).tolist()
+        self.all = self.candidates.all_of(useful)
         self._answers: dict[tuple[Units, bytes], tuple[Seat, ...] | None] = {}
         self._settled: dict[Units, bool] = {}
 
@@ -49,15 +49,12 @@ class Question:
             return 1
         return fewest_pods(later, self.candidates, sorted(self.all), classes[0], size(self.goal))
 
-    def _useful(self, numbers: Sequence[int]) -> list[int]:
+    def _useful(self, mask: Mask) -> Mask:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
         if self.rules.most(frozenset()) is not None:
-            return list(numbers)
+            return mask
         allowed = np.any([self.board.shapes.allowed(shape) for shape in shapes(self.goal)], axis=0)
-        candidates = self.candidates
-        own = np.zeros(len(candidates.units), dtype=bool)
-        own[candidates.pod_unit[allowed[candidates.pod_node]]] = True
-        return [n for n in numbers if own[n] or own[list(candidates.units[n].inside)].any()]
+        return mask & self.candidates.on_nodes(allowed)
 
     def ledger_without(self, units: Units) -> Ledger:
         """What is free once these have left."""

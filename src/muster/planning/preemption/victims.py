@@ -6,11 +6,12 @@ units are few, or an integer program.
 """
 
 from collections.abc import Iterator
+from itertools import takewhile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.placement.budget import OutOfSteps
+from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.search import Seat
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Units
@@ -28,20 +29,25 @@ NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a larg
 NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
 
 
-def select(question: Question, exact_steps: int) -> Selection | None:
-    """The set that leaves; None: no set is enough, or none is allowed. OutOfSteps: unknown."""
+def select(question: Question, exact_steps: int, better: Budget) -> Selection | None:
+    """The set that leaves; None: no set is enough, or none is allowed. OutOfSteps: unknown.
+
+    `better`: what the cycle has left for smaller sets than those that are known (X7).
+    """
     if (single := _single_pod(question)) is not None:
         return single
     if not question.all or question.fewest > question.rules.most_pods or not question.could_fit(question.all):
         return None
     greedy = greedy_set(question, question.all)
+    if greedy is not None:
+        exact_steps = min(exact_steps, better.left, BETTER_STEPS if len(question.numbers) > MANY else exact_steps)
     whole = question.board.spending
+    question.board.spending = part = whole.part(exact_steps)
     try:
-        is_large = greedy is not None and len(question.numbers) > MANY
-        question.board.spending = whole.part(min(exact_steps, BETTER_STEPS) if is_large else exact_steps)
         units, proof = _smallest(question, greedy)
     finally:
         question.board.spending = whole
+        better.charge(0 if greedy is None else part.spent)
     if units is not None and proof == "irreducible":
         units = reduced(question, units)
     return None if units is None else question.selection(units, proof)
@@ -76,21 +82,34 @@ def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, 
         question.board.spending = whole
 
 
-def select_nearby(question: Question, exact_steps: int) -> Selection | None:
+def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: Budget) -> Selection | None:
     """The same for moves (P8): all sets where units are few, else a few neighbourhoods, the cheapest seats first.
 
     None: no moves within P8 would do. OutOfSteps: unknown, as after neighbourhoods of which none would do.
+    `nearby`: what the cycle has left for neighbourhoods (X7).
     """
     if not question.all or not question.rules.could_help(question.all):
         return None
     if len(question.numbers) <= FEW:
-        return select(question, exact_steps)
+        return select(question, exact_steps, better)
+    if not nearby.left:
+        raise OutOfSteps
+    whole = question.board.spending
+    question.board.spending = part = whole.part(nearby.left)
+    try:
+        return _nearby(question)
+    finally:
+        question.board.spending = whole
+        nearby.charge(part.spent)
+
+
+def _nearby(question: Question) -> Selection | None:
     if (single := _single_pod(question)) is not None:
         return single
     if question.fewest > question.rules.most_pods or not question.could_fit(question.all):
         return None
-    for units in _neighbourhoods(question):
-        if question.rules.is_cheap(units) and (found := _move(question, units)) is not None:
+    for units in takewhile(question.rules.is_cheap, _neighbourhoods(question)):
+        if (found := _move(question, units)) is not None:
             return found
     raise OutOfSteps
 
