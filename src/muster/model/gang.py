@@ -170,12 +170,19 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
         return all(one.satisfied for one in self.standings.values())
 
     @once
-    def uniform(self) -> "tuple[State, Resources] | None":
-        """The state of all its pods, and what they ask for together; None: they differ, or it is not one leaf."""
+    def uniform(self) -> "tuple[State, tuple[tuple[str, int], ...]] | None":
+        """The state of all its pods, and what they ask for together by name; None: they differ, or it has SubGroups."""
         if not isinstance(self.root, Leaf) or not self.root.members or self.leftovers:
             return None
         state = self.root.members[0].state
-        return (state, _together(self.root, state)) if self.root.is_all(state) else None
+        return (state, tuple(sorted(_together(self.root, state).items()))) if self.root.is_all(state) else None
+
+    @once
+    def waiting(self) -> tuple[str, ...]:
+        """The pods of a gang of one leaf that all wait, by namespace/name; none: it is another gang."""
+        if self.uniform is None or self.uniform[0] is not PENDING or not isinstance(self.root, Leaf):
+            return ()
+        return tuple([f"{self.namespace}/{member.name}" for member in self.root.members])
 
     @once
     def constraints(self) -> tuple[TopologyConstraint, ...]:
@@ -195,6 +202,8 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     @once
     def standings(self) -> "Mapping[str, Standing]":
         """How every group stands, by name."""
+        if isinstance(self.root, Leaf) and self.uniform is not None:
+            return {self.root.name: _uniform_standing(self.root, self.uniform[0])}
         return standings(self.root)
 
     @property
@@ -308,7 +317,8 @@ def build(
         has_promises=is_nominated or names.MOVED_TO in group.metadata.annotations,
         source=group,
     )
-    _ = built.key, built.is_settled, built.constraints  # once, while its pods are at hand: every cycle asks for them
+    # once, while its pods are at hand: every cycle asks for them
+    _ = built.key, built.is_settled, built.constraints, built.waiting
     return built
 
 
@@ -432,6 +442,21 @@ def _leaf_standing(leaf: Leaf, counting: States) -> Standing:
         succeeded=states.count(State.SUCCEEDED),
         pending=states.count(State.PENDING),
         gated=states.count(State.GATED),
+        missing=max(leaf.need - counted, 0),
+    )
+
+
+def _uniform_standing(leaf: Leaf, state: State) -> Standing:
+    """The same of a leaf whose pods are all in one state."""
+    pods = len(leaf.members)
+    counted = pods if state in RUNNING else 0
+    return Standing(
+        satisfied=counted >= leaf.need,
+        counted=counted,
+        placed=pods if state is PLACED else 0,
+        succeeded=pods if state is State.SUCCEEDED else 0,
+        pending=pods if state is PENDING else 0,
+        gated=pods if state is State.GATED else 0,
         missing=max(leaf.need - counted, 0),
     )
 

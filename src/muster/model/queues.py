@@ -242,8 +242,7 @@ def _uniform_footprint(gang: Gang) -> Footprint | None:
     """The same for most gangs: one leaf, all of it placed or all of it pending. None: it is another one."""
     if gang.uniform is None or gang.preemptibility == names.SEMI_PREEMPTIBLE:
         return None
-    state, asked = gang.uniform
-    items = tuple(sorted(asked.items()))
+    state, items = gang.uniform
     if state is PENDING:
         return Footprint((), items, (), (), ())
     if state is not PLACED:
@@ -266,7 +265,10 @@ def _summed(tree: QueueTree, found: dict[str, Resources]) -> dict[str, Resources
 
 def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
     """Two amounts together."""
-    return Resources({name: one.get(name, 0) + other.get(name, 0) for name in (*one, *other)})
+    total = Resources(one)
+    for name, amount in other.items():
+        total[name] = total.get(name, 0) + amount
+    return total
 
 
 def charged(tree: QueueTree, amounts: Amounts, queue: str, extra: Mapping[str, int]) -> dict[str, Resources]:

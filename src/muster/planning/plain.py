@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
-from muster.model.gang import PENDING, PLACED, Gang, Leaf, Member, Standing
+from muster.model.gang import PLACED, Gang, Leaf, Member, Standing
 from muster.model.topology import Level
 from muster.placement import flat
 from muster.placement.goal import Goal
@@ -54,22 +54,18 @@ class EqualGangs:
 
 def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
     """The terms of a plain gang; None: it is another one."""
-    root = gang.root
-    if not isinstance(root, Leaf) or gang.broken or gang.strays or gang.leftovers or gang.unknown_class:
+    root, waiting = gang.root, gang.waiting
+    if not waiting or not isinstance(root, Leaf) or gang.broken or gang.strays or gang.unknown_class:
         return None
     if gang.preemptibility == SEMI_PREEMPTIBLE or gang.source.spec.scheduling_backoff == 1:
         return None
-    members = root.members
-    if len(members) < root.need or root.constraint.preferred_topology_level:
+    if len(waiting) < root.need or root.constraint.preferred_topology_level:
         return None
-    start = f"{gang.namespace}/"
-    shape = class_of.get(start + members[0].name)
-    for member in members:
-        if member.state is not PENDING or class_of.get(start + member.name) != shape:
-            return None
-    if shape is None:
+    classes = set(map(class_of.get, waiting))
+    shape = classes.pop()
+    if classes or shape is None:
         return None
-    return Terms(gang.queue, gang.priority, gang.preemptibility, root.need, len(members), shape, root.constraint)
+    return Terms(gang.queue, gang.priority, gang.preemptibility, root.need, len(waiting), shape, root.constraint)
 
 
 class PlainGangs:
