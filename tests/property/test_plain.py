@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import muster
-from muster.model.gang import Gang
+from muster.model.gang import Gang, standings
 from muster.model.queues import any_footprint, footprint
 from muster.model.snapshot import Snapshot, take
 from muster.placement.ledger import Ledger, Shapes
@@ -195,6 +195,12 @@ def test_the_footprint_of_a_uniform_gang_is_the_one_of_any_gang() -> None:
             assert footprint(gang) == any_footprint(gang), f"seed {seed}, {gang.key}"
 
 
+def test_the_standing_of_a_uniform_gang_is_the_one_of_any_gang() -> None:
+    for seed in range(SEEDS // 3):
+        for gang in gangs_of(seed):
+            assert gang.standings == standings(gang.root), f"seed {seed}, {gang.key}"
+
+
 # the index of seats -------------------------------------------------------------------------------------------------
 
 
@@ -228,8 +234,10 @@ def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> No
             assert ledger.most(shape, level, pods) == len(expected), f"seed {seed}"
             found, counts = ledger.pack(shape, level, pods, len(expected))
             assert found == expected, f"seed {seed}"
-            ledger.put_all(shape, counts)
+            ledger.put_packed(shape, counts)
             assert ledger.most(shape, level, pods) == 0
+            for other in shapes:
+                assert (ledger.fits(other) == Ledger(ledger.shapes, ledger.free).fits(other)).all(), f"seed {seed}"
 
 
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:

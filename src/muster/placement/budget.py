@@ -40,6 +40,11 @@ class Budget:
         own = max(self.steps - self.spent, 0)
         return own if self.above is None else min(own, self.above.left)
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it has no steps left of its own, whatever the budgets above it have."""
+        return self.spent >= self.steps
+
     def part(self, steps: int) -> "Budget":
         """A smaller budget for a part of the work."""
         return Budget(steps, self)

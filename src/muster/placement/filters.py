@@ -230,9 +230,12 @@ FILTERS: Mapping[str, Filter] = {
 }
 
 
-def allowed(pods: PodClass, scene: Scene) -> Mask:
-    """Nodes that pass every filter."""
-    mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    for keep in FILTERS.values():
+def passed(pods: PodClass, scene: Scene) -> tuple[Mask, dict[str, int]]:
+    """Nodes that pass every filter; and by filter how many it refuses of those that passed the ones before it."""
+    mask, refused = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
+    left = len(mask)
+    for name, keep in FILTERS.items():
         mask &= keep(pods, scene)
-    return mask
+        refused[name] = left - int(mask.sum())
+        left -= refused[name]
+    return mask, refused

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from muster.model.neighbours import Marks
 from muster.model.snapshot import Snapshot
 from muster.model.topology import Level
-from muster.placement.filters import Labels, Mask, Scene, allowed, wished
+from muster.placement.filters import Labels, Mask, Scene, passed, wished
 from muster.placement.neighbours import Company
 from muster.placement.seat_index import DomainIndex, Places, SeatIndex
 
@@ -28,7 +28,7 @@ class Shapes:
             list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
             for columns, asks in zip(self.columns, self.asks, strict=True)
         ]
-        self._allowed: dict[int, Mask] = {}
+        self._passed: dict[int, tuple[Mask, dict[str, int]]] = {}
         self._wished: dict[int, Ints | None] = {}
 
     @cached_property
@@ -44,9 +44,16 @@ class Shapes:
 
     def allowed(self, shape: int) -> Mask:
         """Nodes that pass every filter for this class."""
-        if shape not in self._allowed:
-            self._allowed[shape] = allowed(self.scene.snapshot.classes[shape], self.scene)
-        return self._allowed[shape]
+        return self._judged(shape)[0]
+
+    def refused(self, shape: int) -> dict[str, int]:
+        """By filter how many nodes it refuses to this class, of those that passed the filters before it."""
+        return self._judged(shape)[1]
+
+    def _judged(self, shape: int) -> tuple[Mask, dict[str, int]]:
+        if shape not in self._passed:
+            self._passed[shape] = passed(self.scene.snapshot.classes[shape], self.scene)
+        return self._passed[shape]
 
 
 class Ledger:
@@ -145,9 +152,9 @@ class Ledger:
         return self.fits(shape)[nodes]
 
     def _refresh(self, shape: int, node: int) -> None:
-        fits, row = self._fits[shape], self.free[node]
-        whole = min(int(row[column]) // ask for column, ask in self.shapes.pairs[shape])
-        before, after = int(fits[node]), max(whole, 0) if self.allowed(shape)[node] else 0
+        fits, row = self._fits[shape], self.free[node].tolist()
+        whole = min([row[column] // ask for column, ask in self.shapes.pairs[shape]])
+        before, after = fits.item(node), max(whole, 0) if self.allowed(shape)[node] else 0
         if after == before:
             return
         fits[node] = after
@@ -187,16 +194,20 @@ class Ledger:
             self._mark(node, self.company.classes[shape], count)
         self._changed.append(node)
 
-    def put_all(self, shape: int, counts: Mapping[int, int]) -> None:
-        """The same for pods of a class on many nodes; no rules between pods are about them."""
+    def put_packed(self, shape: int, counts: Mapping[int, int]) -> None:
+        """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
         asks = self.shapes.asks[shape]
         if len(counts) > FEW:
             nodes, pods = np.array([*counts.items()], dtype=np.int64).T
             self.free[nodes] -= np.outer(pods, asks)
         else:
             for node, count in counts.items():
-                self.free[node] -= asks * count
+                row = self.free[node]
+                row -= asks * count
+        is_up_to_date = self._seen.get(shape) == len(self._changed)
         self._changed += counts
+        if is_up_to_date:  # the numbers of the class have these places taken
+            self._seen[shape] = len(self._changed)
 
     def mark(self, node: int, shape: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""

@@ -33,6 +33,7 @@ from muster.planning.refusals import Refusals, unknown, unplaced
 Ints = NDArray[np.int64]
 PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
 SHOWN = 3  # pods that a refusal names
+Rank = tuple[int, bool, int, float, str]
 Granted = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
 
 
@@ -56,6 +57,8 @@ class Allocation:
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
         self.refusals = Refusals(board, self.preemption, self._full)
+        self.ranks: dict[str, Rank] = {}  # of plain gangs, as they joined the line
+        self._closed: dict[str, bool] = {}  # queues from which nothing is scheduled
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
@@ -101,9 +104,12 @@ class Allocation:
 
     def _enter_plain(self, gang: Gang) -> bool:
         """A plain gang into the line; False: it is not one, or may not be there."""
-        if closed(self.board.usage.tree, gang.queue) or not self.plain.add(gang):
+        if gang.queue not in self._closed:
+            self._closed[gang.queue] = bool(closed(self.board.usage.tree, gang.queue))
+        if self._closed[gang.queue] or not self.plain.add(gang):
             return False
-        self.line.add(gang.queue, rank(gang, NOT_PLACED, 0), gang.key)
+        self.ranks[gang.key] = rank(gang, NOT_PLACED, 0)
+        self.line.add(gang.queue, self.ranks[gang.key], gang.key)
         self.turns_to_come.expect(gang, NOT_PLACED)
         return True
 
@@ -118,7 +124,9 @@ class Allocation:
             return False
         most = self.plain.most(equals) if goal.kind not in self._full else 0
         if not most:
-            return self._refuse_plain(turn, equals, goal)
+            if is_refused := self._refuse_plain(turn, equals, goal):
+                self._refuse_next(turn.gang.queue)
+            return is_refused
         bound = self.plain.bind([first, *self._next_equals(equals, most - 1)], equals)
         if len(bound) > 1:
             self.line.drop(turn.gang.queue, len(bound) - 1)
@@ -130,7 +138,8 @@ class Allocation:
 
     def _next_equals(self, equals: EqualGangs, most: int) -> Iterator[str]:
         """The equal gangs that come next, whatever is granted to each of them (G4)."""
-        if not most or self.turns_to_come.is_holding_back:
+        is_alone = self.plain.equals.get(self.line.first_of(equals.terms.queue)) is not equals
+        if not most or is_alone or self.turns_to_come.is_holding_back:
             return
         for key in islice(self.line.behind(equals.terms.queue), most):
             if self.plain.equals.get(key) is not equals or self.nominations.are_kept_for(key):
@@ -173,6 +182,21 @@ class Allocation:
         self.board.turns[gang.key] = Turn(gang, "Infeasible", equals.refusals)
         self._grants[gang.key] += 1
         return True
+
+    def _refuse_next(self, queue: str) -> None:
+        """The gangs of a queue that come next and are known to be refused, on whatever terms: nothing has changed."""
+        refused: list[str] = []
+        for key in self.line.behind(queue):
+            equals = self.plain.equals.get(key)
+            if equals is None or equals.goal is None or equals.refused_at != self.board.version:
+                break
+            if self.turns_to_come.is_holding_back or self.nominations.are_kept_for(key):
+                break
+            if not self._refuse_plain(self.board.turns[key], equals, equals.goal):
+                break
+            refused.append(key)
+        self.turns_to_come.pass_over(refused)
+        self.line.drop(queue, len(refused))
 
     def _is_refused(self, gang: Gang, goal: Goal) -> bool:
         """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
@@ -351,7 +375,7 @@ class Allocation:
         return placement.core
 
 
-def rank(gang: Gang, now: Standing, grants: int) -> tuple[int, bool, int, float, str]:
+def rank(gang: Gang, now: Standing, grants: int) -> Rank:
     """Inside a queue (G4): priority, gangs below their minimum first, fewest grants, age, name."""
     return (-gang.priority, now.satisfied, grants, gang.created, gang.key)
 

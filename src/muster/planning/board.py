@@ -162,9 +162,9 @@ class Board:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
         spending = self.gang_budgets.get(gang)
         if spending is None:
-            has_steps = self.budget.left > 0
-            rest, above = (self.policy.steps, self.budget) if has_steps else (EASY_STEPS, self._reserve)
-            spending = self.gang_budgets[gang] = above.part(rest)
+            is_late = self.budget.is_used_up
+            spending = self._reserve.part(EASY_STEPS) if is_late else self.budget.part(self.policy.steps)
+            self.gang_budgets[gang] = spending
         self.spending = spending
 
     def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
@@ -317,7 +317,7 @@ class Board:
         gang = next(iter(turns.values())).gang
         self.version += 1
         if self.later is self.now:
-            self.now.put_all(shape, counts)
+            self.now.put_packed(shape, counts)
         else:
             self.put((node, shape, count) for node, count in counts.items())
         self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
-from muster.planning.allocate import Allocation, Granted, rank
+from muster.planning.allocate import Allocation, Granted, Rank, rank
 from muster.planning.board import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
 from muster.planning.memory import AnswerCache
@@ -41,7 +41,7 @@ def plan(
     WaitingExtras(board).explain()
     board.budget.check()
     turns = [board.turns[key] for key in sorted(board.turns)]
-    places = _queued(turns, board)
+    places = _queued(turns, board, allocation.ranks)
     return Plan(
         bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
         nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
@@ -65,14 +65,15 @@ def _judged(turn: Turn) -> Turn:
     return replace(turn, verdict="Waiting", refusals=(said,))
 
 
-def _queued(turns: list[Turn], board: Board) -> dict[str, Position]:
-    """For every gang that waits, its place in its queue (G4) and those right before it."""
+def _queued(turns: list[Turn], board: Board, ranks: Mapping[str, Rank]) -> dict[str, Position]:
+    """For every gang that waits, its place in its queue (G4) and those right before it; some ranks are known."""
     lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
     for turn in turns:
-        if turn.verdict not in ("Scheduled", "Invalid") and not turn.gang.is_foreign:
-            before = board.before[turn.gang.key]
-            now = before.standing
-            lines[before.queue].append((rank(before, now, 0), before.key))
+        gang = turn.gang
+        if turn.verdict not in ("Scheduled", "Invalid") and not (gang.other_schedulers and gang.is_foreign):
+            before = board.before[gang.key]
+            known = ranks.get(before.key) or rank(before, before.standing, 0)
+            lines[before.queue].append((known, before.key))
     found: dict[str, Position] = {}
     for line in lines.values():
         keys = [key for _, key in sorted(line)]

@@ -4,7 +4,6 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush, heapreplace
-from itertools import islice
 from typing import Any
 
 from muster.api.quantity import Resources
@@ -45,7 +44,7 @@ class WaitingGangs:
 
     def __iter__(self) -> Iterator[str]:
         self._sort()
-        return (gang for _, gang in islice(self._entries, self._first, None))
+        return (self._entries[i][1] for i in range(self._first, len(self._entries)))
 
     def _sort(self) -> None:
         if not self._is_sorted:
@@ -91,6 +90,11 @@ class Line:
         gang = self._gangs[child].first
         self.drop(child, 1)
         return gang
+
+    def first_of(self, queue: str) -> str:
+        """The first gang of a queue, whether or not its turn is next; empty: there is none."""
+        gangs = self._gangs[queue]
+        return gangs.first if gangs else ""
 
     def behind(self, queue: str) -> Iterator[str]:
         """The gangs of a queue that come next, whatever is granted to each; none where other queues have gangs."""

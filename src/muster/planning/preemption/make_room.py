@@ -76,7 +76,9 @@ class Preemption:
             self._lowest = {}
             for gang in self.board.snapshot.gangs:
                 if gang.preemptibility != names.NON_PREEMPTIBLE or gang.leftovers:
-                    self._lowest[gang.queue] = min(gang.priority, self._lowest.get(gang.queue, gang.priority))
+                    lowest = self._lowest.get(gang.queue)
+                    if lowest is None or gang.priority < lowest:
+                        self._lowest[gang.queue] = gang.priority
         return self._lowest.get(queue, otherwise)
 
     def busy(self) -> Mask:

@@ -28,6 +28,13 @@ class QueueBounds:
         self.column = {name: i for i, name in enumerate(columns)}
         self.shared = tuple(name for name in self.tree.resources if name in self.column)
         self._above: dict[str, tuple[Bound, ...]] = {}
+        self._paths: dict[str, tuple[str, ...]] = {}
+
+    def path(self, queue: str) -> tuple[str, ...]:
+        """The names of a queue and of those above it, from the top down."""
+        if queue not in self._paths:
+            self._paths[queue] = tuple(node.name for node in self.tree.path(queue))
+        return self._paths[queue]
 
     def above(self, queue: str) -> tuple[Bound, ...]:
         """Every limit and every quota that binds a queue, its own and those of the queues above it."""
@@ -105,7 +112,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
     def _added(self, amounts: Amounts, queue: str, amount: Mapping[str, int]) -> Amounts:
         if not any(amount.values()):
             return amounts
-        return {**amounts, **{node.name: plus(amounts[node.name], amount) for node in self.tree.path(queue)}}
+        return {**amounts, **{name: plus(amounts[name], amount) for name in self.bounds.path(queue)}}
 
     def place(self, queue: str) -> Place:
         """Where a queue stands among its siblings now (G4)."""
