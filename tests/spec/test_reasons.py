@@ -230,6 +230,34 @@ def test_a_thousand_subgroups_share_their_hints() -> None:
     assert sum(muster.plan(muster.objects(given)).decided.searches) < 1_000
 
 
+def test_every_node_is_counted_once_by_the_first_filter_that_refuses_it() -> None:
+    """E1: two jobs of one class are told the same, with what has been filled between them."""
+    kept = {"taints": [{"key": "kept", "effect": "NoSchedule"}]}
+    nodes = [node("a", rack="r1", cpu=4), node("b", rack="r1"), node("c", rack="r2"), node("d", rack="r1", cpu=2)]
+    nodes[1]["spec"] = nodes[2]["spec"] = kept
+    given = [*nodes]
+    for i, need in enumerate((4, 3, 5)):
+        some = [pod(f"p{i}-{n}", gang=f"job-{i}", cpu=2) for n in range(need)]
+        for one in some:
+            one["spec"]["nodeSelector"] = {"topology/rack": "r1"}
+        given += [podgroup(name=f"job-{i}", minMember=need), *some]
+    found = [one.refusals for one in muster.plan(muster.objects(given)).decided.gangs]
+    told = [{"nodeSelector": 1, "taints": 1}, None, {"nodeSelector": 1, "taints": 1, "resources": 2}]
+    assert [said[0].details["refused"] if said else None for said in found] == told
+
+
+def test_jobs_of_one_class_are_explained_without_a_search() -> None:
+    """X7: whether fewer of their pods would fit is a matter of counting seats: one step for each question."""
+    given = [node(f"n{i}", cpu=4) for i in range(20)]
+    for i in range(4):
+        some = [pod(f"p{i}-{n}", gang=f"job-{i}", cpu=1) for n in range(81 + i)]
+        given += [podgroup(name=f"job-{i}", minMember=81 + i), *some]
+    made = muster.plan(muster.objects(given)).decided
+    changes = [one.refusals[0].details["changes"] for one in made.gangs]
+    assert [one["to"] for some in changes for one in some] == [80] * 4
+    assert sum(made.searches) < 4 * 10
+
+
 def test_a_thousand_levels_have_hints_without_recursion() -> None:
     """A chain costs steps in proportion to its depth; nothing recurses."""
     chain = [group(f"g{i}", parent=f"g{i - 1}" if i else "") for i in range(1000)]

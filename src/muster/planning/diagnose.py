@@ -1,15 +1,16 @@
 """Why a gang does not fit, and the smallest change that would help (E1): asked of the search itself, as data."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.topology import NOWHERE, Level
+from muster.placement import flat
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.filters import FILTERS, Mask, claim_trouble
+from muster.placement.filters import claim_trouble
 from muster.placement.goal import Goal, Goals, every, leaves, shapes, size
 from muster.placement.ledger import Ledger
 from muster.placement.search import Search
@@ -151,6 +152,8 @@ class Diagnosis:
             if not hopeful(goal, self.ledger):
                 return False
             trees, kinds = self.snapshot.topologies, self.goals.kinds
+            if flat.applies(self.ledger, goal):
+                return flat.seats(self.ledger, goal, trees, self.allowance) is not None
             search = Search(self.ledger, trees, kinds, part, ignoring, self.allowance)
             return search.fits(goal)
         except OutOfSteps:
@@ -221,7 +224,7 @@ class Diagnosis:
         if need <= room or not len(usable):
             return {}
         asks = self.ledger.shapes.asks[shape][columns]
-        per_column = np.maximum(self.ledger.free[np.ix_(usable, columns)] // asks, 0).sum(axis=0)
+        per_column = np.maximum(self.ledger.free[usable][:, columns] // asks, 0).sum(axis=0)
         scarce = int(per_column.argmin())
         missing = (need - room) * int(asks[scarce])
         return {"resource": self.snapshot.columns[int(columns[scarce])], "missing": missing}
@@ -230,17 +233,13 @@ class Diagnosis:
         """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
         found: dict[str, int] = {}
         for shape in (*self._without_node(goal), *shapes(goal))[:1]:
-            left = np.ones(len(self.snapshot.nodes), dtype=bool)
-            for name, mask in self._masks(shape):
+            found |= self.ledger.shapes.refused(shape)
+            left = self.ledger.shapes.allowed(shape).copy()
+            for name, mask in self.ledger.company.masks(shape):
                 found[name] = found.get(name, 0) + int((left & ~mask).sum())
                 left &= mask
             found["resources"] = int((left & (self.ledger.fits(shape) == 0)).sum())
         return {name: count for name, count in found.items() if count}
-
-    def _masks(self, shape: int) -> Iterator[tuple[str, Mask]]:
-        for name, keep in FILTERS.items():
-            yield name, keep(self.snapshot.classes[shape], self.ledger.shapes.scene)
-        yield from self.ledger.company.masks(shape)
 
 
 def _by_class(goal: Goal) -> Counter[int]:
