@@ -160,9 +160,10 @@ def pour(amount: int, cups: Sequence[Cup]) -> dict[str, int]:
     """
     found = {cup.claim.name: 0 for cup in cups}
     scale = lcm(*(cup.weight.denominator for cup in cups))
-    weights = {cup.claim.name: int(cup.weight * scale) for cup in cups}
+    weights = {cup.claim.name: cup.weight.numerator * (scale // cup.weight.denominator) for cup in cups}
     thirsty = [cup for cup in cups if cup.room > 0 and cup.weight > 0]
-    thirsty.sort(key=lambda cup: Fraction(cup.room, weights[cup.claim.name]), reverse=True)
+    if len(thirsty) > 1:
+        thirsty.sort(key=lambda cup: Fraction(cup.room, weights[cup.claim.name]), reverse=True)
     together = sum(weights[cup.claim.name] for cup in thirsty)
     while thirsty and thirsty[-1].room * together <= amount * weights[thirsty[-1].claim.name]:
         full = thirsty.pop()
