@@ -14,8 +14,11 @@ import muster
 from muster.model.gang import Gang, standings
 from muster.model.queues import any_footprint, footprint
 from muster.model.snapshot import Snapshot, take
-from muster.placement.ledger import Ledger, Shapes
+from muster.placement.budget import Budget
+from muster.placement.goal import Spot
+from muster.placement.ledger import Ledger, Shapes, Supposed
 from muster.placement.packing import fill
+from muster.placement.regions import Regions
 from muster.placement.seat_index import DomainIndex, SeatIndex
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
@@ -238,6 +241,20 @@ def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> No
             assert ledger.most(shape, level, pods) == 0
             for other in shapes:
                 assert (ledger.fits(other) == Ledger(ledger.shapes, ledger.free).fits(other)).all(), f"seed {seed}"
+
+
+def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> None:
+    """X4: only nodes that changed are looked at."""
+    for seed in range(SEEDS // 3):
+        rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
+        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        regions, supposed = Regions(ledger, snapshot.topologies, Budget(10_000)), Supposed(ledger)
+        for shape in range(len(snapshot.classes)):
+            for _ in range(2):
+                supposed.put(rng.randrange(len(snapshot.nodes)), shape, rng.randint(1, 3))
+            for i, level in enumerate(snapshot.topologies["t"].levels):
+                expected = level.sums(supposed.fits_in(shape, np.arange(len(snapshot.nodes))))
+                assert (regions.seats_left(Spot("t", i), shape, supposed) == expected).all(), f"seed {seed}"
 
 
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:

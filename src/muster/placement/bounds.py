@@ -44,6 +44,7 @@ class Bounds:
         self.distances: Distances | None = None  # anti-affinity between pods of the goals
         self._copies: dict[tuple[int, int, int], Ints] = {}
         self._seats: dict[tuple[int, int, int], Ints] = {}
+        self._apart: dict[tuple[int, int, int], Ints] = {}  # the same, as far as pods may be beside each other
         self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
         self._sizes: dict[int, int] = {}
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
@@ -205,17 +206,25 @@ class Bounds:
         np.add.at(found, outer.domain[inner.order[inner.start[:-1]]], few)
         return found
 
-    def _seats_of(self, shape: int, tree: int, level: int) -> Ints:
-        """Pods of a class that every domain could take, by themselves."""
+    def seats_by_domain(self, shape: int, tree: int, level: int) -> Ints:
+        """Pods of a class that every domain could take, by room alone."""
         key = (shape, tree, level)
         if key not in self._seats:
             self._seats[key] = self._sums(self.ledger.fits(shape), tree, level)
-            if self.distances is not None and self.distances.of_class(shape):
-                domains = self._domains(tree, level)
-                everywhere = np.zeros(len(self.ledger.free), dtype=np.int64)
-                domain = everywhere if level == EVERYWHERE else self.trees[tree].levels[level].domain
-                np.minimum(self._seats[key], self.distances.seats(shape, domain, domains), out=self._seats[key])
         return self._seats[key]
+
+    def _seats_of(self, shape: int, tree: int, level: int) -> Ints:
+        """Pods of a class that every domain could take, by themselves."""
+        if self.distances is None or not self.distances.of_class(shape):
+            return self.seats_by_domain(shape, tree, level)
+        key = (shape, tree, level)
+        if key not in self._apart:
+            domains = self._domains(tree, level)
+            everywhere = np.zeros(len(self.ledger.free), dtype=np.int64)
+            domain = everywhere if level == EVERYWHERE else self.trees[tree].levels[level].domain
+            most = self.distances.seats(shape, domain, domains)
+            self._apart[key] = np.minimum(self.seats_by_domain(shape, tree, level), most)
+        return self._apart[key]
 
     def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
         """By domain and column: what is free on nodes, as far as pods of these classes could use it."""

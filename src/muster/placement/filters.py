@@ -230,12 +230,19 @@ FILTERS: Mapping[str, Filter] = {
 }
 
 
-def passed(pods: PodClass, scene: Scene) -> tuple[Mask, dict[str, int]]:
-    """Nodes that pass every filter; and by filter how many it refuses of those that passed the ones before it."""
-    mask, refused = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
-    left = len(mask)
-    for name, keep in FILTERS.items():
+def allowed(pods: PodClass, scene: Scene) -> Mask:
+    """Nodes that pass every filter."""
+    mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
+    for keep in FILTERS.values():
         mask &= keep(pods, scene)
-        refused[name] = left - int(mask.sum())
-        left -= refused[name]
-    return mask, refused
+    return mask
+
+
+def refused(pods: PodClass, scene: Scene) -> dict[str, int]:
+    """By filter how many nodes it refuses, of those that pass the filters before it."""
+    mask, found = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
+    for name, keep in FILTERS.items():
+        before = int(np.count_nonzero(mask))
+        mask &= keep(pods, scene)
+        found[name] = before - int(np.count_nonzero(mask))
+    return found

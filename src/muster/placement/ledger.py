@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from muster.model.neighbours import Marks
 from muster.model.snapshot import Snapshot
 from muster.model.topology import Level
-from muster.placement.filters import Labels, Mask, Scene, passed, wished
+from muster.placement.filters import Labels, Mask, Scene, allowed, refused, wished
 from muster.placement.neighbours import Company
 from muster.placement.seat_index import DomainIndex, Places, SeatIndex
 
@@ -23,12 +23,13 @@ class Shapes:
     def __init__(self, snapshot: Snapshot) -> None:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
         self.asks = [one.asks for one in snapshot.classes]
-        self.columns = [np.flatnonzero(asks) for asks in self.asks]
+        self.columns = [asks.nonzero()[0] for asks in self.asks]
         self.pairs = [
             list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
             for columns, asks in zip(self.columns, self.asks, strict=True)
         ]
-        self._passed: dict[int, tuple[Mask, dict[str, int]]] = {}
+        self._allowed: dict[int, Mask] = {}
+        self._refused: dict[int, dict[str, int]] = {}
         self._wished: dict[int, Ints | None] = {}
 
     @cached_property
@@ -44,16 +45,15 @@ class Shapes:
 
     def allowed(self, shape: int) -> Mask:
         """Nodes that pass every filter for this class."""
-        return self._judged(shape)[0]
+        if shape not in self._allowed:
+            self._allowed[shape] = allowed(self.scene.snapshot.classes[shape], self.scene)
+        return self._allowed[shape]
 
     def refused(self, shape: int) -> dict[str, int]:
-        """By filter how many nodes it refuses to this class, of those that passed the filters before it."""
-        return self._judged(shape)[1]
-
-    def _judged(self, shape: int) -> tuple[Mask, dict[str, int]]:
-        if shape not in self._passed:
-            self._passed[shape] = passed(self.scene.snapshot.classes[shape], self.scene)
-        return self._passed[shape]
+        """By filter how many nodes it refuses to this class, of those that pass the filters before it."""
+        if shape not in self._refused:
+            self._refused[shape] = refused(self.scene.snapshot.classes[shape], self.scene)
+        return self._refused[shape]
 
 
 class Ledger:
@@ -278,6 +278,14 @@ class Supposed:
             free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
             found[at[here]] = np.maximum((free // shapes.asks[shape][columns]).min(axis=1), 0)
         return found
+
+    def differences(self, shape: int) -> tuple[Ints, Ints]:
+        """Nodes that changed, and how many more pods of a class each could take than on the ledger."""
+        changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
+        columns = self.base.shapes.columns[shape]
+        free = np.array(list(self.rows.values()))[:, columns]
+        whole = np.maximum((free // self.base.shapes.asks[shape][columns]).min(axis=1), 0)
+        return changed, np.where(self.base.allowed(shape)[changed], whole, 0) - self.base.fits(shape)[changed]
 
     def put(self, node: int, shape: int, count: int) -> None:
         """Take room for pods of a class on a node."""

@@ -13,7 +13,7 @@ from muster.model.topology import NOWHERE, Level, TopologyTree
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
 from muster.placement.goal import Goal, Spot, size
-from muster.placement.ledger import Ledger
+from muster.placement.ledger import Ledger, Supposed
 from muster.placement.packing import Region
 
 Ints = NDArray[np.int64]
@@ -96,7 +96,9 @@ class Regions:
         domains = domains[self.bounds.copies(goal, tree, spot.level)[domains] > 0]
         if len(domains) <= 1:
             return domains
-        room = level.sums(self.room(goal))[domains]
+        room = np.zeros(len(domains), dtype=np.int64)
+        for shape in self.bounds.classes(goal):
+            room += self.bounds.seats_by_domain(shape, tree, spot.level)[domains]
         order: Ints = np.lexsort((domains, room, -self._bids(goal, level, domains)))
         return domains[order]
 
@@ -135,6 +137,15 @@ class Regions:
         for shape in self.bounds.classes(goal):
             total += self.base.fits(shape)
         return total
+
+    def seats_left(self, spot: Spot, shape: int, ledger: Supposed) -> Ints:
+        """For every domain of a level: how many pods of a class it could take beside what is seated."""
+        tree, level = self.tree_index[spot.topology], self.level(spot)
+        nodes, more = ledger.differences(shape)
+        domain = level.domain[nodes]
+        left = self.bounds.seats_by_domain(shape, tree, spot.level).copy()
+        np.add.at(left, domain[domain != NOWHERE], more[domain != NOWHERE])
+        return left
 
     def narrow(self, region: Region, spot: Spot, domain: int) -> Region:
         """The part of a region that is in one domain of a level."""

@@ -373,15 +373,16 @@ class Search:
     def _roomy_first(self, goal: Goal, around: Region, ledger: Supposed) -> Iterator[Region]:
         """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
         asked = self._asked_by[goal.kind].items() if ledger.rows else ()
-        free = {shape: ledger.fits_in(shape, self.regions.everywhere.nodes) for shape, _ in asked}
-        self._spending.spend(len(free) * (len(ledger.rows) + len(self.regions.everywhere.nodes) // NODES) // ROWS)
+        everywhere = self.regions.everywhere.nodes
+        self._spending.spend(len(asked) * (len(ledger.rows) + len(everywhere) // NODES) // ROWS)
         spot = goal.required or goal.tight
         if not asked or spot is None:
             yield from self.regions.of(goal, around)
         elif goal.at_most or (goal.required and goal.tight):
+            free = {shape: ledger.fits_in(shape, everywhere) for shape, _ in asked}
             yield from self._split(asked, free, self.regions.of(goal, around))
         else:
-            yield from self._split_domains(goal, spot, around, free)
+            yield from self._split_domains(goal, spot, around, ledger)
 
     def _split(
         self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[Region]
@@ -396,13 +397,12 @@ class Search:
                 full.append(region)
         yield from full
 
-    def _split_domains(self, goal: Goal, spot: Spot, around: Region, free: Mapping[int, Ints]) -> Iterator[Region]:
+    def _split_domains(self, goal: Goal, spot: Spot, around: Region, ledger: Supposed) -> Iterator[Region]:
         """The same for the domains of one level, all of them at once."""
         domains = self.regions.domains(goal, spot, around)
-        level = self.regions.level(spot)
         roomy = np.ones(len(domains), dtype=bool)
         for shape, count in self._asked_by[goal.kind].items():
-            roomy &= level.sums(free[shape])[domains] >= count
+            roomy &= self.regions.seats_left(spot, shape, ledger)[domains] >= count
         for domain in (*domains[roomy].tolist(), *domains[~roomy].tolist()):
             yield self.regions.narrow(around, spot, domain)
 

@@ -5,6 +5,7 @@ Rule: the same seats as `packing.fill` finds on the numbers of the moment; a pro
 
 from bisect import bisect_left, insort
 from heapq import heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ class SeatIndex:
     def __init__(self, fits: Ints, nodes: Ints | None = None) -> None:
         here = fits if nodes is None else fits[nodes]
         self.total = int(here.sum())
-        order = np.argsort(here, kind="stable")
-        counts, start = np.unique(here[order], return_index=True)
-        parts = np.split(order if nodes is None else nodes[order], start[1:]) if len(order) else []
-        self._nodes = {int(n): part.tolist() for n, part in zip(counts, parts, strict=True) if n > 0}  # each is a heap
-        self._counts = sorted(self._nodes)
+        order = here.argsort(kind="stable")
+        order = order[here[order].searchsorted(1) :]  # those that could take some
+        counts, known = here[order], (order if nodes is None else nodes[order]).tolist()
+        starts = [0, *((counts[1:] != counts[:-1]).nonzero()[0] + 1).tolist(), len(known)] if known else []
+        self._nodes = {int(counts[start]): known[start:end] for start, end in pairwise(starts)}  # each is a heap
+        self._counts = list(self._nodes)
         self._fits = fits
 
     def move(self, node: int, before: int, after: int) -> None:

@@ -112,7 +112,7 @@ class Board:
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.turns = Turns(self.before)
         self.busy: list[str] = []  # gangs that got something in this cycle
-        self._unbound, self._awaited = snapshot.free, snapshot.free  # once parted: see `put` and `await_room`
+        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `put` and `await_room`
         self.failures: dict[str, Failure] = {}  # by gang
         self.version = 0  # how often something was written
         self.recall = Recall(memory, self)

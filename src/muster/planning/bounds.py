@@ -13,10 +13,13 @@ def hopeful(goal: Goal, ledger: Ledger) -> bool:
     if goal.required is None and flat.applies(ledger, goal):
         return ledger.seats(goal.pods[0][0]).total >= goal.need
     made: dict[int, bool] = {}
+    totals: dict[int, int] = {}  # by class
     for one in reversed(list(every(goal))):
         if one.is_leaf:
-            seats = (min(int(ledger.fits(shape).sum()), most) for shape, most in merged(one.pods).items())
-            made[id(one)] = sum(seats) >= one.need
+            offered = merged(one.pods)
+            for shape in offered.keys() - totals.keys():
+                totals[shape] = int(ledger.fits(shape).sum())
+            made[id(one)] = sum(min(totals[shape], most) for shape, most in offered.items()) >= one.need
         else:
             made[id(one)] = sum(made[id(child)] for child in one.children) >= one.need
     return made[id(goal)]
