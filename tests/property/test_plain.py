@@ -257,6 +257,28 @@ def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> No
                 assert (regions.seats_left(Spot("t", i), shape, supposed) == expected).all(), f"seed {seed}"
 
 
+def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
+    """Numbers are copied late, or worked out again: whatever is written to the ledger and its copies, in any order."""
+    for seed in range(SEEDS // 3):
+        rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
+        ledgers, classes = [Ledger(Shapes(snapshot), snapshot.free)], range(len(snapshot.classes))
+        for _ in range(30 if classes else 0):
+            ledger, shape = rng.choice(ledgers), rng.choice(classes)
+            match rng.randrange(6):
+                case 0:
+                    ledgers.append(ledger.copy())
+                case 1:
+                    ledger.put(rng.randrange(len(snapshot.nodes)), shape, rng.choice((-1, 1, 2)))
+                case 2:
+                    _, counts = ledger.pack(shape, None, 1, rng.randint(0, 3))
+                    ledger.put_packed(shape, counts)
+                case 3:
+                    ledger.free_all(snapshot.room // 4)
+                case _:
+                    expected = Ledger(ledger.shapes, ledger.free, ledger.company).fits(shape)
+                    assert (ledger.fits(shape) == expected).all(), f"seed {seed}"
+
+
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:
     """The definition: an index made anew for each gang."""
     while True:

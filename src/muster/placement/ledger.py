@@ -69,6 +69,9 @@ class Ledger:
         self._allowed: dict[int, Mask] = {}
         self._changed: list[int] = []  # nodes, one after the other
         self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
+        self._others = 0  # changes that are not of nodes: rules between pods, and places that were packed
+        self._origin: tuple[Ledger, tuple[int, int]] | None = None  # what this is a copy of, as it was
+        self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
 
     def seats(self, shape: int) -> SeatIndex:
         """Nodes by how many pods of this class each could take."""
@@ -95,6 +98,7 @@ class Ledger:
 
         The numbers of the class have these places taken already: the caller takes the room, or drops the class.
         """
+        self._others += 1
         index = self.seats(shape) if level is None else self.seats_by_domain(shape, level)
         found, counts = index.pack(pods, most), dict[int, int]()
         for places in found:
@@ -112,12 +116,27 @@ class Ledger:
         yield from self._domains.get(shape, {}).values()
 
     def copy(self) -> "Ledger":
-        """The same, to suppose other things of."""
+        """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
         found = Ledger(self.shapes, self.free.copy(), self.company.copy())
-        found._fits = {shape: fits.copy() for shape, fits in self._fits.items()}
         found._allowed = dict(self._allowed)
-        found._changed, found._seen = list(self._changed), dict(self._seen)
+        found._origin = self, self._version
         return found
+
+    @property
+    def _version(self) -> tuple[int, int]:
+        """Another one after every change."""
+        return len(self._changed), self._others
+
+    def _inherit(self, shape: int) -> bool:
+        """Take the numbers of a class from the origin, as long as that has not changed."""
+        if self._origin is None or shape in self._redone:
+            return False
+        origin, version = self._origin
+        if origin._version != version:
+            self._origin = None
+            return False
+        self._fits[shape] = origin.fits(shape).copy()
+        return True
 
     def allowed(self, shape: int) -> Mask:
         """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
@@ -136,7 +155,7 @@ class Ledger:
         if seen == len(self._changed) and shape in self._fits:
             return self._fits[shape]
         changed = self._changed[seen:]
-        if shape not in self._fits or len(changed) > len(self.free) // 4:
+        if len(changed) > len(self.free) // 4 or not (shape in self._fits or self._inherit(shape)):
             columns = self.shapes.columns[shape]
             whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
             self.drop(shape)
@@ -219,6 +238,14 @@ class Ledger:
         self.free[node] = free
         self._changed.append(node)
 
+    def free_all(self, amounts: Ints) -> None:
+        """So much more is free, by node and column."""
+        self.free += amounts
+        self._others += 1
+        self._origin = None
+        for shape in tuple(self._fits):
+            self.drop(shape)
+
     def hold(self, node: int, amounts: Ints) -> None:
         """Take room by column, for pods that do not exist yet; less than none gives it back."""
         self.free[node] -= amounts
@@ -237,6 +264,7 @@ class Ledger:
 
     def _mark(self, node: int, marks: Marks, count: int) -> None:
         """Pods come or go; the classes that rules about them concern have to be looked at again."""
+        self._others += 1
         self.company.put(node, marks, count)
         for shape in self.company.about(marks):
             self._allowed.pop(shape, None)
@@ -244,6 +272,7 @@ class Ledger:
 
     def drop(self, shape: int) -> None:
         """What is known of a class is worked out again when it is asked for."""
+        self._redone.add(shape)
         self._fits.pop(shape, None)
         self._seats.pop(shape, None)
         self._domains.pop(shape, None)

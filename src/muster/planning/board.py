@@ -123,7 +123,7 @@ class Board:
         ]
         if snapshot.leaving.any():
             self.part()
-            self.later.free += snapshot.leaving
+            self.later.free_all(snapshot.leaving)
             for pod in snapshot.objects.pods:
                 if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
                     self._forget(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name)
