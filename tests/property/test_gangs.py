@@ -1,11 +1,24 @@
 """M, P2, P4: the questions asked of a gang, over random trees with pods in every state."""
 
 from collections.abc import Iterator
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from muster.model.gang import Gang, missing, ready_to_try, satisfied, standings, wants
+from muster.model.gang import (
+    Gang,
+    Leaf,
+    State,
+    missing,
+    ready_to_try,
+    satisfied,
+    standings,
+    walk,
+    wants,
+    with_members,
+)
 from muster.model.roles import roles
 from tests.given import Raw, gang
 from tests.property.trees import (
@@ -69,6 +82,19 @@ def test_nothing_is_missing_exactly_where_a_group_is_satisfied(sample: Sample) -
     """Two answers about one fact: a gang never waits for zero pods, and never starts while it lacks one."""
     for name, standing in standings(built(sample).root).items():
         assert (standing.missing == 0) == standing.satisfied, name
+
+
+@given(anything, st.randoms(use_true_random=False))
+def test_groups_stand_as_if_counted_again_when_some_pods_change(sample: Sample, chance: Random) -> None:
+    """Only the groups around a pod that changed are counted: the others stand as they stood."""
+    now = built(sample)
+    for _ in range(3):
+        pods = [(leaf.name, one) for leaf in walk(now.root) if isinstance(leaf, Leaf) for one in leaf.members]
+        some = pods[:: 1 + len(pods) // 3]
+        after = {(leaf, one.name): replace(one, state=chance.choice(list(State))) for leaf, one in some}
+        assert now.standings == standings(now.root)
+        now = with_members(now, after)
+    assert now.standings == standings(now.root)
 
 
 @given(anything, dice(1))

@@ -1,12 +1,15 @@
 """Elastic gangs with very many extras: what a turn costs does not grow with the gang (G3, G4, X7)."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import muster
+from muster.model import gang as gang_module
 from muster.planning.board import Board
+from muster.planning.line import Line
 from muster.planning.policy import Policy
 from tests.given import Raw, group, pod, podgroup
 from tests.spec.scene import node
@@ -33,6 +36,28 @@ def test_extras_of_one_leaf_are_bound_without_a_walk_over_the_gang_for_each(monk
     bound = Counter(binding.pod_group for binding in plan.bindings)
     assert bound == dict.fromkeys("abcd", 225)
     assert max(walks.values()) < 10
+
+
+def test_a_turn_of_a_nested_gang_looks_at_what_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """G4: beside the groups that a grant changed, no standing is worked out again; no queue is looked up again."""
+    counts: Counter[str] = Counter()
+
+    def counted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def counting(*rest: Any) -> Any:
+            counts[name] += 1
+            return work(*rest)
+
+        return counting
+
+    monkeypatch.setattr(gang_module, "_leaf_standing", counted("leaves", gang_module._leaf_standing))
+    monkeypatch.setattr(Line, "_place", counted("places", Line._place))
+    replicas = [group(f"r{i:03}", 1) for i in range(100)]
+    members = [pod(f"p{i:03}", f"r{i:03}", cpu=1) for i in range(100)]
+    objects = [*(node(f"n{i}", cpu=10) for i in range(10)), podgroup(*replicas, minSubGroup=1), *members]
+    plan = muster.plan(muster.objects(objects))
+    assert len(plan.bindings) == 100
+    assert counts["leaves"] < 5 * 100
+    assert counts["places"] < 5 * 100
 
 
 def test_extras_whose_turns_walk_over_the_gang_are_paid_for_in_steps() -> None:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from enum import StrEnum
+from operator import is_
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -592,17 +593,38 @@ def changed(root: Group, members: Mapping[tuple[str, str], Member]) -> Group:
                     group = replace(group, members=now)
                 made[group.name] = group
             case Branch():
-                made[group.name] = replace(group, children=tuple(made.pop(child.name) for child in group.children))
+                children = tuple([made.pop(child.name) for child in group.children])
+                same = all(map(is_, children, group.children))
+                made[group.name] = group if same else replace(group, children=children)
     return made[root.name]
 
 
 def with_members(gang: Gang, members: Mapping[tuple[str, str], Member]) -> Gang:
     """The gang with some members replaced, by (leaf, pod); leftovers by the name of the pod alone."""
-    after = changed(gang.root, members)
-    if not gang.leftovers:
-        return replace(gang, root=after)
-    by_name = {name: one for (_, name), one in members.items()}
-    return replace(gang, root=after, leftovers=tuple(by_name.get(one.name, one) for one in gang.leftovers))
+    by_name = {name: one for (_, name), one in members.items()} if gang.leftovers else {}
+    leftovers = tuple(by_name.get(one.name, one) for one in gang.leftovers)
+    after = replace(gang, root=changed(gang.root, members), leftovers=leftovers)
+    if isinstance(gang.root, Branch) and "standings" in gang.__dict__:
+        after.__dict__["standings"] = _standings_after(gang.standings, gang.root, after.root)
+    return after
+
+
+def _standings_after(now: Mapping[str, Standing], before: Group, after: Group) -> dict[str, Standing]:
+    """How groups stand once some members are replaced, given how they stood: only the groups around those differ."""
+    found, others = dict(now), list[Group]()
+    ahead = [] if before is after else [(before, after)]
+    while ahead:
+        was, group = ahead.pop()
+        others.append(group)
+        if isinstance(was, Branch) and isinstance(group, Branch):
+            ahead += [pair for pair in zip(was.children, group.children, strict=True) if pair[0] is not pair[1]]
+    for group in reversed(others):
+        found[group.name] = (
+            _leaf_standing(group, RUNNING)
+            if isinstance(group, Leaf)
+            else _branch_standing(group, [found[child.name] for child in group.children])
+        )
+    return found
 
 
 def seated(root: Group, nodes: Mapping[tuple[str, str], str]) -> Group:

@@ -5,6 +5,7 @@ Rule: goals know nothing of names, queues or priorities beyond what decides *whe
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
@@ -77,6 +78,14 @@ class Impossible(Struct, frozen=True):
     facts: dict[str, str] = {}
 
 
+class _Placed(Struct, frozen=True, eq=False):
+    """Where the placed pods of a gang are."""
+
+    nodes: list[int]  # of all of them, leaf by leaf: those of a group are a run of it
+    runs: dict[str, tuple[int, int]]
+    lost: dict[str, Member]  # group -> a pod of it that is placed on a node that does not exist
+
+
 class Goals:
     """Goals of one gang on one snapshot; kinds are numbered across it."""
 
@@ -85,33 +94,34 @@ class Goals:
         self.snapshot = snapshot
         self.standings = gang.standings
         self.kinds = kinds or Kinds()
-        self._nodes: list[int] = []  # of all placed pods, leaf by leaf: those of a group are a run of it
-        self._runs_of: dict[str, tuple[int, int]] = {}
-        self._lost: dict[str, Member] = {}  # group -> a pod of it that is placed on a node that nobody knows
-        self._parents: dict[str, Branch] = {}
-        self._locate(list(walk(gang.root)))
 
-    def _locate(self, groups: Sequence[Group]) -> None:
-        """Where the pods of every group are: linear in groups and pods, however deep the tree is."""
+    @cached_property
+    def _parents(self) -> dict[str, Branch]:
+        branches = (group for group in walk(self.gang.root) if isinstance(group, Branch))
+        return {child.name: branch for branch in branches for child in branch.children}
+
+    @cached_property
+    def _placed(self) -> "_Placed":
+        """Asked for where levels are named. Linear in groups and pods, however deep the tree is."""
+        nodes, runs, lost = list[int](), dict[str, tuple[int, int]](), dict[str, Member]()
         index = self.snapshot.node_index
+        groups = list(walk(self.gang.root))
         for group in groups:
-            if isinstance(group, Branch):
-                self._parents.update((child.name, group) for child in group.children)
-                continue
-            start = len(self._nodes)
-            for member in group.placed:
-                if member.node in index:
-                    self._nodes.append(index[member.node])
-                else:
-                    self._lost.setdefault(group.name, member)
-            self._runs_of[group.name] = start, len(self._nodes)
+            if isinstance(group, Leaf):
+                start = len(nodes)
+                for member in group.placed:
+                    if member.node in index:
+                        nodes.append(index[member.node])
+                    else:
+                        lost.setdefault(group.name, member)
+                runs[group.name] = start, len(nodes)
         for group in reversed(groups):
             if isinstance(group, Branch):
-                first, last = group.children[0].name, group.children[-1].name
-                self._runs_of[group.name] = self._runs_of[first][0], self._runs_of[last][1]
-                lost = next((child.name for child in group.children if child.name in self._lost), None)
-                if lost is not None:
-                    self._lost[group.name] = self._lost[lost]
+                runs[group.name] = runs[group.children[0].name][0], runs[group.children[-1].name][1]
+                gone = next((child.name for child in group.children if child.name in lost), None)
+                if gone is not None:
+                    lost[group.name] = lost[gone]
+        return _Placed(nodes, runs, lost)
 
     def _above(self, group: Group) -> Iterator[Branch]:
         """The groups around one, nearest first."""
@@ -136,8 +146,9 @@ class Goals:
 
     def lost(self, group: Group) -> Impossible | None:
         """A group held to a domain that nobody knows: some pod of it is on a node that is not there (decision 0010)."""
-        level, pod = group.constraint.required_topology_level, self._lost.get(group.name)
-        if not level or pod is None:
+        level = group.constraint.required_topology_level
+        pod = self._placed.lost.get(group.name) if level else None
+        if pod is None:
             return None
         return Impossible(group.name, NODE_UNKNOWN, facts={"pod": pod.name, "node": pod.node, "level": level})
 
@@ -291,7 +302,7 @@ class Goals:
         if isinstance(known, str):
             return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
         tree, found = known
-        nodes = self._nodes[slice(*self._runs_of[group.name])]
+        nodes = self._placed.nodes[slice(*self._placed.runs[group.name])]
         if not nodes:
             return Spot(tree.topology.metadata.name, found)
         by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]

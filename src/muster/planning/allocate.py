@@ -59,6 +59,8 @@ class Allocation:
         self.refusals = Refusals(board, self.preemption, self._full)
         self.ranks: dict[str, Rank] = {}  # of plain gangs, as they joined the line
         self._closed: dict[str, bool] = {}  # queues from which nothing is scheduled
+        self._valid: set[str] = set()  # gangs whose specs were looked at
+        self._sizes: dict[str, int] = {}  # by gang
         self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
@@ -264,8 +266,10 @@ class Allocation:
 
     def _decide(self, turn: Turn) -> Turn:
         goals = self.board.goals(turn.gang)
-        if invalid := goals.invalid():
-            return self.refusals.impossible(turn, invalid)
+        if turn.gang.key not in self._valid:
+            if invalid := goals.invalid():
+                return self.refusals.impossible(turn, invalid)
+            self._valid.add(turn.gang.key)
         if not goals.standings[turn.gang.root.name].satisfied:
             return self._core(turn, goals)
         return self._extra(replace(turn, verdict="Scheduled"), goals)
@@ -328,7 +332,9 @@ class Allocation:
 
     def _extra(self, turn: Turn, goals: Goals) -> Turn:
         """The next further part that fits; those that do not are not asked again in this cycle (G3)."""
-        self.board.spending.spend(_size(turn.gang) // PODS_A_STEP)
+        if turn.gang.key not in self._sizes:
+            self._sizes[turn.gang.key] = _size(turn.gang)
+        self.board.spending.spend(self._sizes[turn.gang.key] // PODS_A_STEP)
         hopeless = set(turn.hopeless)
         for name, part, pods in further(turn.gang.root, goals.standings):
             if name in hopeless:

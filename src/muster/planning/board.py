@@ -19,7 +19,7 @@ from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.shares import division
-from muster.model.gang import Gang, Leaf, Member, State, changed, walk, with_members
+from muster.model.gang import Gang, Leaf, Member, State, walk, with_members
 from muster.model.neighbours import Marks
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
@@ -353,7 +353,7 @@ class Board:
                 bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
                 placed[seat.leaf, member.name] = replace(member, state=State.PLACED, node=node)
             del line[: seat.pods]
-        return bindings, replace(gang, root=changed(gang.root, placed))
+        return bindings, with_members(gang, placed)
 
     def _first_pods(self, gang: Gang, seats: Sequence[Seat]) -> dict[tuple[str, int], list[Member]]:
         """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""

@@ -60,6 +60,7 @@ class Line:
         self._gangs: dict[str, WaitingGangs] = defaultdict(WaitingGangs)
         self._inside: dict[str, int] = defaultdict(int)  # gangs at and below a queue
         self._open: dict[str, list[tuple[Place, str]]] = defaultdict(list)  # by parent: children that have gangs
+        self._entered: dict[str, Place] = {}  # by child: the place of its latest entry; others are out of date
         self._paths: dict[str, tuple[QueueNode, ...]] = {}
         self._places: dict[str, tuple[Resources, Place]] = {}  # each with what the queue held
 
@@ -68,14 +69,19 @@ class Line:
         self._gangs[queue].add(rank, gang)
         for node in self._path(queue):
             if not self._inside[node.name]:
-                heappush(self._open[node.parent], (self._place(node.name), node.name))
+                self._enter(node)
             self._inside[node.name] += 1
 
     def moved(self, queue: str) -> None:
         """What a queue holds has changed, and with it what those above hold; old places are skipped when met."""
         for node in self._path(queue):
             if self._inside[node.name]:
-                heappush(self._open[node.parent], (self._place(node.name), node.name))
+                self._enter(node)
+
+    def _enter(self, node: QueueNode) -> None:
+        """Among the children of its parent, at its place."""
+        place = self._entered[node.name] = self._place(node.name)
+        heappush(self._open[node.parent], (place, node.name))
 
     def next(self) -> str | None:
         """The first gang of the first queue of the first queue …, from the top down; it leaves the line."""
@@ -114,9 +120,10 @@ class Line:
         entries = self._open[parent]
         while entries:
             place, child = entries[0]
-            if not self._inside[child]:
+            if not self._inside[child] or place is not self._entered[child]:
                 heappop(entries)
             elif len(entries) > 1 and place != (now := self._place(child)):
+                self._entered[child] = now
                 heapreplace(entries, (now, child))
             else:
                 return child
