@@ -41,6 +41,10 @@ class Consolidate(Rules):
         """How many pods may move for the gang (P8)."""
         return min(super().most_pods, self.board.policy.max_moved_pods)
 
+    def could_need_more(self, units: Units) -> bool:
+        """The same, within what may move for one gang."""
+        return self.preemption.share.left < self.board.policy.max_moved_pods and super().could_need_more(units)
+
     def is_worthwhile(self) -> bool:
         """Moving pods frees nothing in all: there must be enough already."""
         if self.most_pods < 1:

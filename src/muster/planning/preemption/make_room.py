@@ -129,6 +129,7 @@ class Preemption:
         if worthwhile and self.candidates.pass_steps > self.board.spending.left:
             raise OutOfSteps  # not even the first question could be asked
         cut_short: list[EvictionReason] = []
+        too_many: Refusal | None = None
         for rules in worthwhile:
             try:
                 select_ = partial(self._select, rules)
@@ -137,8 +138,13 @@ class Preemption:
             except OutOfSteps:
                 cut_short.append(rules.reason)
                 continue
-            if selection is not None:
+            if isinstance(selection, Refusal):
+                too_many = selection
+            elif selection is not None:
                 return self._evict(turn, rules, selection)
+        if too_many is not None and self.board.spending.left:
+            self.limited[turn.gang.key] = too_many
+            return None
         self._give_up(turn.gang, twin, worthwhile, cut_short)
         return None
 
@@ -148,20 +154,16 @@ class Preemption:
         return not is_open and twin in self._hopeless and twin not in self._undecided
 
     def _give_up(self, gang: Gang, twin: Twin, ways: Sequence[Rules], cut_short: Sequence[EvictionReason]) -> None:
-        """No set was found: the share is used up, there is none, or moves were not all tried. OutOfSteps: unknown."""
-        if cut_short and not self.board.spending.left:
-            raise OutOfSteps
-        if self.share.spent and ways:
-            self.limited[gang.key] = self._too_many()  # with all of the share it might have been enough
-            return
-        if cut_short and list(cut_short) != ["Consolidate"]:
+        """No set was found: there is none, or moves were not all tried. OutOfSteps: unknown."""
+        if cut_short and (not self.board.spending.left or list(cut_short) != ["Consolidate"]):
             raise OutOfSteps
         self._hopeless[twin] = self._not_evictable(ways)
         if cut_short:
             self._undecided.add(twin)
             self.undecided.add(gang.key)
 
-    def _select(self, rules: Rules) -> Selection | None:
+    def _select(self, rules: Rules) -> Selection | Refusal | None:
+        """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""
         self.board.spending.spend(self.candidates.pass_steps)
         mask = rules.evictable()
         if not mask.any():
@@ -169,8 +171,12 @@ class Preemption:
         question = Question(self.board, rules.goal, rules, mask)
         exact_steps = self.board.policy.steps // EXACT_PART
         if isinstance(rules, Consolidate):
-            return select_nearby(question, exact_steps, self._better, self._nearby)
-        return select(question, exact_steps, self._better)
+            found = select_nearby(question, exact_steps, self._better, self._nearby)
+        else:
+            found = select(question, exact_steps, self._better)
+        if found is None and rules.could_need_more(question.all) and question.could_fit(question.all):
+            return self._too_many()
+        return found
 
     def kept(self, gang: Gang, goal: Goal) -> tuple[str, ...]:
         """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""

@@ -53,6 +53,10 @@ class Rules:
         """How many pods may leave for the gang (P8)."""
         return self.preemption.share.left
 
+    def could_need_more(self, units: Units) -> bool:
+        """Whether a set of these units might do that is larger than what is left of the cycle's share (P8)."""
+        return self.preemption.share.left < self.candidates.count(units)
+
     # which units ----------------------------------------------------------------------------------------------------
 
     def is_worthwhile(self) -> bool:
