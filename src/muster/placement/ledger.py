@@ -258,6 +258,11 @@ class Ledger:
             self._mark(node, marks, -1)
         self._changed.append(node)
 
+    def release_all(self, nodes: Ints, amounts: Ints) -> None:
+        """Give back room by column, one row a node; a node may come several times."""
+        np.add.at(self.free, nodes, amounts)
+        self._changed += nodes.tolist()
+
     def unmark(self, node: int, marks: Marks) -> None:
         """A pod leaves a node, for the rules between pods alone."""
         self._mark(node, marks, -1)

@@ -129,11 +129,11 @@ class Recall:
         reason: EvictionReason,
         disruptions: Disruptions,
         most_pods: int,
-        work: Callable[[], T | None],
-    ) -> T | None:
+        work: Callable[[], T],
+    ) -> T:
         """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
         digest = partial(self._digests.victims, gang, goal, reason, disruptions, most_pods)
-        found: T | None = self._ask(goal, digest, work)
+        found: T = self._ask(goal, digest, work)
         return found
 
     def diagnosis(

@@ -161,12 +161,12 @@ class Candidates:
     def ledger_without(self, ledger: Ledger, numbers: Iterable[int]) -> Ledger:
         """What is free once some units have left."""
         numbers = set(numbers)
-        found = Ledger(ledger.shapes, ledger.free.copy(), ledger.company.copy())
+        found = ledger.copy()
         rows = self.rows(numbers)
-        np.add.at(found.free, self.pod_node[rows], self.asks[self.pod_class[rows]])
+        found.release_all(self.pod_node[rows], self.asks[self.pod_class[rows]])
         for number, node, marks in self.marked:
             if number in numbers:
-                found.company.put(node, marks, -1)
+                found.unmark(node, marks)
         return found
 
     def freed_by(self, numbers: Iterable[int]) -> Ints:

@@ -21,6 +21,7 @@ from muster.planning.preemption.rules import Ints, Rules
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.question import Question
     from muster.planning.preemption.smallest import VictimProgram
 
 OFTEN_UNSTATED = ("cpu", "memory")
@@ -71,10 +72,10 @@ class Consolidate(Rules):
         allowance = self.usage.allowance(queue, protected=False, later=True)
         return allowance is None or bool((allowance >= 0).all())
 
-    def could_help(self, units: Units) -> bool:
-        """Whether moving some of these might make room, by totals alone: a bound."""
+    def could_help(self, question: "Question") -> bool:
+        """Whether moving some of the candidates might make room, by totals alone: a bound."""
         most = dict(self._most_moved(self._asked_at_most()))
-        return MoveBounds(self.board, self.candidates, units, most).could_help(self.goal)
+        return MoveBounds(question, most).could_help(self.goal)
 
     def is_cheap(self, units: Units) -> bool:
         """No more than half of what the gang asks for moves: what takes more room than it makes helps few."""

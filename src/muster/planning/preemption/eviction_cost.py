@@ -3,7 +3,7 @@
 The cost guides the search, the bound proves that no smaller set exists; what really leaves is decided in `victims`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from muster.model.topology import Level
 from muster.placement.ledger import Ledger
-from muster.planning.preemption.candidates import Candidates
+from muster.planning.preemption.candidates import Candidates, Mask, Units
 
 Ints = NDArray[np.int64]
 MOST_SEATS = int(np.iinfo(np.int64).max)
@@ -22,19 +22,21 @@ POD = 1 << 20  # one pod weighs more than all priorities together
 class CandidatePods:
     """The pods of some units."""
 
-    def __init__(self, candidates: Candidates, numbers: Sequence[int]) -> None:
+    def __init__(self, candidates: Candidates, numbers: Units) -> None:
         self.candidates = candidates
         self.rows = candidates.rows(numbers)  # among all pods
 
-    def stacks(self, column: int, ask: int, nodes: int) -> "Stacks":
-        """The pods of every node, those that free most of a column first."""
+    def stacks(self, column: int, ask: int, nodes: Mask) -> "Stacks":
+        """The pods of some nodes, on each those that free most of a column first."""
         order = self.candidates.most_useful_first(column, ask)
-        order = order[self.rows[order]]
-        node = self.candidates.pod_node[order]
-        counts = np.bincount(node, minlength=nodes)
+        pod_node = self.candidates.pod_node
+        order = order[(self.rows & nodes[pod_node])[order]]
+        row = np.cumsum(nodes) - 1  # of every node in the tables
+        node = row[pod_node[order]]
+        counts = np.bincount(node, minlength=int(row[-1]) + 1 if len(row) else 0)
         start = np.cumsum(counts) - counts
         places = np.arange(len(order)) - start[node] + 1
-        return Stacks(self.candidates, order, node, places, (nodes, int(counts.max(initial=0)) + 1))
+        return Stacks(self.candidates, order, node, places, (len(counts), int(counts.max(initial=0)) + 1))
 
 
 class Stacks(Struct, frozen=True, eq=False):
@@ -42,7 +44,7 @@ class Stacks(Struct, frozen=True, eq=False):
 
     candidates: Candidates
     order: Ints  # by rows of the candidates' pods
-    node: Ints  # of every pod, in that order
+    node: Ints  # of every pod, in that order: its row
     place: Ints  # of every pod on its node, from 1
     shape: tuple[int, int]  # nodes, and places on each
 
@@ -64,12 +66,17 @@ class Stacks(Struct, frozen=True, eq=False):
 class CostLedger(Ledger):
     """A ledger on which some units are gone, and every seat has a cost: the pods that must leave for it."""
 
-    def __init__(self, free: Ledger, candidates: Candidates, numbers: Sequence[int]) -> None:
-        gone = candidates.ledger_without(free, numbers)
-        super().__init__(free.shapes, gone.free, gone.company)
+    def __init__(self, free: Ledger, vacated: Ledger, candidates: Candidates, numbers: Units) -> None:
+        """`vacated`: what is free once these units have left."""
+        super().__init__(vacated.shapes, vacated.free, vacated.company)
+        self.vacated = vacated
         self.kept = free.free
         self.pods = CandidatePods(candidates, numbers)
         self._costs: dict[int, list[tuple[int, Ints]]] = {}
+
+    def fits(self, shape: int) -> Ints:
+        """As without the units: costs change nothing in it."""
+        return self.vacated.fits(shape)
 
     @property
     def bidding(self) -> bool:
@@ -86,17 +93,18 @@ class CostLedger(Ledger):
         columns = self.shapes.columns[shape]
         asks = self.shapes.asks[shape][columns]
         scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
-        stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), len(self.kept))
+        usable = self.fits(shape) > 0
+        stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
         weight = stacks.weights()
         seats = np.full(stacks.shape, MOST_SEATS)
+        kept, nodes = self.kept[usable], np.flatnonzero(usable)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
-            np.minimum(seats, (self.kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
-        seats[~self.allowed(shape)] = 0
+            np.minimum(seats, (kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
         found: dict[int, Ints] = {}
-        for nodes, costs in _each_seat(seats, weight):
+        for rows, costs in _each_seat(seats, weight):
             for value in np.unique(costs).tolist():
-                row = found.setdefault(value, np.zeros(len(seats), dtype=np.int64))
-                row[nodes[costs == value]] += 1
+                there = found.setdefault(value, np.zeros(len(usable), dtype=np.int64))
+                there[nodes[rows[costs == value]]] += 1
         return sorted(found.items(), key=lambda item: item[0])
 
     def tiers(self, shape: int) -> list[Ints] | None:
@@ -128,7 +136,7 @@ class CostLedger(Ledger):
 
 
 def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """For the first, the second, … seat: the nodes that can have it, and what it costs there.
+    """For the first, the second, … seat: the rows of nodes that can have it, and what it costs there.
 
     Both tables are by node and by the number of pods that leave it.
     """
@@ -146,23 +154,23 @@ def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
         paid = now
 
 
-def fewest_pods(free: Ledger, candidates: Candidates, numbers: Sequence[int], shape: int, need: int) -> int:
+def fewest_pods(free: Ledger, candidates: Candidates, numbers: Units, shape: int, seats: Ints, need: int) -> int:
     """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
 
-    Any pod may leave by itself here, and of each column only as many as that column lacks.
+    `seats`: by node, once all of these units have left. Any pod may leave by itself here, and of each column only as
+    many as that column lacks.
     """
-    pods = CandidatePods(candidates, numbers)
-    columns = free.shapes.columns[shape]
-    asks = free.shapes.asks[shape]
-    stacks = {column: pods.stacks(column, MOST_SEATS, len(free.free)).freed(column) for column in columns.tolist()}
-    have = [(free.free[:, column, None] + freed) // asks[column] for column, freed in stacks.items()]
-    room = np.min([rows[:, -1] for rows in have], axis=0) if have else np.zeros(len(free.free), dtype=np.int64)
-    seats = np.where(free.shapes.allowed(shape), np.maximum(room, 0), 0)
+    usable = seats > 0
     most = min(int(seats.max(initial=0)), need)
     if not most:
         return 1
-    costs = np.max([_too_few(rows, most) for rows in have], axis=0)
-    return _cheapest(costs, seats, need)
+    pods, asks = CandidatePods(candidates, numbers), free.shapes.asks[shape]
+    costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
+    for column in free.shapes.columns[shape].tolist():
+        freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
+        room = (free.free[usable, column, None] + freed) // asks[column]
+        np.maximum(costs, _too_few(room, most), out=costs)
+    return _cheapest(costs, seats[usable], need)
 
 
 def _too_few(seats: Ints, most: int) -> Ints:

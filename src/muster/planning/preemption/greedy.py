@@ -26,7 +26,7 @@ def greedy_set(question: Question, among: Units) -> Units | None:
 def cheapest_seats(question: Question, among: Units) -> tuple[Seat, ...] | None:
     """Seats by eviction cost, with some units gone; None: there are none."""
     question.board.spending.spend(QUESTION_STEPS + question.candidates.pass_steps)
-    ledger = CostLedger(question.board.later, question.candidates, sorted(among))
+    ledger = CostLedger(question.board.later, question.ledger_without(among), question.candidates, among)
     search = question.board.search(ledger, allowance=question.rules.most(among))
     state = search.first(question.goal)
     return None if state is None else search.seats(state)

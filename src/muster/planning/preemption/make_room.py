@@ -132,9 +132,7 @@ class Preemption:
         too_many: Refusal | None = None
         for rules in worthwhile:
             try:
-                select_ = partial(self._select, rules)
-                most = rules.most_pods
-                selection = self.board.recall.victims(turn.gang, goal, rules.reason, self.budgets, most, select_)
+                selection = self._recall(turn.gang, rules)
             except OutOfSteps:
                 cut_short.append(rules.reason)
                 continue
@@ -161,6 +159,10 @@ class Preemption:
         if cut_short:
             self._undecided.add(twin)
             self.undecided.add(gang.key)
+
+    def _recall(self, gang: Gang, rules: Rules) -> Selection | Refusal | None:
+        work = partial(self._select, rules)
+        return self.board.recall.victims(gang, rules.goal, rules.reason, self.budgets, rules.most_pods, work)
 
     def _select(self, rules: Rules) -> Selection | Refusal | None:
         """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from muster.model.topology import Level
 from muster.placement.bounds import leasts
 from muster.placement.goal import Goal, Spot, every, shapes
-from muster.planning.board import Board
-from muster.planning.preemption.candidates import Candidates, Mask, Units
+from muster.planning.preemption.candidates import Mask
+from muster.planning.preemption.question import Question
 
 Ints = NDArray[np.int64]
 
@@ -22,13 +22,13 @@ Ints = NDArray[np.int64]
 class MoveBounds:
     """The totals of one gang and of all units that may move for it."""
 
-    def __init__(self, board: Board, candidates: Candidates, units: Units, most_moved: Mapping[int, int]) -> None:
+    def __init__(self, question: Question, most_moved: Mapping[int, int]) -> None:
         """`most_moved`: by column the most that may move, where there is such a bound (P8)."""
-        self.board, self.most_moved = board, most_moved
-        self.vacated = candidates.ledger_without(board.later, units)
+        self.board, self.most_moved = question.board, most_moved
+        board, candidates, self.vacated = question.board, question.candidates, question.vacated
         self.free = np.maximum(board.later.free, 0)
         self.held = self.vacated.free - board.later.free  # by node: what pods that may move hold there
-        self.moved = np.unique(candidates.pod_class[candidates.rows(units)]).tolist()
+        self.moved = np.unique(candidates.pod_class[candidates.rows(question.all)]).tolist()
 
     def could_help(self, goal: Goal) -> bool:
         """Whether moves might make room for a goal."""

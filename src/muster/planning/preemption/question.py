@@ -47,7 +47,8 @@ class Question:
         classes, later = shapes(self.goal), self.board.later
         if len(classes) > 1 or classes[0] in later.company.touched:
             return 1
-        return fewest_pods(later, self.candidates, sorted(self.all), classes[0], size(self.goal))
+        seats = self.vacated.fits(classes[0])
+        return fewest_pods(later, self.candidates, self.all, classes[0], seats, size(self.goal))
 
     def _useful(self, mask: Mask) -> Mask:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
@@ -58,7 +59,12 @@ class Question:
 
     def ledger_without(self, units: Units) -> Ledger:
         """What is free once these have left."""
-        return self.candidates.ledger_without(self.board.later, units)
+        return self.vacated if units is self.all else self.candidates.ledger_without(self.board.later, units)
+
+    @cached_property
+    def vacated(self) -> Ledger:
+        """What is free once all candidates have left."""
+        return self.candidates.ledger_without(self.board.later, self.all)
 
     def could_fit(self, units: Units) -> bool:
         """Whether there are seats with these, or only some of them, gone: a bound."""

@@ -23,6 +23,7 @@ from muster.planning.preemption.queue_usage import QueueUsage
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.question import Question
     from muster.planning.preemption.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
@@ -63,8 +64,8 @@ class Rules:
         """Whether it could help at all."""
         return True
 
-    def could_help(self, units: Units) -> bool:  # noqa: ARG002 (for moves there are bounds)
-        """Whether some of these units' leaving might make room, by totals alone: a bound."""
+    def could_help(self, question: "Question") -> bool:  # noqa: ARG002 (for moves there are bounds)
+        """Whether some of the candidates' leaving might make room, by totals alone: a bound."""
         return True
 
     def is_cheap(self, units: Units) -> bool:  # noqa: ARG002 (some ways ask what it is worth)

@@ -88,7 +88,7 @@ def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: 
     None: no moves within P8 would do. OutOfSteps: unknown, as after neighbourhoods of which none would do.
     `nearby`: what the cycle has left for neighbourhoods (X7).
     """
-    if not question.all or not question.rules.could_help(question.all):
+    if not question.all or not question.rules.could_help(question):
         return None
     if len(question.numbers) <= FEW:
         return select(question, exact_steps, better)
