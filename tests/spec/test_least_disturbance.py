@@ -145,6 +145,14 @@ def test_within_the_share_every_gang_has_its_victims() -> None:
     assert len(planned(*two_preemptors(39))["evictions"]) == 1
 
 
+def test_a_gang_for_which_no_set_exists_does_not_wait_for_the_share() -> None:
+    """P8, E1: one of three pods is left of the share; a gang too large for any node would not fit with all of it."""
+    scene = [*two_preemptors(60), *waiting("huge", 1, cpu=2, priorityClassName="high")]
+    assert reasons(planned(*scene), "huge") == ["Infeasible", "NoRoom"]
+    scene = [*two_preemptors(60), *waiting("wide", 3, priorityClassName="high")]
+    assert reasons(planned(*scene), "wide")[:2] == ["Waiting", "DisturbanceLimit"]
+
+
 def test_the_share_goes_to_higher_priorities_first_whatever_the_order_of_queues() -> None:
     """P8: queue `a` is asked first (G4), the gang of queue `b` has the higher priority, and the share is for one."""
     queues = [queue(name, cpu={"quota": -1}) for name in ("a", "b")]
@@ -367,3 +375,16 @@ def test_totals_prove_that_no_moves_help() -> None:
     )
     assert made.verdict("team/new") == "Infeasible"
     assert sum(made.decided.searches) < 100
+
+
+def test_moves_have_a_part_of_the_steps_of_a_cycle() -> None:
+    """X7: on a large cluster moves for one gang after the other cost no more than their part."""
+    fuller = [raw for i in range(70) for raw in running(f"w{i}", f"n{i}")]
+    gangs = [raw for i in range(12) for raw in waiting(f"new{i:02}", 1, cpu=6, queue=f"q{i}")]
+    queues = [queue(f"q{i}", cpu={"quota": -1}) for i in range(12)] + [queue("default", cpu={"quota": -1})]
+    scene = [*CLASSES, *queues, *fragmented(70, 3), *fuller, *gangs]
+    spent = [
+        sum(muster.plan(muster.objects(scene), muster.Policy(cycle_steps=steps), NOW).decided.searches)
+        for steps in (2_000, 2_000_000)
+    ]
+    assert spent[0] < spent[1] // 2
