@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import nan
 from typing import ParamSpec, TypeVar
 from unittest.mock import patch
 
@@ -38,6 +39,8 @@ GRACE_SECONDS = (5.0, 30.0)  # of terminating pods, at least and at most
 ENDING = 0.02  # share of the running gangs that end in a cycle
 LOOK_EVERY, MOST_LOOKS = 5, 8  # cycles between two looks for idle GPUs, and gangs that are tried in each
 REFERENCES = 3  # `take`s that are measured
+MOST_CALM = 20  # cycles until nothing is left to do
+QUIET = 3  # cycles in which nothing happens, and in each of which one gang arrives
 SINGLE = (100, 200, 400, 2_000)
 EXACT = ((exact, "solve"), (victims, "smallest"), (victims, "smallest_set"))  # the exact tier, for seats and victims
 
@@ -48,6 +51,8 @@ class Tally(Struct):
     cycles: list[float] = field(default_factory=list)  # seconds of CPU
     searched: list[float] = field(default_factory=list)  # the same without the exact tier
     takes: list[float] = field(default_factory=list)
+    unchanged: list[float] = field(default_factory=list)  # cycles in which nothing happens
+    one_more: list[float] = field(default_factory=list)  # cycles in which one gang arrives
     verdicts: Counter[str] = field(default_factory=Counter)  # of gangs that want something
     bound: int = 0
     nominated: int = 0
@@ -69,6 +74,8 @@ class Figure(Struct, frozen=True):
     p99: float
     most: float
     most_searched: float  # without the exact tier
+    unchanged: float  # a cycle in which nothing happens
+    one_more: float  # a cycle in which one gang arrives
     unknown: float  # share of the verdicts on gangs that want something
     idle: float  # share of GPU-cycles
     disturbed: float  # pods evicted, moves among them, for each one bound
@@ -90,7 +97,30 @@ def run(nodes: int, cycles: int, seed: int, load: float = 0.92, policy: Policy |
         if number % max(cycles // REFERENCES, 1) == 0:
             objects = cluster.objects()
             tally.takes.append(_seconds(partial(take, objects, cluster.now)))
+    _calm_down(cluster, arrivals, policy, memory, tally)
     return _figure(nodes, tally)
+
+
+def _calm_down(
+    cluster: VirtualCluster, arrivals: Arrivals, policy: Policy | None, memory: AnswerCache, tally: Tally
+) -> None:
+    """A plan that changes little: nothing ends or arrives until nothing is left to do, then one gang a cycle."""
+    quiet = Tally()
+    for _ in range(MOST_CALM):
+        cluster.advance(GRACE_SECONDS[1])
+        snapshot, plan = _cycle(cluster, policy, memory, quiet)
+        cluster.apply(snapshot, plan, GRACE_SECONDS[0])
+        tally.unchanged.append(quiet.cycles[-1])
+        if plan.bindings or plan.evictions:
+            tally.unchanged.clear()
+        if len(tally.unchanged) > QUIET:
+            break
+    for _ in range(QUIET):
+        _arrive(cluster, arrivals)
+        cluster.advance(CYCLE_SECONDS)
+        snapshot, plan = _cycle(cluster, policy, memory, quiet)
+        cluster.apply(snapshot, plan, GRACE_SECONDS[0])
+        tally.one_more.append(quiet.cycles[-1])
 
 
 def _happen(cluster: VirtualCluster, arrivals: Arrivals, nodes: int) -> None:
@@ -104,10 +134,14 @@ def _happen(cluster: VirtualCluster, arrivals: Arrivals, nodes: int) -> None:
             if gang in cluster.raws["PodDisruptionBudget"]:
                 cluster.remove("PodDisruptionBudget", gang)
     for _ in range(max(nodes // 4 - (len(cluster.workloads) - len(running)), 0)):
-        workload, others = arrivals.next()
-        for raw in others:
-            cluster.put(raw)
-        cluster.submit(workload)
+        _arrive(cluster, arrivals)
+
+
+def _arrive(cluster: VirtualCluster, arrivals: Arrivals) -> None:
+    workload, others = arrivals.next()
+    for raw in others:
+        cluster.put(raw)
+    cluster.submit(workload)
 
 
 def _cycle(cluster: VirtualCluster, policy: Policy | None, memory: AnswerCache, tally: Tally) -> tuple[Snapshot, Plan]:
@@ -207,6 +241,8 @@ def _figure(nodes: int, tally: Tally) -> Figure:
         p99=percentile(times, 99) / reference,
         most=times[-1] / reference,
         most_searched=max(tally.searched) / reference,
+        unchanged=min(tally.unchanged[1:], default=nan) / reference,
+        one_more=statistics.median(tally.one_more) / reference,
         unknown=tally.verdicts["Unknown"] / max(decided, 1),
         idle=tally.idle / max(tally.looked, 1),
         disturbed=tally.evicted / max(tally.bound, 1),
@@ -275,8 +311,8 @@ def once(nodes: int, seed: int, policy: Policy | None = None) -> SinglePlan:
 
 RUNS = (
     "| busy cluster | cycles | `take` | cycle p50 | p99 | max, ÷ `take` | max without the exact tier "
-    "| `Unknown` | GPUs idle | disturbed ÷ bound "
-    "| bound / nominated / evicted / moved | steps, most of a gang |\n" + "|---|" + 11 * "---:|"
+    "| nothing new | one gang more | `Unknown` | GPUs idle | disturbed ÷ bound "
+    "| bound / nominated / evicted / moved | steps, most of a gang |\n" + "|---|" + 13 * "---:|"
 )
 PLANS = (
     "| single plan | running pods | waiting gangs (pods) | bound | nominated | evicted | moved | unknown gangs | steps "
@@ -289,7 +325,7 @@ def row(found: Figure) -> str:
     sums = found.tally
     return (
         f"| {found.nodes:,} nodes | {found.cycles} | {found.take * 1000:.0f} ms | {found.p50:.1f} | {found.p99:.1f} "
-        f"| {found.most:.1f} | {found.most_searched:.1f} "
+        f"| {found.most:.1f} | {found.most_searched:.1f} | {found.unchanged:.1f} | {found.one_more:.1f} "
         f"| {found.unknown:.1%} | {found.idle:.1%} | {found.disturbed:.2f} "
         f"| {sums.bound:,} / {sums.nominated:,} / {sums.evicted:,} / {sums.moved:,} "
         f"| {sums.steps:,}, {sums.most_steps:,} |"

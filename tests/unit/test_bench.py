@@ -90,7 +90,7 @@ def test_a_busy_run_is_a_row_of_a_table() -> None:
     """As many columns as the heading has."""
     tally = busy.Tally(cycles=[0.1], takes=[0.05], bound=10, evicted=5)
     for heading, line in (
-        (busy.RUNS, busy.row(busy.Figure(64, 1, 0.05, 2.0, 2.0, 2.0, 1.0, 0.0, 0.0, 0.5, tally))),
+        (busy.RUNS, busy.row(busy.Figure(64, 1, 0.05, 2.0, 2.0, 2.0, 1.0, 0.4, 0.6, 0.0, 0.0, 0.5, tally))),
         (busy.PLANS, busy.plan_row(busy.SinglePlan(100, 500, 25, 276, 38, 75, 32, 0, 0, 100, 0.5, 0.1))),
     ):
         assert len({part.count("|") for part in (*heading.splitlines(), line)}) == 1

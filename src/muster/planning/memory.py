@@ -204,12 +204,17 @@ class _Digests:
     def victims(
         self, gang: Gang, goal: Goal, reason: EvictionReason, disruptions: Disruptions, most_pods: int
     ) -> bytes:
-        """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle."""
+        """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle.
+
+        Fair shares depend on what waits, too: only reclaim asks for them, so that a gang that arrives changes little.
+        """
         whose = _text(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
         if self._selected is None:
             self._selected = _text(sorted(disruptions.of.items()), sorted(disruptions.stuck))
         budgets = _joined(_text(disruptions.left), self._selected)
-        return _joined(b"victims", whose, self._room(self._board.later, goal), budgets, self._world, self._now())
+        shares = self._shares if reason == "Reclaim" else b""
+        room = self._room(self._board.later, goal)
+        return _joined(b"victims", whose, room, budgets, self._world, shares, self._now())
 
     # goals ----------------------------------------------------------------------------------------------------------
 
@@ -337,6 +342,10 @@ class _Digests:
         return self._state[1]
 
     @cached_property
+    def _shares(self) -> bytes:
+        return _text(_amounts(self._board.usage.shares))
+
+    @cached_property
     def _world(self) -> bytes:
         """Everything that runs, the queues and the policy; what time has to do with it."""
         board, neighbours = self._board, self._snapshot.neighbours
@@ -348,7 +357,7 @@ class _Digests:
         policy = (
             *(getattr(board.policy, field) for field in board.policy.__struct_fields__ if field != "untouchable"),
         )
-        stated = _text(queues, _amounts(board.usage.shares), marks, policy, sorted(board.policy.untouchable))
+        stated = _text(queues, marks, policy, sorted(board.policy.untouchable))
         return _joined(stated, _text(self._snapshot.columns), self._ages(), *self._running())
 
     def _running(self) -> Iterable[bytes]:
@@ -361,10 +370,10 @@ class _Digests:
             kept[gang.key] = known if known is not None and known[0] is gang else (gang, gang_digest(gang))
         if memory is not None:
             memory.gangs = kept
-        return (digest for _, digest in kept.values())
+        return (digest for _, digest in kept.values() if digest)
 
     def _ages(self) -> bytes:
-        """For every gang, how many of the minimum run times that queues promise it has reached."""
+        """For every gang that has started, how many of the minimum run times that queues promise it has reached."""
         stated = (getattr(queue.spec, name) for queue in self._snapshot.objects.queues for name in PROMISES)
         promised = sorted({number for text in stated if (number := _duration(text)) is not None})
         now = self._snapshot.now
@@ -373,8 +382,8 @@ class _Digests:
         found = []
         for gang in self._snapshot.gangs:
             since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
-            ran = None if since is None else (now - since) // timedelta(microseconds=1) * 1000
-            found.append(-1 if ran is None else bisect_right(promised, ran))
+            if since is not None:
+                found.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
         return _text(found)
 
 

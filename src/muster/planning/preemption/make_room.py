@@ -27,7 +27,8 @@ from muster.planning.preemption.victims import select, select_nearby
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
-SIDE_PART = 50  # of a cycle's steps, what smaller sets than known ones may take, and moves: one in so many for each
+BETTER_PART = 50  # of a cycle's steps, the part that smaller sets than known ones may take: one in so many
+NEARBY_PART = 200  # the same for moves among many units
 EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
 
 
@@ -42,8 +43,8 @@ class Preemption:
         self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
         self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
-        self._better = Budget(board.policy.cycle_steps // SIDE_PART)
-        self._nearby = Budget(board.policy.cycle_steps // SIDE_PART)
+        self._better = Budget(board.policy.cycle_steps // BETTER_PART)
+        self._nearby = Budget(board.policy.cycle_steps // NEARBY_PART)
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
         self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
