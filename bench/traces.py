@@ -68,11 +68,11 @@ def instance(app: str, role: str, row: dict[str, str]) -> Raw:
 
 def main(nodes: str, apps: str) -> None:
     objects = muster.objects([*cluster(nodes), *services(apps)])
-    start = time.perf_counter()
+    start = time.process_time()
     snapshot = take(objects)
-    taken = time.perf_counter()
+    taken = time.process_time()
     found = plan(snapshot)
-    done = time.perf_counter()
+    done = time.process_time()
     verdicts = Counter(gang.verdict for gang in found.gangs)
     together = sum("/" not in domain for gang in found.gangs for domain in gang.domains.values() if domain)
     print(f"{len(snapshot.nodes):,} nodes, {len(found.gangs)} gangs, {len(snapshot.class_of):,} pods")
