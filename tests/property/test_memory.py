@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import muster
 from muster.model.snapshot import Snapshot, take
@@ -17,6 +18,7 @@ from muster.planning.memory import AnswerCache
 from muster.planning.policy import Policy
 from muster.reporting import plans
 from tests import neighbours, puzzles, victims
+from tests.support.busy import busy_cluster
 
 Raw = dict[str, Any]
 SEEDS = {"nightly": 2_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 60)
@@ -114,6 +116,16 @@ def test_on_an_unchanged_cluster_who_waits_costs_nothing_the_second_time(part: i
         assert bytes_of(first) == bytes_of(second), name
         if not first.bindings and not first.evictions and not first.nominations:
             assert sum(second.searches) == 0, f"{name}: {first.searches} then {second.searches}"
+
+
+def test_what_a_gang_finds_out_depends_on_no_other_gangs_steps() -> None:
+    """X7: where the steps of a cycle run out, the next cycles have theirs for gangs that were not asked yet."""
+    scarce = replace(ENDLESS, steps=5_000, cycle_steps=2_000)
+    for seed in range(3):
+        given, memory = snapshot(busy_cluster(seed, nodes=60, running=300, waiting=30)), AnswerCache()
+        spent = [sum(plan(given, scarce, memory=memory).searches) for _ in range(6)]
+        assert spent[-1] == spent[-2] < 400, f"seed {seed}: {spent}"
+        assert max(spent) <= 3_000 + scarce.steps, f"seed {seed}: {spent}"
 
 
 def test_rules_between_pods_are_part_of_what_is_remembered() -> None:

@@ -282,7 +282,8 @@ class VirtualCluster:
             notes: Raw = {**raw["metadata"].get("annotations", {}), **stale_marks(outcome, stored, self.now)}
             raw["metadata"]["annotations"] = {name: note for name, note in notes.items() if note is not None}
             raw["status"] = encode(pod_group_status(outcome, stored, self.now))
-            self.put(raw)
+            if raw != self.raws["PodGroup"][gang]:
+                self.put(raw)
 
     def _at_rest(self, plan: Plan) -> frozenset[str]:
         """Gangs about which this plan says nothing new."""

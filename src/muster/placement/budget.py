@@ -22,7 +22,7 @@ class Budget:
     The cycle has one, every gang has one below it, and a part of the work for a gang may have one below that.
     """
 
-    __slots__ = ("_is_cancelled", "_unchecked", "above", "spent", "steps")
+    __slots__ = ("_is_cancelled", "_is_granted", "_unchecked", "above", "spent", "steps")
     CHECK = 256  # steps between two questions whether the plan was cancelled
 
     def __init__(
@@ -31,14 +31,15 @@ class Budget:
         self.steps = steps
         self.spent = 0
         self.above = above
+        self._is_granted = False
         self._is_cancelled: Callable[[], bool] = is_cancelled or (_never if above is None else above._is_cancelled)
         self._unchecked = 0
 
     @property
     def left(self) -> int:
-        """Steps that may still be taken: no more than any budget above has left."""
+        """Steps that may still be taken: no more than any budget above has left that is a bound to it."""
         own = max(self.steps - self.spent, 0)
-        return own if self.above is None else min(own, self.above.left)
+        return own if self.above is None or self._is_granted else min(own, self.above.left)
 
     @property
     def is_used_up(self) -> bool:
@@ -49,6 +50,15 @@ class Budget:
         """A smaller budget for a part of the work."""
         return Budget(steps, self)
 
+    def grant(self, steps: int) -> "Budget":
+        """A budget of its own that is counted here, too: what is begun with it can be finished.
+
+        What a gang finds out then depends on no other gang: an answer stands whoever else was asked before (X7).
+        """
+        found = Budget(steps, self)
+        found._is_granted = True
+        return found
+
     def check(self) -> None:
         """Cancelled where the caller gave up: for work between steps."""
         if self._is_cancelled():
@@ -57,6 +67,10 @@ class Budget:
     def forgo(self, steps: int) -> None:
         """Steps that an earlier cycle has taken for the same answer: not to be had again, and not spent (X7)."""
         self.steps = max(self.steps - steps, self.spent)
+
+    def keep(self, steps: int) -> None:
+        """No more than so many steps are left from here on."""
+        self.steps = min(self.steps, self.spent + steps)
 
     def begin(self, steps: int) -> None:
         """Steps of work that is begun only where there are enough for it; OutOfSteps, and none are spent, otherwise."""
@@ -71,13 +85,14 @@ class Budget:
 
     def spend(self, steps: int = 1) -> None:
         """OutOfSteps where there are not enough left: what is left is gone then. Cancelled where the caller gave up."""
-        budget, above = self, self.above
+        budget, above, is_bound = self, self.above, not self._is_granted
         budget.spent += steps
         exhausted = budget.spent > budget.steps
         while above is not None:
             budget, above = above, above.above
             budget.spent += steps
-            exhausted = exhausted or budget.spent > budget.steps
+            exhausted = exhausted or (is_bound and budget.spent > budget.steps)
+            is_bound = is_bound and not budget._is_granted
         budget._unchecked += steps  # of the topmost: small parts add up
         if budget._unchecked >= self.CHECK:
             budget._unchecked = 0
@@ -87,10 +102,12 @@ class Budget:
             raise OutOfSteps
 
     def _cut(self) -> None:
-        """Steps beyond a budget are not taken: no budget counts more than it has."""
-        chain = [self]
+        """Steps beyond a budget are not taken: none that is a bound counts more than it has."""
+        chain, bounds, is_bound = [self], [self], not self._is_granted
         while (above := chain[-1].above) is not None:
             chain.append(above)
-        excess = max(budget.spent - budget.steps for budget in chain)
+            bounds += [above] if is_bound else []
+            is_bound = is_bound and not above._is_granted
+        excess = max(budget.spent - budget.steps for budget in bounds)
         for budget in chain:
             budget.spent -= excess

@@ -36,6 +36,7 @@ from muster.planning.policy import Policy
 from muster.planning.preemption.queue_usage import QueueUsage, queue_usage
 
 EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
+EASY_PART = 2  # of the cycle's steps, what easy gangs behind hard ones may take beyond them: one in so many
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
@@ -106,7 +107,6 @@ class Board:
         self.division = division(snapshot)
         self.usage = queue_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
-        self._reserve = Budget(policy.cycle_steps // 2, is_cancelled=is_cancelled)  # for easy gangs behind hard ones
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
         self.before = {gang.key: gang for gang in snapshot.gangs}
@@ -162,9 +162,10 @@ class Board:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
         spending = self.gang_budgets.get(gang)
         if spending is None:
-            is_late = self.budget.is_used_up
-            spending = self._reserve.part(EASY_STEPS) if is_late else self.budget.part(self.policy.steps)
-            self.gang_budgets[gang] = spending
+            spending = self.gang_budgets[gang] = self.budget.grant(self.policy.steps)
+        if self.budget.is_used_up:
+            is_beyond = self.budget.spent > self.policy.cycle_steps + self.policy.cycle_steps // EASY_PART
+            spending.keep(0 if is_beyond else EASY_STEPS)
         self.spending = spending
 
     def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
