@@ -3,7 +3,7 @@
 Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
@@ -139,9 +139,8 @@ class Goals:
                 says = f"`{group.name or self.gang.name}` needs {group.need} children and has {len(group.children)}"
                 return Impossible(group.name, "InvalidSpec", says)
             for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
-                spot = self.spot(group, level)
-                if isinstance(spot, Impossible):
-                    return spot
+                if level and isinstance(known := self._located(group, level), Impossible):
+                    return known
         return None
 
     def lost(self, group: Group) -> Impossible | None:
@@ -298,9 +297,9 @@ class Goals:
         """A level of a group, with what its placed pods say about it; None where no level is named."""
         if not level:
             return None
-        known = located(self.snapshot, group.constraint.topology, level)
-        if isinstance(known, str):
-            return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
+        known = self._located(group, level)
+        if isinstance(known, Impossible):
+            return known
         tree, found = known
         nodes = self._placed.nodes[slice(*self._placed.runs[group.name])]
         if not nodes:
@@ -309,6 +308,13 @@ class Goals:
         shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
         pinned = shared[found] if len(shared) > found else NOWHERE
         return Spot(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
+
+    def _located(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
+        """A level that a group names, or what is wrong with it (T6)."""
+        known = located(self.snapshot, group.constraint.topology, level)
+        if isinstance(known, str):
+            return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
+        return known
 
     def _runs(self, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
         """Pods in order, neighbours of one class together."""
@@ -331,50 +337,6 @@ def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree
         return unknown_topology(topology, trees)
     found = tree.find(level)
     return unknown_level(tree.topology, level) if found is None else (tree, found)
-
-
-def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:
-    """Every way to take `need` things from runs of equal things, as a number from each run, first choice first.
-
-    Equal things are interchangeable: a run is only touched if all earlier runs of its kind are used up.
-    """
-    behind = [0] * (len(runs) + 1)
-    for i in range(len(runs) - 1, -1, -1):
-        behind[i] = behind[i + 1] + runs[i][1]
-    open_: Counter[int] = Counter()  # by kind: earlier runs that are not used up
-    counts: list[int] = []
-    left = need
-
-    def advance() -> None:
-        """From here on, as many as possible of every run."""
-        nonlocal left
-        while len(counts) < len(runs):
-            kind, length = runs[len(counts)]
-            counts.append(0 if open_[kind] else min(length, left))
-            left -= counts[-1]
-            open_[kind] += counts[-1] < length
-
-    def retreat() -> bool:
-        """One less of the last run that can spare it; False: that was all."""
-        nonlocal left
-        while counts:
-            (kind, length), count = runs[len(counts) - 1], counts.pop()
-            left += count
-            open_[kind] -= count < length
-            if count and left - count + 1 <= behind[len(counts) + 1]:
-                counts.append(count - 1)
-                left -= count - 1
-                open_[kind] += 1
-                return True
-        return False
-
-    advance()
-    while True:
-        if not left:
-            yield tuple(counts)
-        if not retreat():
-            return
-        advance()
 
 
 # asking -------------------------------------------------------------------------------------------------------------

@@ -263,16 +263,17 @@ class _Filling:
             name = self.search.leaves[demand.leaf]
             regions[name] = demand.region
             have.setdefault(name, Counter())[demand.shape] += demand.count
+        offered = {name: merged(leaves[name].pods) for name in have}
         spare = {name: pods.total() - leaves[name].need for name, pods in have.items()}
         for name in _more_pods(self.goal):
             if name not in have:
                 continue
             spare[name] -= 1
-            if spare[name] < 0 and not self._add_pod(leaves[name], have[name], regions[name]):
+            if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], regions[name]):
                 del have[name]
 
-    def _add_pod(self, leaf: Goal, have: Counter[int], region: Region) -> bool:
-        for shape, there in merged(leaf.pods).items():
+    def _add_pod(self, leaf: Goal, offered: Mapping[int, int], have: Counter[int], region: Region) -> bool:
+        for shape, there in offered.items():
             if have[shape] < there and self.fitting.add(leaf, shape, 1, region):
                 have[shape] += 1
                 return True
@@ -330,8 +331,11 @@ def _chosen(goal: Goal, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[i
 def _first_pods(leaf: Goal, there: Mapping[int, int]) -> Counter[int]:
     """As many pods as the leaf needs, of the classes that come first (M4)."""
     found: Counter[int] = Counter()
+    left = leaf.need
     for shape, length in leaf.pods:
-        found[shape] += max(min(length, there[shape] - found[shape], leaf.need - found.total()), 0)
+        more = max(min(length, there[shape] - found[shape], left), 0)
+        found[shape] += more
+        left -= more
     return found
 
 

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from muster.model.topology import TopologyTree
 from muster.placement import exact
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.choices import choices
+from muster.placement.choices import choices, choose
 from muster.placement.first_fit import FirstFit, Order, is_within_reach
 from muster.placement.goal import (
     Goal,
     Kinds,
     Spot,
-    choose,
     every,
     leaves,
     merged,
@@ -412,7 +411,7 @@ class Search:
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)
             asked: dict[int, int] = {}
-            for (shape, _), count in zip(leaf.pods, counts, strict=True):
+            for (shape, _), count in zip(leaf.pods, counts, strict=False):
                 if count:
                     asked[shape] = asked.get(shape, 0) + count
             added = tuple(Demand(self.leaf_index(leaf.name), shape, count, region) for shape, count in asked.items())

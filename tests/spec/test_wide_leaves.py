@@ -1,0 +1,37 @@
+"""Leaves of very many pods cost what they are large (X7): counted in calls, not in seconds."""
+
+import muster
+from muster.model.snapshot import take
+from muster.placement.budget import Budget
+from muster.placement.goal import Goal, Goals, Kinds
+from muster.placement.growth import Placement
+from muster.placement.ledger import Ledger, Shapes
+from muster.placement.preferences import find_with_growth
+from muster.placement.search import Search
+from tests.given import Raw, pod, podgroup
+from tests.spec.test_deep_chains import calls
+from tests.spec.test_hard_shapes import node
+
+
+def leaf(pods: int) -> list[Raw]:
+    """A tenth of its pods is needed; five classes take turns, on nodes that hold about half of them."""
+    nodes = [node(f"n{i:03}", cpu="60") for i in range(pods // 40)]
+    return [*nodes, podgroup(minMember=pods // 10), *(pod(f"p{i:05}", cpu=1 + i % 5) for i in range(pods))]
+
+
+def grown(raws: list[Raw]) -> Placement | None:
+    snapshot, kinds = take(muster.objects(raws)), Kinds()
+    goal = next(Goals(snapshot.gangs[0], snapshot, kinds).cores())
+    assert isinstance(goal, Goal)
+    ledger = Ledger(Shapes(snapshot), snapshot.free)
+    return find_with_growth(Search(ledger, snapshot.topologies, kinds, Budget(200_000)), goal)
+
+
+def test_growth_of_a_leaf_four_times_as_large_costs_four_times_as_much() -> None:
+    """X4: every extra is added at the cost of one pod; a look at all pods for each would be a square."""
+    small, large = leaf(450), leaf(1_800)
+    grown(small)  # imports and caches
+    found = grown(large)
+    assert found is not None
+    assert sum(seat.pods for seat in found.extras) > 500
+    assert calls(grown, large) < 6 * calls(grown, small)
