@@ -20,16 +20,17 @@ from tests.spec.scene import node, topology
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SHORT, LONG = 150, 600
+TOO_LARGE = ("refusing",)  # work that is about pods larger than the node
 
 
-def chain(depth: int, on: str = "", *, teeth: bool = False) -> list[Raw]:
+def chain(depth: int, on: str = "", *, teeth: bool = False, cpu: str = "1m") -> list[Raw]:
     """One SubGroup inside the other, the last of them with a pod; with teeth, a leaf with a pod beside each."""
     last = depth - 1
     groups = [group(f"g{i}", 1 if i == last else None, parent=f"g{i - 1}" if i else "") for i in range(depth)]
-    pods = [pod("p", f"g{last}", on=on, phase="Running" if on else "", cpu="1m")]
+    pods = [pod("p", f"g{last}", on=on, phase="Running" if on else "", cpu=cpu)]
     for i in range(last if teeth else 0):
         groups.append(group(f"t{i}", 1, parent=f"g{i}"))
-        pods.append(pod(f"p{i}", f"t{i}", on=on, phase="Running" if on else "", cpu="1m"))
+        pods.append(pod(f"p{i}", f"t{i}", on=on, phase="Running" if on else "", cpu=cpu))
     room = {"cpu": "64", "memory": "64Gi", "pods": "9999"}
     return [
         node("n", rack="r") | {"status": {"allocatable": room}},
@@ -56,11 +57,12 @@ def goals(raws: list[Raw]) -> Goals:
 
 
 WORK: dict[str, tuple[Callable[[list[Raw]], object], list[list[Raw]]]] = {
-    name: (work, [chain(depth, on, teeth=teeth) for depth in (SHORT, LONG)])
+    name: (work, [chain(depth, on, teeth=teeth, cpu="65" if name in TOO_LARGE else "1m") for depth in (SHORT, LONG)])
     for name, work, on, teeth in (
         ("gathering", gang, "", False),
         ("goals", goals, "n", True),
         ("planning", lambda raws: muster.plan(muster.objects(raws), now=NOW).bindings, "", False),
+        ("refusing", lambda raws: muster.plan(muster.objects(raws), now=NOW).bindings, "", True),
         ("a running gang", lambda raws: muster.plan(muster.objects(raws), now=NOW).bindings, "n", True),
         ("the plan as data", lambda raws: muster.plan(muster.objects(raws), now=NOW).to_dict(), "n", False),
         ("drawing", lambda raws: text.plain(views.drawn(views.look(gang(raws)))), "n", False),

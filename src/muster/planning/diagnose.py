@@ -32,6 +32,7 @@ class Diagnosis:
         self.allowance = allowance
         self.budget = budget.part(budget.left // SHARE)
         self._known: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
+        self._seated: dict[int, bool] = {}  # whether goals of a kind have enough seats, by counts
 
     def refusal(self) -> Refusal:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
@@ -67,7 +68,7 @@ class Diagnosis:
     def _counted(self, goal: Goal) -> Goal:
         """Down the tree, as long as too few children have enough seats anywhere, by counts."""
         while goal.children:
-            misfits = [child for child in goal.children if not hopeful(child, self.ledger)]
+            misfits = [child for child in goal.children if not hopeful(child, self.ledger, self._seated)]
             if len(goal.children) - len(misfits) >= goal.need:
                 return goal
             goal = misfits[0]
@@ -149,7 +150,7 @@ class Diagnosis:
         part = self.budget.part(self.budget.left // 2)
         try:
             part.spend()
-            if not hopeful(goal, self.ledger):
+            if not hopeful(goal, self.ledger, self._seated):
                 return False
             trees, kinds = self.snapshot.topologies, self.goals.kinds
             if flat.applies(self.ledger, goal):
