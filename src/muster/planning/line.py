@@ -73,9 +73,9 @@ class Line:
             self._inside[node.name] += 1
 
     def moved(self, queue: str) -> None:
-        """What a queue holds has changed, and with it what those above hold; old places are skipped when met."""
+        """What a queue holds may be less than before, and with it what those above hold: they may stand earlier."""
         for node in self._path(queue):
-            if self._inside[node.name]:
+            if self._inside[node.name] and self._place(node.name) < self._entered[node.name]:
                 self._enter(node)
 
     def _enter(self, node: QueueNode) -> None:
