@@ -4,17 +4,23 @@ Rule: a pod whose eviction the API server would certainly refuse is no victim.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from muster.api.core import Pod, PodDisruptionBudget
 from muster.api.objects import key
 from muster.model.neighbours import namespace_of
-from muster.model.selectors import selects
 from muster.model.snapshot import Snapshot, holds
+from muster.planning.preemption.label_columns import LabelColumns, keys_of
+
+Ints = NDArray[np.int64]
+TOO_MANY = 2  # budgets that select one pod: the eviction subresource refuses it
 
 
 class DisruptionBudgets:
-    """Budgets by number; every pod with those that select it."""
+    """Budgets by number; every pod with those that select it, the first two of a pod that is stuck by them."""
 
     def __init__(self, snapshot: Snapshot, untouchable: Collection[str] = ()) -> None:
         self.left: list[int] = []
@@ -22,24 +28,22 @@ class DisruptionBudgets:
         self.stuck = set(untouchable)  # pods that cannot be evicted, whatever the budgets have left
         if not snapshot.objects.budgets:
             return
-        found: dict[str, list[int]] = defaultdict(list)
-        index = _PodIndex(snapshot.objects.pods, snapshot.objects.budgets)
+        namespaces = _by_namespace(snapshot.objects.pods, snapshot.objects.budgets)
         for budget in sorted(snapshot.objects.budgets, key=lambda one: key(one.metadata)):
-            pods = [pod for pod in index.likely(budget) if selects(budget.spec.selector, pod.metadata.labels)]
-            for pod in pods:
-                found[key(pod.metadata)].append(len(self.left))
-            self.left.append(_allowed(budget, pods))
-        self.of = {pod: tuple(numbers) for pod, numbers in found.items()}
-        several = (pod for pod, numbers in found.items() if len(numbers) > 1)
-        self.stuck.update(pod for pod in several if not _not_started(snapshot.pods[pod]))
+            self.left.append(namespaces[budget.metadata.namespace or "default"].add(budget, len(self.left)))
+        for some in namespaces.values():
+            self.of |= {key(some.pods[i].metadata): tuple(numbers) for i, numbers in some.of.items()}
+            self.stuck.update(key(some.pods[i].metadata) for i in some.stuck())
 
     def allows(self, pods: Iterable[str]) -> bool:
         """Whether all of them may leave."""
         if self.is_idle:
             return True
         pods = list(pods)
+        if not self.stuck.isdisjoint(pods):
+            return False
         asked = Counter(number for pod in pods for number in self.of.get(pod, ()))
-        return self.stuck.isdisjoint(pods) and all(count <= self.left[number] for number, count in asked.items())
+        return all(count <= self.left[number] for number, count in asked.items())
 
     @property
     def is_idle(self) -> bool:
@@ -53,29 +57,46 @@ class DisruptionBudgets:
                 self.left[number] -= 1
 
 
-class _PodIndex:
-    """Pods by namespace, and by one label of every budget: most budgets select few pods."""
+class _Namespace:
+    """The pods of a namespace, and the budgets that select them."""
 
-    def __init__(self, pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> None:
-        labels = {label[0] for budget in budgets if (label := _label(budget)) is not None}
-        self._by_namespace: dict[str, list[Pod]] = defaultdict(list)
-        self._by_label: dict[tuple[str, str, str], list[Pod]] = defaultdict(list)
-        for pod in pods:
-            namespace = namespace_of(pod)
-            self._by_namespace[namespace].append(pod)
-            for name in labels.intersection(pod.metadata.labels):
-                self._by_label[namespace, name, pod.metadata.labels[name]].append(pod)
+    def __init__(self, pods: Sequence[Pod], keys: Iterable[str]) -> None:
+        self.pods = pods
+        self.of: dict[int, list[int]] = defaultdict(list)
+        self._labels = LabelColumns([pod.metadata.labels for pod in pods], keys)
+        self._are_alive = np.array([holds(pod) for pod in pods], dtype=bool)
+        self._are_healthy = self._are_alive & np.array([_is_healthy(pod) for pod in pods], dtype=bool)
+        self._are_new = np.array([_not_started(pod) for pod in pods], dtype=bool)
+        self._budgets = np.zeros(len(pods), dtype=np.int64)  # that select each of them
 
-    def likely(self, budget: PodDisruptionBudget) -> list[Pod]:
-        """All pods that a budget could select, and few others."""
-        namespace, label = budget.metadata.namespace or "default", _label(budget)
-        return self._by_namespace[namespace] if label is None else self._by_label[namespace, *label]
+    def stuck(self) -> list[int]:
+        """Pods that no eviction is granted for."""
+        found: list[int] = np.flatnonzero((self._budgets >= TOO_MANY) & ~self._are_new).tolist()
+        return found
+
+    def add(self, budget: PodDisruptionBudget, number: int) -> int:
+        """How many more of its pods may leave."""
+        pods = self._labels.selected(budget.spec.selector)
+        for pod in pods[(self._budgets[pods] < TOO_MANY) | self._are_new[pods]].tolist():
+            self.of[pod].append(number)
+        self._budgets[pods] += 1
+        return _allowed(budget, int(self._are_alive[pods].sum()), int(self._are_healthy[pods].sum()))
 
 
-def _label(budget: PodDisruptionBudget) -> tuple[str, str] | None:
-    """A label that every pod of a budget has."""
-    selector = budget.spec.selector
-    return min(selector.match_labels.items(), default=None) if selector is not None else None
+def _by_namespace(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> dict[str, _Namespace]:
+    """The namespaces that have budgets."""
+    keys: dict[str, set[str]] = defaultdict(set)
+    for budget in budgets:
+        keys[budget.metadata.namespace or "default"] |= keys_of(budget.spec.selector)
+    there: dict[str, list[Pod]] = {namespace: [] for namespace in keys}
+    for pod in pods:
+        if (namespace := namespace_of(pod)) in there:
+            there[namespace].append(pod)
+    return {namespace: _Namespace(some, keys[namespace]) for namespace, some in there.items()}
+
+
+def _is_healthy(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None
 
 
 def _not_started(pod: Pod) -> bool:
@@ -83,15 +104,13 @@ def _not_started(pod: Pod) -> bool:
     return pod.status.phase == "Pending"
 
 
-def _allowed(budget: PodDisruptionBudget, pods: list[Pod]) -> int:
+def _allowed(budget: PodDisruptionBudget, alive: int, healthy: int) -> int:
     """What the disruption controller said; where it said nothing, what it would say."""
     if budget.status is not None:
         return budget.status.disruptions_allowed
-    alive = [pod for pod in pods if holds(pod)]
-    healthy = sum(bool(pod.spec.node_name) and pod.metadata.deletion_timestamp is None for pod in alive)
     if budget.spec.max_unavailable is not None:
-        return max(healthy - (len(alive) - _number(budget.spec.max_unavailable, len(alive))), 0)
-    return max(healthy - _number(budget.spec.min_available, len(alive)), 0)
+        return max(healthy - (alive - _number(budget.spec.max_unavailable, alive)), 0)
+    return max(healthy - _number(budget.spec.min_available, alive), 0)
 
 
 def _number(stated: int | str | None, of: int) -> int:
