@@ -1,6 +1,6 @@
 """Manifests to objects and back: documents with their place, `List` kinds unfolded, errors with file and path."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -176,10 +176,52 @@ _Dumper.add_representer(str, _text)
 
 
 def to_yaml(values: Iterable[Any]) -> str:
-    """Documents as YAML, in the order of their fields."""
-    return yaml.dump_all(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    """Documents as YAML, in the order of their fields; those too deep for that as JSON, which is YAML."""
+    documents = list(values)
+    try:
+        return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    except RecursionError:
+        return "---\n".join(in_one_line(value) + "\n" for value in documents)
 
 
 def to_json(value: Any) -> str:
-    """A value as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode()
+    """A value as indented JSON; one too deep for that in one line."""
+    try:
+        return msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode()
+    except RecursionError:
+        return in_one_line(value)
+
+
+def in_one_line(value: Any) -> str:
+    """A value of any depth as JSON (N1): lines as far in as it is deep would be the square of it."""
+    written: list[str] = []
+    ahead: list[Any] = [value]
+    while ahead:
+        match ahead.pop():
+            case _Token(text):
+                written.append(text)
+            case Mapping() as fields:
+                parts = [(f"{_scalar(name)}:", field) for name, field in fields.items()]
+                ahead += reversed(list(_tokens("{", parts, "}")))
+            case list() | tuple() as items:
+                ahead += reversed(list(_tokens("[", [("", item) for item in items], "]")))
+            case scalar:
+                written.append(_scalar(scalar))
+    return "".join(written)
+
+
+class _Token(Struct, frozen=True):
+    text: str
+
+
+def _tokens(begin: str, parts: Iterable[tuple[str, Any]], end: str) -> Iterator[Any]:
+    """Values with what stands before, between and after them."""
+    yield _Token(begin)
+    for i, (name, value) in enumerate(parts):
+        yield _Token("," + name if i else name)
+        yield value
+    yield _Token(end)
+
+
+def _scalar(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
