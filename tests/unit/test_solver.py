@@ -1,5 +1,11 @@
 """The integer program: whole numbers in, whole numbers out, within a budget of steps."""
 
+import gc
+import random
+from contextlib import suppress
+from weakref import WeakSet
+
+import highspy
 import pytest
 
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
@@ -12,6 +18,26 @@ def knapsack(weights: list[int], total: int) -> Model:
     variables = [model.add_variable(1) for _ in weights]
     model.add_row(list(zip(variables, weights, strict=True)), total, total)
     return model
+
+
+def covers(variables: int) -> Model:
+    """A model that the solver does not solve before its first checkpoint."""
+    rng, model = random.Random(variables), Model()
+    chosen = [model.add_variable(5, rng.randint(1, 9)) for _ in range(variables)]
+    for _ in range(40):
+        model.add_row([(one, rng.randint(1, 9)) for one in rng.sample(chosen, 20)], least=60)
+    return model
+
+
+class Given:
+    """A plan that its caller gives up after so many questions."""
+
+    def __init__(self, questions: int) -> None:
+        self.questions = questions
+
+    def __call__(self) -> bool:
+        self.questions -= 1
+        return self.questions < 0
 
 
 def test_a_solution_meets_every_row_exactly() -> None:
@@ -76,6 +102,28 @@ def test_a_plan_that_is_given_up_ends_the_solver() -> None:
     model = knapsack([2 * number for number in range(20_000, 20_060)], 600_001)
     with pytest.raises(Cancelled):
         model.solve(Budget(10**9, is_cancelled=lambda: True))
+
+
+@pytest.mark.parametrize("steps", [100_000_000, 6_000], ids=["solved", "cut short"])
+@pytest.mark.parametrize("questions", [10**9, 3], ids=["to the end", "given up"])
+def test_a_solver_is_gone_once_it_has_answered(steps: int, questions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X7: what it holds is not seen by any collector, and cycles go on for months."""
+    solvers: WeakSet[highspy.Highs] = WeakSet()
+    begun = 0
+
+    class Seen(highspy.Highs):  # type: ignore[misc]
+        def __init__(self) -> None:
+            nonlocal begun
+            super().__init__()
+            begun += 1
+            solvers.add(self)
+
+    monkeypatch.setattr(highspy, "Highs", Seen)
+    with suppress(OutOfSteps, Cancelled):
+        covers(60).solve(Budget(steps, is_cancelled=Given(questions)))
+    assert begun == 1
+    gc.collect()
+    assert not solvers
 
 
 def test_the_same_model_takes_the_same_steps() -> None:

@@ -92,14 +92,38 @@ class Solution(Struct, frozen=True):
     is_proven: bool  # none costs less
 
 
+class _Checkpoints:
+    """Where the solver is interrupted, as the budget says.
+
+    Rule: it knows nothing of the solver. What a solver calls lives as long as the solver; were the solver reachable
+    from there, no collector would ever see that both are done with.
+    """
+
+    def __init__(self, budget: Budget, steps: int) -> None:
+        self.budget, self.steps = budget, steps
+        self.stopped: type[Exception] | None = None  # never the exception itself: its frames lead to the solver
+
+    def pass_one(self, _kind: Any, _text: str, _output: Any, answer: Any, _data: Any) -> None:
+        """The solver asks whether to go on."""
+        if self.stopped is not None:
+            answer.user_interrupt = True
+            return
+        try:
+            self.budget.check()
+            self.budget.spend(min(self.steps, self.budget.left + 1))
+        except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
+            self.stopped = type(stopped)
+            answer.user_interrupt = True
+
+
 class _Run:
     """One call of the solver."""
 
     def __init__(self, model: Model, budget: Budget) -> None:
         import highspy
 
-        self.highspy, self.model, self.budget = highspy, model, budget
-        self.stopped: Exception | None = None
+        self.highspy, self.model = highspy, model
+        self.checkpoints = _Checkpoints(budget, CHECKPOINT + model.size // 2)
         self.highs = highs = highspy.Highs()
         options = {"output_flag": False, "threads": 1, "random_seed": 0, "parallel": "off"}
         if not any(model.cost):
@@ -108,20 +132,9 @@ class _Run:
             options |= {"mip_rel_gap": 0.0, "mip_abs_gap": 0.999}
         for name, value in options.items():
             highs.setOptionValue(name, value)
-        highs.setCallback(self._checkpoint, None)
+        highs.setCallback(self.checkpoints.pass_one, None)
         highs.startCallback(highspy.cb.HighsCallbackType.kCallbackMipInterrupt)
         highs.passModel(self._program())
-
-    def _checkpoint(self, _kind: Any, _text: str, _output: Any, answer: Any, _data: Any) -> None:
-        if self.stopped is not None:
-            answer.user_interrupt = True
-            return
-        try:
-            self.budget.check()
-            self.budget.spend(min(CHECKPOINT + self.model.size // 2, self.budget.left + 1))
-        except (OutOfSteps, Cancelled) as stopped:  # raised again once the solver has returned
-            self.stopped = stopped
-            answer.user_interrupt = True
 
     def _program(self) -> Any:
         model, infinite = self.model, self.highspy.kHighsInf
@@ -144,8 +157,8 @@ class _Run:
         if hint is not None:
             self._begin_with(hint)
         self.highs.run()
-        if isinstance(self.stopped, Cancelled):
-            raise self.stopped
+        if self.checkpoints.stopped is Cancelled:
+            raise Cancelled
         status, known = self.highs.getModelStatus(), self.highspy.HighsModelStatus
         if status == known.kInfeasible:
             return None
