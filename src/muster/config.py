@@ -96,8 +96,9 @@ class Scheduling(Wire, frozen=True):
     cycle_steps: Annotated[
         int,
         doc(
-            "What the work for all gangs of a cycle may cost together (X7): many hard gangs do not hold up the easy "
-            "ones of the next cycle.",
+            "What the work for all gangs of a cycle may cost together (X7), about 4 seconds of CPU; a gang that has "
+            "begun may finish, and easy gangs behind hard ones have half as much again. More: fewer gangs are "
+            "`Unknown` on large busy clusters, and cycles take longer.",
             **_between(1_000, 10**10),
         ),
     ] = Policy().cycle_steps

@@ -124,7 +124,7 @@ def test_what_a_gang_finds_out_depends_on_no_other_gangs_steps() -> None:
     for seed in range(3):
         given, memory = snapshot(busy_cluster(seed, nodes=60, running=300, waiting=30)), AnswerCache()
         spent = [sum(plan(given, scarce, memory=memory).searches) for _ in range(6)]
-        assert spent[-1] == spent[-2] < 400, f"seed {seed}: {spent}"
+        assert spent[-1] == spent[-2] < 1_000, f"seed {seed}: {spent}"
         assert max(spent) <= 3_000 + scarce.steps, f"seed {seed}: {spent}"
 
 

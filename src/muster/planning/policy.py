@@ -12,7 +12,7 @@ class Policy(Struct, frozen=True):
 
     scheduler_names: tuple[str, ...] = (DEFAULT_SCHEDULER,)  # of pods that are ours (N6)
     steps: int = 200_000  # all that is done for one gang in a cycle, before its verdict is `Unknown` (X7)
-    cycle_steps: int = 2_000_000  # the same for all gangs of a cycle together
+    cycle_steps: int = 500_000  # the same for all gangs of a cycle together
     max_moved_pods: int = 16  # pods that consolidation moves for one gang (P8)
     max_disturbed_percent: int = 5  # of the running pods, that one cycle evicts or moves (P8)
     moved: Mapping[str, str] = {}  # by gang, what is promised to its pods that move and not stored yet (P7)

@@ -27,8 +27,9 @@ from muster.planning.preemption.victims import select, select_nearby
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
-BETTER_PART = 50  # of a cycle's steps, the part that smaller sets than known ones may take: one in so many
-NEARBY_PART = 200  # the same for moves among many units
+BETTER_PART = 10  # of a cycle's steps, the part that smaller sets than known ones may take: one in so many
+NEARBY_PART = 50  # the same for moves among many units
+PASSES = 4  # over all units that a gang has steps for where room is to be made for it
 EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
 
 
@@ -122,13 +123,13 @@ class Preemption:
             return None
         if self._fits_soon(turn.gang, goal):
             return None
+        if self.board.spending.left < PASSES * self.candidates.pass_steps:
+            raise OutOfSteps  # not every way could be asked for
         ways = (Consolidate(self, turn.gang, goal), Reclaim(self, turn.gang, goal), Preempt(self, turn.gang, goal))
         worthwhile = [rules for rules in ways if rules.is_worthwhile() and self.candidates.units]
         if worthwhile and not self.share.left:
             self.limited[turn.gang.key] = self._too_many()
             return None
-        if worthwhile and self.candidates.pass_steps > self.board.spending.left:
-            raise OutOfSteps  # not even the first question could be asked
         cut_short: list[EvictionReason] = []
         too_many: Refusal | None = None
         for rules in worthwhile:

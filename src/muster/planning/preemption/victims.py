@@ -22,7 +22,7 @@ from muster.planning.preemption.smallest import smallest
 Ints = NDArray[np.int64]
 SOME = 256  # units that are looked at together
 SETS_STEPS = 600  # that a search over sets may take before the integer program takes over
-BETTER_STEPS = 10_000  # that a smaller set than the greedy one is worth where units are many
+BETTER_STEPS = 5_000  # that a smaller set than the greedy one is worth where units are many
 MANY = 256  # units of which a smaller set is not looked for at any price
 FEW = 64  # units that a search over sets can go through
 NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
