@@ -14,6 +14,7 @@ from math import lcm
 
 from msgspec import Struct
 
+from muster.model.topology import TopologyTree
 from muster.placement.budget import OutOfSteps
 from muster.placement.first_fit import FirstFit, Order
 from muster.placement.goal import Goal, Kinds, every, merged, settled, with_needs
@@ -339,8 +340,8 @@ def _first_pods(leaf: Goal, there: Mapping[int, int]) -> Counter[int]:
     return found
 
 
-def take(goal: Goal, seats: Sequence[Seat]) -> Placement | None:
-    """Seats for a goal out of those that were kept for it; None where they do not meet it."""
+def take(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> Placement | None:
+    """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
     names = {leaf.name for leaf in every(goal) if leaf.is_leaf}
     offered = [seat for seat in seats if seat.leaf in names]
     found = _apart(offered, _chosen(goal, pods_of(offered)))
@@ -350,8 +351,26 @@ def take(goal: Goal, seats: Sequence[Seat]) -> Placement | None:
     counts = {shape: n for leaf in every(goal) if leaf.is_leaf for shape, n in merged(leaf.pods).items()}
     if any(seat.shape not in counts for seat in found.core) or not _is_met(goal, taken):
         return None
+    if not _are_together(goal, found.core, trees):
+        return None
     others = tuple(seat for seat in seats if seat.leaf not in names)
     return Placement(found.core, (*found.extras, *others))
+
+
+def _are_together(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> bool:
+    """Whether the seats of every group with a required level are in one domain, with those that it has already.
+
+    Other pods of it may have come to another place than the one that was kept with these.
+    """
+    for one in every(goal):
+        if (spot := one.required) is not None:
+            names = {leaf.name for leaf in every(one) if leaf.is_leaf}
+            domain = trees[spot.topology].levels[spot.level].domain
+            found = {int(domain[seat.node]) for seat in seats if seat.leaf in names}
+            found |= set() if spot.pinned is None else {spot.pinned}
+            if len(found) > 1 or any(number < 0 for number in found):
+                return False
+    return True
 
 
 def _is_met(goal: Goal, pods: Mapping[str, int]) -> bool:

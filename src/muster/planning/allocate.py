@@ -374,7 +374,7 @@ class Allocation:
     def _kept(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""
         kept = self._growth.get(gang.key)
-        placement = growth.take(goal, kept) if kept else None
+        placement = growth.take(goal, kept, self.board.snapshot.topologies) if kept else None
         if placement is None or not self.board.has_room(placement.core):
             return None
         self._growth[gang.key] = placement.extras
