@@ -37,7 +37,7 @@ check: setup  ## lint, format, types and the direction of imports
 
 .PHONY: test
 test: check  ## check, then every test; where Go is at hand, also on a real API server, built once
-	@$(RUN) python -m tests.envtest --if-possible > /dev/null
+	@$(RUN) python -m tests.support.apiserver.envtest --if-possible > /dev/null
 	$(RUN) $(PYTEST)
 
 .PHONY: spec
@@ -50,7 +50,7 @@ nightly: setup  ## the properties with 100 times the examples, and 10,000 runs w
 
 .PHONY: envtest
 envtest: setup  ## find a real kube-apiserver and etcd for the tests, or build them once (needs Go)
-	@$(RUN) python -m tests.envtest
+	@$(RUN) python -m tests.support.apiserver.envtest
 
 .PHONY: golden
 golden: setup  ## rewrite the approved files; read the diff before you commit it

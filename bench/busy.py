@@ -25,12 +25,12 @@ from tests.support.virtual import VirtualCluster
 from bench.busy_workload import GPU, Arrivals, busy, single
 from muster.model.gang import Gang, Leaf, State, changed, ready_to_try, walk
 from muster.model.snapshot import Snapshot, take
-from muster.placement import exact
+from muster.placement.exact import integer_program
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Plan
-from muster.planning.memory import AnswerCache
+from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
-from muster.planning.preemption import victims
+from muster.planning.preemption.victims import selection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -42,7 +42,11 @@ REFERENCES = 20  # `take`s that are measured
 MOST_CALM = 20  # cycles until nothing is left to do
 QUIET = 3  # cycles in which nothing happens, and in each of which one gang arrives
 SINGLE = (100, 200, 400, 2_000)
-EXACT = ((exact, "solve"), (victims, "smallest"), (victims, "smallest_set"))  # the exact tier, for seats and victims
+EXACT = (
+    (integer_program, "solve"),
+    (selection, "smallest"),
+    (selection, "smallest_set"),
+)  # the exact tier, for seats and victims
 
 
 class Tally(Struct):

@@ -22,19 +22,19 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from msgspec import Struct
-from tests import envtest
-from tests.apiserver import started
+from tests.support.apiserver import envtest
+from tests.support.apiserver.apiserver import started
 
 from muster.cli.run import tune
-from muster.cluster.kinds import NODES, POD_GROUPS, PODS
-from muster.cluster.kubernetes import connect
-from muster.cluster.memory import Memory
-from muster.cluster.store import Cluster, Raw
-from muster.config import Log, Scheduling
-from muster.control.observer import Nobody
-from muster.control.scheduler import Scheduler
+from muster.config.settings import Log, Scheduling
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.store.kinds import NODES, POD_GROUPS, PODS
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster, Raw
+from muster.observability.logging import configure
 from muster.planning.decision import Plan, Role
-from muster.server.logs import configure
+from muster.scheduler.loop import Scheduler
+from muster.scheduler.observer import Nobody
 
 GANG = 8
 AT_ONCE = Scheduling().bind_concurrency

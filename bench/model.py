@@ -17,12 +17,12 @@ from msgspec import Struct
 import muster
 from muster.api.codec import Document, to_yaml
 from muster.api.core import Pod
+from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
 from muster.api.reader import documents
-from muster.api.shape import decode
+from muster.conversion.older_formats import convert
 from muster.model.gang import Gang, build, standings, wants
 from muster.model.roles import roles
-from muster.rules.dialects import convert
 
 Raw = dict[str, Any]
 Work = Callable[[], object]

@@ -9,7 +9,7 @@ from msgspec import Struct
 import muster
 from bench.model import Raw, seconds
 from muster.model.snapshot import Snapshot, take
-from muster.placement.ledger import Ledger, Shapes
+from muster.placement.capacity import Ledger, Shapes
 from muster.planning.cycle import plan
 
 ROOM = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}

@@ -14,12 +14,12 @@ from msgspec import Struct
 import muster
 from bench.model import Raw
 from muster.model.snapshot import take
-from muster.placement import exact
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.goal import Goal, Goals, Kinds
-from muster.placement.ledger import Ledger, Shapes
-from muster.placement.preferences import find_with_growth
-from muster.placement.search import Search
+from muster.placement.capacity import Ledger, Shapes
+from muster.placement.exact import integer_program
+from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.search.nested_search import Search
+from muster.placement.search.preferences import find_with_growth
 
 STEPS = 200_000  # of a gang in a cycle, as the policy has it
 PODS = "pods"
@@ -308,7 +308,7 @@ def measure(shape: HardShape, steps: int = STEPS) -> Figure:
     goal = next(Goals(snapshot.gangs[0], snapshot, kinds).cores())
     assert isinstance(goal, Goal)
     tiers: list[str] = []
-    solve, constructed = exact.solve, Search._constructed
+    solve, constructed = integer_program.solve, Search._constructed
 
     def solving(search: Search, goal: Goal) -> Any:
         tiers.append("exact")
@@ -318,7 +318,7 @@ def measure(shape: HardShape, steps: int = STEPS) -> Figure:
         tiers.append("constructive")
         return constructed(search, goal)
 
-    exact.solve, Search._constructed = solving, constructing  # type: ignore[assignment, method-assign]
+    integer_program.solve, Search._constructed = solving, constructing  # type: ignore[assignment, method-assign]
     start = process_time()
     try:
         found = find_with_growth(Search(ledger, snapshot.topologies, kinds, budget), goal)
@@ -326,7 +326,7 @@ def measure(shape: HardShape, steps: int = STEPS) -> Figure:
     except OutOfSteps:
         found, verdict = None, "Unknown"
     finally:
-        exact.solve, Search._constructed = solve, constructed  # type: ignore[method-assign]
+        integer_program.solve, Search._constructed = solve, constructed  # type: ignore[method-assign]
     taken = process_time() - start
     core, extras = (found.core, found.extras) if found is not None else ((), ())
     tier = "bounds" if not tiers else "exact" if tiers[:2] == ["constructive", "exact"] else tiers[0]

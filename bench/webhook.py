@@ -26,18 +26,18 @@ from msgspec import Struct
 import muster
 from bench import live
 from muster.api.core import Node, Pod
+from muster.api.decoding import decode
 from muster.api.objects import Objects
-from muster.api.shape import decode
 from muster.api.topology import Topology
 from muster.cli.run import tune
-from muster.config import Certificates, Webhook
-from muster.rules.around import Around
-from muster.rules.membership import gang_of
-from muster.server import asked as reviews
-from muster.server import verdicts, webhook
-from muster.server.bundles import Bundle, issue, service_names
-from muster.server.certificates import Door
-from muster.server.surroundings import Surroundings
+from muster.config.settings import Certificates, Webhook
+from muster.validation.context import Around
+from muster.validation.pods.membership import gang_of
+from muster.webhook import admission, handlers
+from muster.webhook import admission_review as reviews
+from muster.webhook.certificates.certificate_bundle import Bundle, issue, service_names
+from muster.webhook.certificates.certificate_rotation import Door
+from muster.webhook.cluster_context import Surroundings
 
 Raw = dict[str, Any]
 SETTINGS = Webhook(convert_older_dialects=True)
@@ -164,7 +164,7 @@ def serve(port: int, bundle: Bundle, busy: bool) -> None:
         threading.Thread(target=planning, daemon=True).start()
     door = Door()
     door.show(bundle, HOST)
-    asyncio.run(webhook.listener(webhook.app(SETTINGS, around), "127.0.0.1", port, door).serve())
+    asyncio.run(handlers.listener(handlers.app(SETTINGS, around), "127.0.0.1", port, door).serve())
 
 
 @contextlib.contextmanager
@@ -216,8 +216,8 @@ def judging(path: str, body: bytes, runs: int = 50) -> float:
     """The median of a few."""
     kept = Surroundings(around)
     judges: dict[str, reviews.Judge] = {
-        "/validate": lambda asked: verdicts.validate(asked, kept()),
-        "/mutate": verdicts.mutate,
+        "/validate": lambda asked: admission.validate(asked, kept()),
+        "/mutate": admission.mutate,
     }
     judge = judges.get(path)
     if judge is None:
@@ -225,7 +225,7 @@ def judging(path: str, body: bytes, runs: int = 50) -> float:
     taken = []
     for _ in range(runs):
         began = time.process_time()
-        webhook.respond(judge, body)
+        handlers.respond(judge, body)
         taken.append(time.process_time() - began)
     return statistics.median(taken)
 

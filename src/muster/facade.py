@@ -14,16 +14,16 @@ from msgspec import Struct
 
 from muster.api import codec
 from muster.api.objects import Objects
-from muster.cluster.files import MOST_MIB, sources
 from muster.errors import InputError, Refused
+from muster.kube.manifest_files import MOST_MIB, sources
 from muster.model.snapshot import Snapshot, take
 from muster.planning import cycle, decision
 from muster.planning.policy import Policy
 from muster.planning.whatif import Changes, Supposed, suppose
-from muster.reporting import differences, plans, text, whatif
-from muster.rules.around import Around
-from muster.rules.check import check
-from muster.rules.problem import Problem
+from muster.reporting import plan_diff, plans, text, whatif
+from muster.validation.check import check
+from muster.validation.context import Around
+from muster.validation.problem import Problem
 
 _around = lru_cache(maxsize=4)(Around)  # many objects are judged against the same surroundings
 
@@ -87,9 +87,9 @@ class WhatIf(Struct, frozen=True, eq=False):
         return tuple(whatif.words(effect) for effect in self.supposed.effects)
 
     @property
-    def differences(self) -> differences.Differences:
+    def differences(self) -> plan_diff.Differences:
         """Gangs and pods that fare otherwise."""
-        return differences.compare(self.before.decided, self.after.decided)
+        return plan_diff.compare(self.before.decided, self.after.decided)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from muster.cli.conformance import run
-from muster.cluster.files import sources
+from muster.kube.manifest_files import sources
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 CASES = sorted(FOLDER.glob("*.yaml"))

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from muster.cli.conformance import run
-from muster.cluster.files import Source
 from muster.errors import InputError
+from muster.kube.manifest_files import Source
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 V1 = "d/v1 (reason Consolidate, for d/g, moveTo n2)"

@@ -7,10 +7,10 @@ from os import getpid
 
 import pytest
 
-from muster.cluster.kinds import NAMESPACES
-from muster.cluster.kubernetes import connect
-from muster.cluster.memory import Memory
-from muster.cluster.store import Cluster
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.store.kinds import NAMESPACES
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster
 
 _numbers = count()
 

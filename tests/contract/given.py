@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.cluster.kinds import POD_GROUPS, PODS
-from muster.cluster.store import ApiError, Change, Cluster, Raw, Resource
+from muster.embedded.store.kinds import POD_GROUPS, PODS
+from muster.kube.cluster import ApiError, Change, Cluster, Raw, Resource
 
 
 def config_map(namespace: str, name: str, labels: dict[str, str] | None = None, **data: str) -> Raw:

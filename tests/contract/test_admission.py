@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.cluster.kinds import (
+from muster.embedded.store.kinds import (
     BUDGETS,
     CONFIG_MAPS,
     DEFINITIONS,
@@ -18,7 +18,7 @@ from muster.cluster.kinds import (
     SECRETS,
     TOPOLOGIES,
 )
-from muster.cluster.store import Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import config_map, kind_of, pod, pod_group, refused
 
 

@@ -1,7 +1,7 @@
 """Creation, replacement and deletion of objects."""
 
-from muster.cluster.kinds import CONFIG_MAPS, POD_GROUPS, PODS
-from muster.cluster.store import Cluster
+from muster.embedded.store.kinds import CONFIG_MAPS, POD_GROUPS, PODS
+from muster.kube.cluster import Cluster
 from tests.contract.given import config_map, pod, pod_group, refused
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from muster.cluster.kinds import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
-from muster.cluster.store import Cluster, Raw
+from muster.embedded.store.kinds import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
+from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import config_map, pod, pod_group, refused
 
 

@@ -1,7 +1,7 @@
 """Binding, grace and eviction of pods."""
 
-from muster.cluster.kinds import BUDGETS, PODS, PRIORITY_CLASSES
-from muster.cluster.store import Cluster, Raw
+from muster.embedded.store.kinds import BUDGETS, PODS, PRIORITY_CLASSES
+from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import pod, refused, running
 
 OTHER = "00000000-0000-0000-0000-000000000000"

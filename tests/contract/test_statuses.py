@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import muster
-from muster.cluster.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
-from muster.cluster.store import Cluster, Raw, Resource
-from muster.control.status import AGAIN_SECONDS, News, Teller
+from muster.embedded.store.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
+from muster.kube.cluster import Cluster, Raw, Resource
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.scheduler.status.status_writer import AGAIN_SECONDS, News, Teller
 from tests.contract.given import kind_of, pod_group
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.cluster import follow
-from muster.cluster.kubernetes import connect
-from muster.cluster.memory import Memory
-from muster.cluster.store import Cluster
-from muster.control import writes
-from muster.server.serving import serve
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.server import serve
+from muster.kube.cache import reflector
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster
+from muster.scheduler import binder
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.site import Site, fresh
 
@@ -35,9 +35,9 @@ CLUSTERS: dict[str, Open] = {"embedded": embedded, "kubernetes": kubernetes}
 @pytest.fixture(params=list(CLUSTERS))
 async def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     """A site on each cluster; every promise is judged at the end."""
-    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.01)
+    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
     async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as found:
         yield found
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from muster.cluster.kinds import NAMESPACES
-from muster.cluster.store import ApiError, Cluster, Raw, Resource
-from muster.server.certificates import CONFIGURATIONS
-from muster.server.sources import SECRETS
-from tests.apiserver import ADMIN, ApiServer
+from muster.embedded.store.kinds import NAMESPACES
+from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
+from muster.webhook.certificates.certificate_sources import SECRETS
+from tests.support.apiserver.apiserver import ADMIN, ApiServer
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 HOME = "muster-system"

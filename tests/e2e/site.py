@@ -16,15 +16,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.cluster.kinds import NAMESPACES, NODES, PODS
-from muster.cluster.store import ApiError, Cluster, Raw, Resource
-from muster.config import Scheduling
-from muster.control.scheduler import Scheduler
-from muster.control.writes import Fence
-from muster.sim.kubelet import Kubelets
-from muster.sim.lives import Habits
-from muster.sim.replicas import Replicas
-from tests.live import (
+from muster.config.settings import Scheduling
+from muster.embedded.controllers.replica_controller import Replicas
+from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.kubelet.pod_lifecycle import Habits
+from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
+from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.scheduler.binder import Fence
+from muster.scheduler.loop import Scheduler
+from tests.support.live_cluster import (
     CLASSES,
     EVENTS,
     GROUPS,

@@ -13,16 +13,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from muster.cluster.kinds import NAMESPACES
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import ApiError, Cluster, Raw
-from muster.config import Certificates
-from muster.server.bundles import Bundle, issue
-from muster.server.certificates import CONFIGURATIONS
-from muster.server.sources import FILES
-from tests.apiserver import ApiServer
+from muster.config.settings import Certificates
+from muster.embedded.store.kinds import NAMESPACES
+from muster.kube.client.client import connect
+from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.webhook.certificates.certificate_bundle import Bundle, issue
+from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
+from muster.webhook.certificates.certificate_sources import FILES
 from tests.e2e.installed import APPLY, ask, free_port, manifests, put, registered, until
 from tests.e2e.test_webhook import INVALID, bundles, tried
+from tests.support.apiserver.apiserver import ApiServer
 
 
 @pytest.fixture

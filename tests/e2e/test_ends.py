@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from tests.e2e.test_run import free_port
-from tests.given import Raw
-from tests.live import group, leaf, pod
+from tests.support.factories import Raw
+from tests.support.live_cluster import group, leaf, pod
 
 HUGE = "search_steps=10**9, cycle_steps=10**10"
 SPINNING = f"""
@@ -22,7 +22,7 @@ import sys
 from muster.cli import up
 from muster.config import Scheduling
 from muster.placement import flat, preferences
-from muster.placement.goal import every
+from muster.placement.requirements import every
 from muster.planning import board
 def find(search, goal):
     begun = False

@@ -11,16 +11,30 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from muster.cluster import follow
-from muster.cluster.follow import Changed
-from muster.cluster.kinds import NODES as NODE
-from muster.cluster.kinds import PODS
-from muster.cluster.mirror import FOLLOWED
-from muster.cluster.store import ApiError, Raw
-from muster.control import writes
-from muster.control.leader import Leader, Terms
-from muster.control.scheduler import Scheduler
-from tests.live import HASTY, Call, Fault, Faulty, Live, Script, World, crash_at, group, leaf, node, queue, seeded
+from muster.embedded.store.kinds import NODES as NODE
+from muster.embedded.store.kinds import PODS
+from muster.kube.cache import reflector
+from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.reflector import Changed
+from muster.kube.cluster import ApiError, Raw
+from muster.scheduler import binder
+from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.loop import Scheduler
+from tests.support.live_cluster import (
+    HASTY,
+    Call,
+    Fault,
+    Faulty,
+    Live,
+    Script,
+    World,
+    crash_at,
+    group,
+    leaf,
+    node,
+    queue,
+    seeded,
+)
 
 SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 
@@ -28,10 +42,10 @@ SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
-    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 
 # the scenario -------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from muster.cluster.kinds import EVENTS, NODES, PODS
-from muster.cluster.memory import Memory
-from muster.cluster.store import Raw
-from muster.server.serving import serve
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.server import serve
+from muster.embedded.store.kinds import EVENTS, NODES, PODS
+from muster.kube.cluster import Raw
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 
 pytestmark = pytest.mark.skipif(KUBECTL is None, reason=MISSING)

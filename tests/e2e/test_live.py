@@ -5,21 +5,21 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from muster.cluster import follow
-from muster.cluster.kinds import NODES, PODS
-from muster.cluster.store import Raw
-from muster.config import Scheduling
-from muster.control import writes
-from tests.live import EVENTS, HASTY, QUEUES, Call, Fault, Faulty, World, group, leaf, node, pod, queue
+from muster.config.settings import Scheduling
+from muster.embedded.store.kinds import NODES, PODS
+from muster.kube.cache import reflector
+from muster.kube.cluster import Raw
+from muster.scheduler import binder
+from tests.support.live_cluster import EVENTS, HASTY, QUEUES, Call, Fault, Faulty, World, group, leaf, node, pod, queue
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
-    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 
 def events(world: World, about: str) -> list[Raw]:

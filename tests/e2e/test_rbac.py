@@ -16,15 +16,15 @@ import msgspec
 import pytest
 import yaml
 
-from muster.cluster.kinds import EVENTS, LEASES, NODES, POD_GROUPS, PODS
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import ApiError, Cluster, Raw, Resource
-from muster.server.certificates import CONFIGURATIONS
-from muster.server.sources import SECRETS
-from tests.apiserver import ApiServer
+from muster.embedded.store.kinds import EVENTS, LEASES, NODES, POD_GROUPS, PODS
+from muster.kube.client.client import connect
+from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
+from muster.webhook.certificates.certificate_sources import SECRETS
 from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
-from tests.given import podgroup
+from tests.support.apiserver.apiserver import ApiServer
+from tests.support.factories import podgroup
 
 SPACE = "rbac"
 ACCOUNT = f"system:serviceaccount:{HOME}:muster"

@@ -11,13 +11,13 @@ from itertools import count
 
 import pytest
 
-from muster.cluster import follow
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import Cluster
-from muster.control import writes
-from tests.apiserver import ApiServer
+from muster.kube.cache import reflector
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster
+from muster.scheduler import binder
 from tests.e2e.site import Seen, Site, fresh
-from tests.live import Call, Fault, Faulty, Script, crash_at, group, leaf, seeded
+from tests.support.apiserver.apiserver import ApiServer
+from tests.support.live_cluster import Call, Fault, Faulty, Script, crash_at, group, leaf, seeded
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 STRIDE = 1 if NIGHTLY else 7
@@ -34,10 +34,10 @@ WELL = {"nested": 2, "elastic": 2, "urgent": 2}  # where it ends
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
-    monkeypatch.setattr(follow, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(writes, "LONGEST_SECONDS", 0.05)
-    monkeypatch.setattr(follow, "LONGEST_SECONDS", 0.02)
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 
 @pytest.fixture

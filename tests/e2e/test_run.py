@@ -13,11 +13,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from muster.cluster.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import ApiError, Cluster, Raw
-from tests.apiserver import ApiServer
-from tests.given import podgroup
+from muster.embedded.store.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
+from muster.kube.client.client import connect
+from muster.kube.cluster import ApiError, Cluster, Raw
+from tests.support.apiserver.apiserver import ApiServer
+from tests.support.factories import podgroup
 
 SHORT = "leaderElection: {leaseSeconds: 5, renewDeadlineSeconds: 3, retrySeconds: 1}\n"
 

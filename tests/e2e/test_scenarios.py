@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.cluster.kinds import LEASES, NODES
-from muster.cluster.store import Raw
-from muster.control.leader import Leader, Terms
-from muster.sim import datacenter
+from muster.embedded.store.kinds import LEASES, NODES
+from muster.kube.cluster import Raw
+from muster.scheduler.leader_election import Leader, Terms
+from muster.simulator import datacenter
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.site import ZONE, Seen, Site, ended, said, until
-from tests.live import Call, Fault, Faulty, Script, group, leaf, leaf_of, placed
+from tests.support.live_cluster import Call, Fault, Faulty, Script, group, leaf, leaf_of, placed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CORE = {"prefill": 3, "decode": 1}  # replicas of the Dynamo example that start it

@@ -23,7 +23,7 @@ MUSTER = [sys.executable, "-m", "muster.cli.main"]
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DYING = """
 import sys
-from muster.control.scheduler import Scheduler
+from muster.scheduler.loop import Scheduler
 async def run(self):
     raise RuntimeError("this loop died")
 Scheduler.run = run

@@ -11,19 +11,19 @@ import pytest
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muster.cluster.kinds import NAMESPACES, POD_GROUPS
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import ApiError, Cluster, Raw
-from muster.config import Certificates, Webhook
-from muster.rules.around import Around
-from muster.server import webhook
-from muster.server.bundles import Bundle, issue
-from muster.server.certificates import CONFIGURATIONS, Door, Keeping
-from muster.server.sources import FILES, source
-from tests.apiserver import ApiServer
+from muster.config.settings import Certificates, Webhook
+from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS
+from muster.kube.client.client import connect
+from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.validation.context import Around
+from muster.webhook import handlers
+from muster.webhook.certificates.certificate_bundle import Bundle, issue
+from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, Door, Keeping
+from muster.webhook.certificates.certificate_sources import FILES, source
 from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
-from tests.given import group, podgroup
+from tests.support.apiserver.apiserver import ApiServer
+from tests.support.factories import group, podgroup
 
 PATH = "/apis/scheduling.run.ai/v2alpha2/namespaces/webhook/podgroups"
 GOOD = podgroup(group("leader", 1), group("workers", 4), minSubGroup=2, namespace="webhook")
@@ -69,9 +69,9 @@ async def running(cluster: Cluster, settings: Webhook, now: Now = lambda: dateti
     door = Door()
     keeping = Keeping(door, source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0)
     await keeping.look()
-    app = webhook.app(settings, Around)
+    app = handlers.app(settings, Around)
     app.add_middleware(OneByOne)
-    server = webhook.listener(app, settings.host, settings.port, door)
+    server = handlers.listener(app, settings.host, settings.port, door)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)

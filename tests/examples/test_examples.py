@@ -18,8 +18,8 @@ from muster.api import codec
 from muster.api.codec import Document
 from muster.api.podgroup import PodGroup
 from muster.cli.main import cli
+from muster.conversion.older_formats import convert
 from muster.errors import Refused
-from muster.rules.dialects import convert
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CLUSTER = EXAMPLES / "cluster"

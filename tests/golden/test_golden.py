@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from muster.api import codec
 from muster.cli.main import VERBS, cli
-from muster.rules.crds import crds
+from muster.validation.crds import crds
 
 APPROVED = Path(__file__).parent / "approved"
 ROOT = Path(__file__).parents[2]

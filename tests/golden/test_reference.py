@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from muster import config
-from muster.server import metrics
+from muster.config import reference
+from muster.observability import metrics
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
 
-@pytest.mark.parametrize(("name", "made"), [("config", config.reference), ("metrics", metrics.reference)])
+@pytest.mark.parametrize(("name", "made"), [("config", reference.reference), ("metrics", metrics.reference)])
 def test_the_reference_is_that_of_the_code(name: str, made: Callable[[], str]) -> None:
     """Whoever adds a setting or a metric documents it by doing so."""
     path = REFERENCE / f"{name}.md"

@@ -14,9 +14,9 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from tests.oracle import Host, Part, Puzzle, Shape
+from tests.oracles.placement import Host, Part, Puzzle, Shape
 
-ZONE, RACK, HOSTNAME = 0, 2, 3  # levels, as `tests.puzzles.LEVELS` lists them
+ZONE, RACK, HOSTNAME = 0, 2, 3  # levels, as `tests.support.puzzles.LEVELS` lists them
 ROOM = 99  # cpu, of which there is always enough
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tests.checker import broken
-from tests.oracle import Host, Part, Puzzle, Shape, feasible
+from tests.oracles.checker import broken
+from tests.oracles.placement import Host, Part, Puzzle, Shape, feasible
 from tests.oracles.view import View
+from tests.oracles.world import Raw, key_of, labels, leaf_of, name, owner, terminating
 from tests.support.worlds import Cycle, is_foreign
-from tests.world import Raw, key_of, labels, leaf_of, name, owner, terminating
 
 GRACE = timedelta(seconds=60)  # S2
 MOST_MOVED, MOST_PERCENT = 16, 5  # P8

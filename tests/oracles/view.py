@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
+from tests.oracles.world import Crew, Outcome, Raw, World, asks, key_of, name, owner, phase, terminating
 from tests.support.worlds import GPU, Cycle, is_foreign
-from tests.world import Crew, Outcome, Raw, World, asks, key_of, name, owner, phase, terminating
 
 
 class View:

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from muster.rules.leftovers import LAST_APPLIED
-from tests.given import Raw
+from muster.conversion.update_conversion import LAST_APPLIED
+from tests.support.factories import Raw
 
 
 def fields(spec: Raw) -> Raw:

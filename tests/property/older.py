@@ -3,9 +3,9 @@
 from typing import Any
 
 from muster.api.codec import Document
-from muster.rules.dialects import Conversion, Reading, convert
-from tests.given import Raw
+from muster.conversion.older_formats import Conversion, Reading, convert
 from tests.property.trees import Dice, children, leaves, part, tree
+from tests.support.factories import Raw
 
 LEVELS = ("rack", "block", "zone", "topology.kubernetes.io/zone")
 Meaning = set[tuple[frozenset[str], tuple[tuple[str, Any], ...]]]  # leaves that sit together, and how

@@ -12,8 +12,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.cluster.memory import Store
-from muster.server.apiserver import application, face
+from muster.embedded.memory_cluster import Store
+from muster.embedded.rest.api_server import application, face
 from tests.e2e.asgi import Reply, ask
 from tests.property.values import NASTY, with_each_value
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 import muster
 from muster.api.codec import Document, collect, kind_of
 from muster.api.objects import Objects
+from muster.conversion.older_formats import READINGS, Reading, convert
 from muster.errors import InputError, Refused
-from muster.rules.dialects import READINGS, Reading, convert
-from tests.given import Raw
 from tests.property.trees import fewer
 from tests.property.values import (
     BROKEN_TEXT,
@@ -25,6 +24,7 @@ from tests.property.values import (
     values,
     with_each_value,
 )
+from tests.support.factories import Raw
 
 AROUND = muster.objects([*cluster(), podgroups()[0]])
 readings = st.sampled_from(READINGS)

@@ -9,13 +9,12 @@ from hypothesis import strategies as st
 
 import muster
 from muster.api.codec import to_yaml
+from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
-from muster.api.shape import decode
+from muster.conversion.older_formats import READINGS, Reading
 from muster.errors import Refused
 from muster.model.gang import satisfied
-from muster.rules.dialects import READINGS, Reading
-from muster.rules.podgroup import FORM, judge
-from tests.given import Raw, gang, group, podgroup
+from muster.validation.podgroup import FORM, judge
 from tests.property.older import (
     asking_too_much,
     conversion,
@@ -35,6 +34,7 @@ from tests.property.older import (
     with_topologies,
 )
 from tests.property.trees import Dice, dice, fewer, invented, is_satisfied, leaves, part
+from tests.support.factories import Raw, gang, group, podgroup
 
 readings = st.sampled_from(READINGS)
 

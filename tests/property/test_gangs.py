@@ -20,7 +20,6 @@ from muster.model.gang import (
     with_members,
 )
 from muster.model.roles import roles
-from tests.given import Raw, gang
 from tests.property.trees import (
     Dice,
     Sample,
@@ -45,6 +44,7 @@ from tests.property.trees import (
     state,
     without,
 )
+from tests.support.factories import Raw, gang
 
 anything = st.one_of(samples("record"), samples("totals"), samples("mixed"))
 pure = st.one_of(samples("record"), samples("totals"))  # k of n everywhere, or pods in all everywhere; not both

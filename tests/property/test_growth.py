@@ -5,9 +5,9 @@ import os
 import pytest
 
 import muster
-from tests.checker import broken
+from tests.oracles.checker import broken
 from tests.oracles.growth import Growth, puzzle
-from tests.puzzles import manifests
+from tests.support.puzzles import manifests
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 300)
 SLICES = 10

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import muster
-from tests.oracle import Part, Puzzle, feasible
-from tests.puzzles import LEVELS, manifests, puzzle
+from tests.oracles.placement import Part, Puzzle, feasible
+from tests.support.puzzles import LEVELS, manifests, puzzle
 
 Raw = dict[str, Any]
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 300)

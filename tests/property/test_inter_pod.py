@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 import muster
 from muster.api.core import Pod as ApiPod
 from muster.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from muster.model.neighbours import Rule, Scope
+from muster.model.inter_pod_rules import Rule, Scope
 from muster.model.node_counts import NodeCounts
 from muster.model.pod_index import PodIndex
 from muster.model.snapshot import take
-from muster.placement import search
 from muster.placement.bounds import Bounds
-from muster.placement.goal import Goal, Goals, Kinds, shapes
-from muster.placement.inter_pod import settle
+from muster.placement.capacity import Ledger, Shapes
+from muster.placement.inter_pod import seating
 from muster.placement.inter_pod.bounds import Distances
-from muster.placement.inter_pod.judgement import all_kept
-from muster.placement.ledger import Ledger, Shapes
-from muster.placement.packing import Demand, Region
-from tests.checker import broken
-from tests.neighbours import feasible, manifests, puzzle
+from muster.placement.inter_pod.verification import all_kept
+from muster.placement.packing.packing import Demand, Region
+from muster.placement.requirements import Goal, Goals, Kinds, shapes
+from muster.placement.search import nested_search
+from tests.oracles.checker import broken
+from tests.oracles.inter_pod import feasible, manifests, puzzle
 from tests.property.test_neighbours import placements, wrong
 
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 150)
@@ -116,8 +116,8 @@ def settling_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_given: object) -> None:
         return None
 
-    monkeypatch.setattr(settle, "construct", nothing)
-    monkeypatch.setattr(search, "construct_beside", nothing)
+    monkeypatch.setattr(seating, "construct", nothing)
+    monkeypatch.setattr(nested_search, "construct_beside", nothing)
 
 
 @pytest.mark.usefixtures("settling_alone")

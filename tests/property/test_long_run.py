@@ -18,12 +18,12 @@ import muster
 from muster.model.snapshot import take
 from muster.planning import cycle
 from muster.planning.decision import Binding
-from tests.checker import broken
-from tests.disturbance import shorts
-from tests.oracle import Host, Part, Shape, feasible
-from tests.oracle import Puzzle as Fit
-from tests.shares import GPU
-from tests.world import Crew, World, asks, key_of, name, owner, phase, terminating
+from tests.oracles.checker import broken
+from tests.oracles.disturbance import shorts
+from tests.oracles.fair_shares import GPU
+from tests.oracles.placement import Host, Part, Shape, feasible
+from tests.oracles.placement import Puzzle as Fit
+from tests.oracles.world import Crew, World, asks, key_of, name, owner, phase, terminating
 
 Raw = dict[str, Any]
 

@@ -20,8 +20,9 @@ from muster.reporting import plans, text
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status, queue_statuses
-from tests import neighbours, preferences, puzzles, victims
-from tests.checker import broken
+from tests.oracles import inter_pod, preferences, victims
+from tests.oracles.checker import broken
+from tests.support import puzzles
 
 Raw = dict[str, Any]
 World = list[Raw]
@@ -32,7 +33,7 @@ LONG_AGO = "2026-01-01T00:00:00Z"
 WORLDS: dict[str, Callable[[int], World]] = {
     "trees": lambda seed: puzzles.manifests(puzzles.puzzle(seed)),
     "wishes": lambda seed: preferences.manifests(preferences.wishes(seed)),
-    "neighbours": lambda seed: neighbours.manifests(neighbours.puzzle(seed)),
+    "neighbours": lambda seed: inter_pod.manifests(inter_pod.puzzle(seed)),
     "victims": lambda seed: victims.manifests(victims.puzzle(seed)),
 }
 

@@ -14,10 +14,11 @@ import muster
 from muster.model.snapshot import Snapshot, take
 from muster.planning.cycle import plan
 from muster.planning.decision import Plan
-from muster.planning.memory import AnswerCache
+from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.reporting import plans
-from tests import neighbours, puzzles, victims
+from tests.oracles import inter_pod, victims
+from tests.support import puzzles
 from tests.support.busy import busy_cluster
 
 Raw = dict[str, Any]
@@ -130,7 +131,7 @@ def test_what_a_gang_finds_out_depends_on_no_other_gangs_steps() -> None:
 
 def test_rules_between_pods_are_part_of_what_is_remembered() -> None:
     for seed in range(SEEDS // 3):
-        objects = neighbours.manifests(neighbours.puzzle(seed))
+        objects = inter_pod.manifests(inter_pod.puzzle(seed))
         memory, rng = AnswerCache(), random.Random(seed)
         for cycle in range(3):
             given = snapshot(objects)

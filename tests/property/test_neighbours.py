@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import muster
-from tests.checker import broken
-from tests.neighbours import (
+from tests.oracles.checker import broken
+from tests.oracles.inter_pod import (
     HOST,
     Host,
     Leaf,

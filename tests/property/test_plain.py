@@ -15,19 +15,19 @@ from muster.model.gang import Gang, standings
 from muster.model.queues import any_footprint, footprint
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget
-from muster.placement.goal import Spot
-from muster.placement.ledger import Ledger, Shapes, Supposed
-from muster.placement.packing import fill
-from muster.placement.regions import Regions
-from muster.placement.seat_index import DomainIndex, SeatIndex
+from muster.placement.capacity import Ledger, Shapes, Supposed
+from muster.placement.domains import Regions
+from muster.placement.packing.packing import fill
+from muster.placement.packing.seat_index import DomainIndex, SeatIndex
+from muster.placement.requirements import Spot
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.planning.plain import PlainGangs
-from muster.planning.plain_extras import PlainExtras
+from muster.planning.plain_elastic import PlainExtras
 from muster.planning.policy import Policy
 from muster.reporting.plans import data
-from tests.given import Raw, group, pod, podgroup
 from tests.spec.scene import queue
+from tests.support.factories import Raw, group, pod, podgroup
 
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 300)
 SLICES = 6

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import muster
-from tests.checker import broken
-from tests.puzzles import manifests, puzzle
+from tests.oracles.checker import broken
+from tests.support.puzzles import manifests, puzzle
 
 Raw = dict[str, Any]
 
@@ -178,7 +178,7 @@ def test_the_same_input_twice_gives_the_same_bytes(part: int) -> None:
 
 ALL_PLANS = """
 import json, sys, muster
-from tests.puzzles import manifests, puzzle
+from tests.support.puzzles import manifests, puzzle
 for seed in range(int(sys.argv[1])):
     print(json.dumps(muster.plan(muster.objects(manifests(puzzle(seed)))).to_dict()))
 """

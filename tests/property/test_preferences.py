@@ -5,8 +5,8 @@ import os
 import pytest
 
 import muster
-from tests.checker import broken
-from tests.preferences import best, manifests, wishes, worth
+from tests.oracles.checker import broken
+from tests.oracles.preferences import best, manifests, wishes, worth
 
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 SLICES = 20

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from tests.checker import broken
-from tests.shares import GPU, Queues
+from tests.oracles.checker import broken
+from tests.oracles.fair_shares import GPU, Queues
+from tests.oracles.victims import manifests, puzzle
+from tests.oracles.world import asks, name, owner
 from tests.support.cycles import Cluster, Raw
-from tests.victims import manifests, puzzle
-from tests.world import asks, name, owner
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"
 SEEDS, CYCLES, SLICES = (10_000 if NIGHTLY else 500), 8, 10

@@ -5,10 +5,10 @@ from collections import Counter
 from hypothesis import given
 
 from muster.api.core import PodSpec
-from muster.api.shape import decode
-from muster.rules.requests import requests
-from tests.given import Raw
+from muster.api.decoding import decode
+from muster.validation.pods.requests import requests
 from tests.property.trees import Dice, dice
+from tests.support.factories import Raw
 
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu", "hugepages-2Mi")
 POD_LEVEL = ("cpu", "memory", "hugepages-2Mi")

@@ -5,9 +5,9 @@ import os
 import pytest
 
 import muster
-from tests.checker import broken
-from tests.oracle import feasible
-from tests.puzzles import manifests, puzzle
+from tests.oracles.checker import broken
+from tests.oracles.placement import feasible
+from tests.support.puzzles import manifests, puzzle
 
 SEEDS = {"nightly": 20_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 500)
 SLICES = 20

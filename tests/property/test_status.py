@@ -6,17 +6,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.api.decoding import decode, encode
 from muster.api.queue import QueueStatus
-from muster.api.shape import decode, encode
 from muster.model.gang import added_up
 from muster.planning.decision import Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
-from muster.rules.requests import requests
-from tests.aftermath import EARLIER, LATER, NOW, World, stored, world, written
-from tests.given import Raw, pod, typed_pod
+from muster.validation.pods.requests import requests
 from tests.property.trees import Dice, Sample, counts, dice, fewer, is_satisfied, named, placed, sample, state
 from tests.spec.scene import queue
+from tests.support.aftermath import EARLIER, LATER, NOW, World, stored, world, written
+from tests.support.factories import Raw, pod, typed_pod
 
 VERDICTS: tuple[Verdict, ...] = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
 REFUSALS = (Refusal("NotEnoughPods"), Refusal("SearchCutShort"), Refusal("NoRoom", "", {"need": 2, "room": 1}))

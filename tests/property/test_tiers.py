@@ -8,18 +8,18 @@ import pytest
 
 import muster
 from muster.model.snapshot import take
-from muster.placement import flat
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
-from muster.placement.goal import Goal, Goals, Kinds
-from muster.placement.ledger import Ledger, Shapes, Supposed
-from muster.placement.packing import Demand, Region, tightly
-from muster.placement.preferences import find
-from muster.placement.search import Search, State
-from tests.checker import broken
-from tests.oracle import feasible
-from tests.puzzles import manifests, puzzle
+from muster.placement.capacity import Ledger, Shapes, Supposed
+from muster.placement.packing.packing import Demand, Region, tightly
+from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.search import flat
+from muster.placement.search.nested_search import Search, State
+from muster.placement.search.preferences import find
+from tests.oracles.checker import broken
+from tests.oracles.placement import feasible
 from tests.spec.test_placement import IN_A_RACK, TOPOLOGY, node, pod, podgroup
+from tests.support.puzzles import manifests, puzzle
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
 SLICES = 10

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import muster
-from tests.checker import broken
-from tests.disturbance import outcomes
-from tests.shares import Claim, Queues, Says, divide
-from tests.victims import NOW, Action, Puzzle, fewest, manifests, puzzle, scarce
-from tests.world import Crew, World, key_of, labels, name, overfull
+from tests.oracles.checker import broken
+from tests.oracles.disturbance import outcomes
+from tests.oracles.fair_shares import Claim, Queues, Says, divide
+from tests.oracles.victims import NOW, Action, Puzzle, fewest, manifests, puzzle, scarce
+from tests.oracles.world import Crew, World, key_of, labels, name, overfull
 
 Raw = dict[str, Any]
 

@@ -16,18 +16,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import muster
-from muster.config import Webhook
-from muster.rules.around import Around
-from muster.server import asked as reviews
-from muster.server import webhook
-from tests.asgi import Answered, call
-from tests.given import Raw
+from muster.config.settings import Webhook
+from muster.validation.context import Around
+from muster.webhook import admission_review as reviews
+from muster.webhook import handlers
 from tests.property.values import NASTY, cluster, mutants, podgroups, values, with_each_value
-from tests.reviews import patched, review
+from tests.support.admission_reviews import patched, review
+from tests.support.asgi import Answered, call
+from tests.support.factories import Raw
 
 KNOWN = Around(muster.objects([*cluster(), podgroups()[0]]))
 LIMIT_SECONDS = 5
-APP = webhook.app(Webhook(convert_older_dialects=True, timeout_seconds=LIMIT_SECONDS), lambda: KNOWN)
+APP = handlers.app(Webhook(convert_older_dialects=True, timeout_seconds=LIMIT_SECONDS), lambda: KNOWN)
 PATHS = ("/validate", "/mutate")
 REQUESTS = 300 if settings().max_examples <= 1000 else 10_000
 many = settings(max_examples=REQUESTS)

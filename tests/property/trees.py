@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from tests.given import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, pod, podgroup
 
 T = TypeVar("T")
 fewer = settings(max_examples=max(settings().max_examples // 3, 1))  # for properties that build many gangs each

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.given import Raw, group, pod, podgroup
 from tests.property.trees import Dice, dice
+from tests.support.factories import Raw, group, pod, podgroup
 
 # Text and numbers that have broken readers before.
 NASTY: tuple[Any, ...] = (

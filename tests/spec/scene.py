@@ -11,12 +11,12 @@ from msgspec import Struct
 import muster
 from muster import Problem
 from muster.api.codec import Document
+from muster.conversion.older_formats import Conversion, Reading, convert
 from muster.errors import Refused
 from muster.model.gang import Gang, Group, Leaf, Member, Muster, walk, wants
 from muster.model.gang import muster as gather
 from muster.model.roles import core, surplus
-from muster.rules.dialects import Conversion, Reading, convert
-from tests.given import Raw
+from tests.support.factories import Raw
 
 # judging ------------------------------------------------------------------------------------------------------------
 

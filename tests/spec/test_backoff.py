@@ -7,9 +7,9 @@ import muster
 from muster.api.names import BACKED_OFF
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.reporting.marks import stale_marks
+from muster.reporting.annotations import stale_marks
 from muster.reporting.outcome import outcomes
-from tests.given import pod, podgroup
+from tests.support.factories import pod, podgroup
 
 Raw = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -1,8 +1,8 @@
 """Bounded work (X7): one gang's budget, the cycle's budget, and the gangs behind."""
 
 import muster
-from tests.given import Raw
 from tests.spec.test_placement import IN_A_RACK, TOPOLOGY, node, pod, podgroup
+from tests.support.factories import Raw
 
 
 def named(raw: Raw, name: str, gang: str) -> Raw:

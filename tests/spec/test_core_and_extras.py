@@ -4,8 +4,8 @@ import pytest
 
 from muster.model.gang import satisfied, standings
 from muster.model.roles import non_preemptible, resources, roles
-from tests.given import Raw, gang, group, pod, podgroup, pods
 from tests.spec.scene import called, core_of, leaving
+from tests.support.factories import Raw, gang, group, pod, podgroup, pods
 
 
 def placed(**leaves: int) -> list[Raw]:

@@ -10,13 +10,13 @@ import muster
 from muster.model.gang import Gang
 from muster.model.roles import units_of
 from muster.model.snapshot import take
-from muster.placement.goal import Goals
+from muster.placement.requirements import Goals
 from muster.planning.decision import GangPlan
 from muster.reporting import plans, text, views
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
-from tests.given import Raw, group, pod, podgroup
 from tests.spec.scene import node, topology
+from tests.support.factories import Raw, group, pod, podgroup
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SHORT, LONG = 150, 600

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.conversion.older_formats import Reading
 from muster.errors import InputError
 from muster.model.gang import satisfied
-from muster.rules.dialects import Reading
-from tests.given import Raw, gang, group, podgroup, pods
 from tests.spec.scene import conversion, converted, named, problems, refusal, run
+from tests.support.factories import Raw, gang, group, podgroup, pods
 
 RACK = {"requiredTopologyLevel": "rack"}
 BLOCK = {"requiredTopologyLevel": "block"}

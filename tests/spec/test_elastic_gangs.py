@@ -8,11 +8,11 @@ import pytest
 
 import muster
 from muster.model import gang as gang_module
-from muster.planning.board import Board
-from muster.planning.line import Line
+from muster.planning.cycle_state import Board
 from muster.planning.policy import Policy
-from tests.given import Raw, group, pod, podgroup
+from muster.planning.scheduling_queue import Line
 from tests.spec.scene import node
+from tests.support.factories import Raw, group, pod, podgroup
 
 
 def elastic(name: str, pods: int, **spec: Any) -> list[Raw]:

@@ -6,9 +6,9 @@ import pytest
 
 import muster
 from muster.api.names import MOVED_TO
-from tests.aftermath import NOW
-from tests.given import Raw, pod, podgroup
 from tests.spec.scene import node
+from tests.support.aftermath import NOW
+from tests.support.factories import Raw, pod, podgroup
 
 
 def claiming(since: str) -> Raw:

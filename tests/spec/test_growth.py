@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 import muster
-from tests.given import Raw, group, pod, podgroup, pods
 from tests.spec.scene import topology
+from tests.support.factories import Raw, group, pod, podgroup, pods
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_ZONE: Raw = {"topologyConstraint": {"requiredTopologyLevel": "zone"}}

@@ -12,10 +12,10 @@ import pytest
 
 import muster
 from muster.planning.policy import Policy
-from tests.checker import broken
-from tests.given import Raw, group, pod, podgroup
+from tests.oracles.checker import broken
+from tests.oracles.world import Outcome, World, key_of, overfull
 from tests.spec.scene import priority_class, topology
-from tests.world import Outcome, World, key_of, overfull
+from tests.support.factories import Raw, group, pod, podgroup
 
 KEY = "team/gang"
 IN_RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}

@@ -13,9 +13,9 @@ import pytest
 
 import muster
 from muster.planning.policy import Policy
-from tests.checker import broken
-from tests.given import Raw, group, pod, podgroup
+from tests.oracles.checker import broken
 from tests.spec.scene import topology
+from tests.support.factories import Raw, group, pod, podgroup
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "topology/rack", "topology/zone"
 GPU = "nvidia.com/gpu"

@@ -9,13 +9,13 @@ from muster.fairness.shares import division, pool
 from muster.model.gang import Gang, State
 from muster.model.roles import leftovers, units_of
 from muster.model.snapshot import take
-from muster.planning.board import Board
+from muster.planning.cycle_state import Board
 from muster.planning.policy import Policy
 from muster.reporting import views
 from muster.reporting.text import plain
-from tests.aftermath import NOW, planned
-from tests.given import Raw, gang, group, pod, podgroup, pods
 from tests.spec.scene import node, priority_class, queue
+from tests.support.aftermath import NOW, planned
+from tests.support.factories import Raw, gang, group, pod, podgroup, pods
 
 TREE = podgroup(group("a", 1), group("b", 1), minSubGroup=1, queue="team")
 TEAM = queue("team", cpu={"quota": 0, "limit": -1})

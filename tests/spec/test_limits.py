@@ -8,8 +8,8 @@ import pytest
 import muster
 from muster.fairness.shares import division
 from muster.model.snapshot import take
-from tests.given import Raw, pod, podgroup, pods
 from tests.spec.scene import node, priority_class, queue
+from tests.support.factories import Raw, pod, podgroup, pods
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 CLASSES = (priority_class("low", 10), priority_class("high", 90))

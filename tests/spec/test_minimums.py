@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from muster.model.gang import missing, ready_to_try, satisfied, standings
-from tests.given import Raw, gang, group, pod, podgroup, pods
 from tests.spec.scene import candidates, core_of, wanted
+from tests.support.factories import Raw, gang, group, pod, podgroup, pods
 
 
 def placed(**leaves: int) -> list[Raw]:

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 import muster
 from muster.cli.main import cli
-from tests.checker import broken
-from tests.puzzles import manifests, puzzle
+from tests.oracles.checker import broken
+from tests.support.puzzles import manifests, puzzle
 
 Raw = dict[str, Any]
 

@@ -3,15 +3,15 @@
 import pytest
 
 from muster.api.core import PriorityClass
+from muster.api.decoding import decode
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
-from muster.api.shape import decode
 from muster.api.topology import Topology
-from muster.rules.defaults import constraints, preemptibility, priority
-from muster.rules.defaults import queue as queue_of
-from muster.rules.topology import find_level
-from tests.given import Raw, group, podgroup
+from muster.validation.defaults import constraints, preemptibility, priority
+from muster.validation.defaults import queue as queue_of
+from muster.validation.topology import find_level
 from tests.spec.scene import errors, gathered, node, places, priority_class, problems, queue, topology
+from tests.support.factories import Raw, group, podgroup
 
 
 def typed(raw: Raw) -> PodGroup:

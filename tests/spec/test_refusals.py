@@ -7,8 +7,8 @@ import pytest
 
 import muster
 from muster.reporting.views import needs
-from tests.given import Raw, gang, group, podgroup
 from tests.spec.scene import errors, places, problems, run
+from tests.support.factories import Raw, gang, group, podgroup
 
 LARGEST = 2**31 - 1
 

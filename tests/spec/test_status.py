@@ -16,9 +16,9 @@ from muster.planning.decision import Binding, Plan, Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.reporting.views import data, look
-from tests.aftermath import EARLIER, LATER, NOW, World, planned, stored, world, written
-from tests.given import Raw, group, pod, podgroup, pods
 from tests.spec.scene import node, queue, topology
+from tests.support.aftermath import EARLIER, LATER, NOW, World, planned, stored, world, written
+from tests.support.factories import Raw, group, pod, podgroup, pods
 
 NO_ROOM = Refusal("NoRoom", "", {"need": 4, "room": 2})
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from muster.conversion.older_formats import Reading
 from muster.model.gang import (
     Branch,
     Leaf,
@@ -18,8 +19,6 @@ from muster.model.gang import (
     wants,
 )
 from muster.model.roles import resources, roles
-from muster.rules.dialects import Reading
-from tests.given import Raw, gang, group, pod, podgroup, pods, typed_pod
 from tests.spec.scene import (
     conversion,
     core_of,
@@ -33,6 +32,7 @@ from tests.spec.scene import (
     wanted,
     warnings,
 )
+from tests.support.factories import Raw, gang, group, pod, podgroup, pods, typed_pod
 
 
 def chain(depth: int, minimum: int = 1) -> Raw:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.given import Raw, group, podgroup
 from tests.spec.scene import errors, places, problems, run, warnings
+from tests.support.factories import Raw, group, podgroup
 
 # V4 -----------------------------------------------------------------------------------------------------------------
 

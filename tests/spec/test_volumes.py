@@ -3,8 +3,8 @@
 from typing import Any
 
 import muster
-from tests.given import Raw, pod, podgroup
 from tests.spec.scene import node
+from tests.support.factories import Raw, pod, podgroup
 
 SELECTED = "volume.kubernetes.io/selected-node"
 

@@ -9,9 +9,9 @@ import yaml
 
 import muster
 from muster.errors import InputError, Refused
-from tests.given import Raw, group, pod, podgroup, pods
-from tests.puzzles import manifests, puzzle
 from tests.spec.scene import Ran, node, priority_class, queue, run, topology
+from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.puzzles import manifests, puzzle
 
 RACKS = topology("topology/zone", "topology/rack")
 

@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 import muster
-from muster.control.status import Drafts, News
 from muster.fairness.shares import division
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
-from tests.given import Raw, group, pod, podgroup, pods
+from muster.scheduler.status.status_writer import Drafts, News
 from tests.spec.scene import node, priority_class, queue, run
+from tests.support.factories import Raw, group, pod, podgroup, pods
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LONG_AGO = "2026-05-01T11:00:00Z"

@@ -3,14 +3,14 @@
 import muster
 from muster.model.snapshot import take
 from muster.placement.budget import Budget
-from muster.placement.goal import Goal, Goals, Kinds
-from muster.placement.growth import Placement
-from muster.placement.ledger import Ledger, Shapes
-from muster.placement.preferences import find_with_growth
-from muster.placement.search import Search
-from tests.given import Raw, pod, podgroup
+from muster.placement.capacity import Ledger, Shapes
+from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.search.growth import Placement
+from muster.placement.search.nested_search import Search
+from muster.placement.search.preferences import find_with_growth
 from tests.spec.test_deep_chains import calls
 from tests.spec.test_hard_shapes import node
+from tests.support.factories import Raw, pod, podgroup
 
 
 def leaf(pods: int) -> list[Raw]:

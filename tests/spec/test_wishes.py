@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import muster
-from tests.given import pod, podgroup
+from tests.support.factories import pod, podgroup
 
 Raw = dict[str, Any]
 HERE = {"matchLabels": {"app": "x"}}

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import muster
-from muster.reporting.marks import stale_marks
+from muster.reporting.annotations import stale_marks
 from muster.reporting.outcome import outcomes
-from tests.world import key_of, name, owner, terminating
+from tests.oracles.world import key_of, name, owner, terminating
 
 Raw = dict[str, Any]
 

@@ -23,11 +23,11 @@ from typing import Any
 from msgspec import Struct, field
 
 import muster
-from muster.cluster.kinds import NAMESPACES, NODES, PODS
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import ApiError, Cluster, Raw, Resource
+from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
+from muster.kube.client.client import connect
+from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.placement.budget import OutOfSteps
-from tests.live import CLASSES, GROUPS, QUEUES, TOPOLOGIES, Judge, gang_of, leaf_of, placed
+from tests.support.live_cluster import CLASSES, GROUPS, QUEUES, TOPOLOGIES, Judge, gang_of, leaf_of, placed
 from tests.support.soak_workload import NAMESPACE, PRIORITIES, Gang, Gangs, probe, queues, replacement
 
 HOSTS = 64

@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.core import Pod
+from muster.api.decoding import decode, encode
 from muster.api.moment import stamp
 from muster.api.objects import FIELDS, KINDS, Objects
 from muster.api.podgroup import PodGroup
-from muster.api.shape import decode, encode
-from muster.model.kept import Kept
+from muster.model.incremental.incremental_snapshot import Kept
 from muster.model.snapshot import Snapshot, take
 from muster.planning.decision import Plan
-from muster.reporting.marks import stale_marks
+from muster.reporting.annotations import stale_marks
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
 

@@ -16,14 +16,16 @@ import msgspec
 import pytest
 import yaml
 
-from muster import __version__, config
+from muster import __version__
 from muster.api import codec
-from muster.rules.crds import crds
-from muster.server import asked
-from muster.server.bundles import service_names
-from tests.chart import rendered
-from tests.given import Raw
-from tests.values_schema import FILLED_IN, schema
+from muster.config import loading
+from muster.config import settings as config_settings
+from muster.validation.crds import crds
+from muster.webhook import admission_review
+from muster.webhook.certificates.certificate_bundle import service_names
+from tests.support.chart.chart import rendered
+from tests.support.chart.values_schema import FILLED_IN, schema
+from tests.support.factories import Raw
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "muster"
@@ -236,7 +238,7 @@ def test_another_configuration_makes_other_pods() -> None:
 def test_the_configuration_is_accepted(changes: Raw) -> None:
     """By the reader that `muster run` uses; names, ports and namespaces are those of the other objects."""
     chosen = values(**changes)
-    read = config.read(yaml.safe_dump(configuration(chosen, "elsewhere")).encode(), "c")
+    read = loading.read(yaml.safe_dump(configuration(chosen, "elsewhere")).encode(), "c")
     name = chosen["name"]
     (service, _) = yaml.safe_load_all(template("service.yaml", chosen, "elsewhere"))
     host = f"{service['metadata']['name']}.{service['metadata']['namespace']}.svc"
@@ -248,7 +250,7 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
         if setting.startswith("config.webhook.") and not isinstance(value, dict):
             assert msgspec.to_builtins(read.webhook)[setting.rpartition(".")[2]] == value
     if not changes:
-        assert config.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config.Config()
+        assert loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config_settings.Config()
 
 
 # Helm itself --------------------------------------------------------------------------------------------------------
@@ -348,7 +350,7 @@ def test_muster_accepts_what_helm_makes(settings: list[str], namespace: str) -> 
     """By the reader that `muster run` uses; names and namespaces that look like something else are words still."""
     found = templated(*settings, namespace=namespace)
     name = next(raw["metadata"]["name"] for (kind, _), raw in found.items() if kind == "Deployment")
-    read = config.read(found["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
+    read = loading.read(found["ConfigMap", name]["data"]["config.yaml"].encode(), "c")
     assert (read.scheduling.scheduler_names, read.leader_election.lease_name) == ((name,), name)
     assert (read.leader_election.lease_namespace, read.webhook.certificates.namespace) == (namespace, namespace)
     assert {raw["metadata"].get("namespace", namespace) for raw in found.values()} == {namespace}
@@ -406,7 +408,7 @@ def test_selectors_find_the_pods() -> None:
     ):
         assert selector.items() <= labels
     ports = {port["name"]: port["containerPort"] for port in container()["ports"]}
-    assert ports == {"webhook": config.Webhook().port, "http": config.Observability().port}
+    assert ports == {"webhook": config_settings.Webhook().port, "http": config_settings.Observability().port}
     assert [service["ports"][0]["targetPort"] for service in services] == ["webhook", "http"]
     monitor = named("ServiceMonitor")["spec"]
     assert (
@@ -474,8 +476,8 @@ def test_muster_does_not_ask_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "kinds"),
     [
-        ("ValidatingWebhookConfiguration", "/validate", asked.JUDGED),
-        ("MutatingWebhookConfiguration", "/mutate", asked.JUDGED[:1]),
+        ("ValidatingWebhookConfiguration", "/validate", admission_review.JUDGED),
+        ("MutatingWebhookConfiguration", "/mutate", admission_review.JUDGED[:1]),
     ],
 )
 def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:

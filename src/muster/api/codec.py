@@ -7,11 +7,11 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from muster.api.decoding import Misfit, decode
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
 from muster.api.reader import documents, needs_quotes
-from muster.api.shape import Misfit, decode
 from muster.errors import InputError
 
 

@@ -14,7 +14,7 @@ class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=F
 
 
 def doc(description: str, *, required: bool = False, **schema: Any) -> msgspec.Meta:
-    """A field's description and schema for its CRD. Decoding ignores both: judging values is the work of `rules`."""
+    """A field's description and schema for its CRD. Decoding ignores both: `validation` judges values."""
     return msgspec.Meta(description=description, extra_json_schema=schema or None, extra={"required": required})
 
 

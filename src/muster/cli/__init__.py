@@ -1,1 +1,1 @@
-"""Commands: one file a verb; `wire` puts the parts together."""
+"""Commands: one file a verb; `assemble` puts the parts together."""

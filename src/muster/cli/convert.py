@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from muster.api import codec
 from muster.api.reader import documents
-from muster.cli import wire
-from muster.cluster.files import Source, replace, sources
+from muster.cli import assemble
+from muster.conversion.older_formats import READINGS, Conversion, Reading, convert
 from muster.errors import InputError, MusterError
-from muster.rules.dialects import READINGS, Conversion, Reading, convert
+from muster.kube.manifest_files import Source, replace, sources
 
 
 class Converted(Struct, frozen=True):
@@ -26,7 +26,7 @@ class Converted(Struct, frozen=True):
 
 
 @click.command("convert")
-@wire.files
+@assemble.files
 @click.option(
     "--dialect",
     "reading",
@@ -36,8 +36,8 @@ class Converted(Struct, frozen=True):
     help="What `minMember` counts on a group with children; auto refuses where it could be both.",
 )
 @click.option("--in-place", is_flag=True, help="Write the files back; those that need no change stay untouched.")
-@wire.output("yaml", "json")
-@wire.max_file_mib
+@assemble.output("yaml", "json")
+@assemble.max_file_mib
 def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str, max_file_mib: int) -> int:
     """Rewrite PodGroups of older dialects to the form of record; everything else passes unchanged.
 
@@ -59,7 +59,7 @@ def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str,
         return max(error.exit_code for error in refused)
     for converted in done:
         for change in (change for result in converted.results for change in result.changes):
-            wire.note(change)
+            assemble.note(change)
     if not in_place:
         _print([result.raw for converted in done for result in converted.results], form)
         return 0
@@ -88,7 +88,7 @@ def _convert_all(
 
 def _documents(source: Source) -> list[codec.Document]:
     """Whole documents, lists as lists; what is not a Kubernetes object is refused."""
-    wire.read_source(source)
+    assemble.read_source(source)
     whole = documents(source.data, source.name)
     return [
         codec.Document(source.name if len(whole) == 1 else f"{source.name}, document {i}", raw)

@@ -3,12 +3,12 @@
 import click
 
 from muster.api import codec
-from muster.cli import wire
-from muster.rules.crds import crds
+from muster.cli import assemble
+from muster.validation.crds import crds
 
 
 @click.command("crds")
-@wire.output("yaml", "json")
+@assemble.output("yaml", "json")
 def command(form: str) -> int:
     """Print the CRDs of PodGroup, Queue and Topology.
 

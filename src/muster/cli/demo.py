@@ -15,19 +15,19 @@ import click
 from msgspec import Struct
 
 from muster.api import codec, names
-from muster.cli import wire
-from muster.cluster.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
-from muster.cluster.memory import Memory
-from muster.cluster.store import ApiError, Raw
-from muster.control.scheduler import Scheduler
+from muster.cli import assemble
+from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.errors import InputError, Refused
+from muster.kube.cluster import ApiError, Raw
 from muster.model.gang import muster
 from muster.planning.decision import GangPlan
 from muster.reporting import views
 from muster.reporting.explain import sentence
 from muster.reporting.text import Line, Role, Span, many
-from muster.sim import datacenter
-from muster.sim.kubelet import Kubelets
+from muster.scheduler.loop import Scheduler
+from muster.simulator import datacenter
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -231,7 +231,7 @@ class _Pages:
 
     def end(self, lines: Iterator[Line]) -> None:
         click.echo()
-        wire.show(lines)
+        assemble.show(lines)
 
 
 class _Terminal:
@@ -251,7 +251,7 @@ class _Terminal:
     def _draw(self, lines: Iterator[Line]) -> None:
         from rich.text import Text
 
-        rows = [Text.assemble(*((span.text, wire.COLOURS.get(span.role, "")) for span in line)) for line in lines]
+        rows = [Text.assemble(*((span.text, assemble.COLOURS.get(span.role, "")) for span in line)) for line in lines]
         whole = Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
         self.live.update(whole, refresh=True)
 

@@ -16,14 +16,14 @@ from msgspec.structs import replace
 from muster.api import codec
 from muster.api.codec import Document
 from muster.api.objects import FIELDS, Objects
-from muster.cli import wire
-from muster.cluster.mirror import FOLLOWED
-from muster.cluster.slim import Slim
-from muster.cluster.store import ApiError, Cluster, Listing, Resource
+from muster.cli import assemble
 from muster.errors import InputError
+from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.interning import Slim
+from muster.kube.cluster import ApiError, Cluster, Listing, Resource
 
 if TYPE_CHECKING:
-    from muster.cluster.kubernetes import Kubernetes
+    from muster.kube.client.client import Kubernetes
 
 T = TypeVar("T")
 Keep = Callable[[list[Document]], T]
@@ -58,8 +58,8 @@ def read(kubeconfig: str | None, context: str | None, keep: Keep[T]) -> dict[Res
 
 
 def _connected(kubeconfig: str | None, context: str | None) -> "Kubernetes":
-    from muster.cluster.kubernetes import connect  # asked for only where a cluster is
-    from muster.cluster.kubernetes_http import Limits
+    from muster.kube.client.client import connect  # asked for only where a cluster is
+    from muster.kube.client.http import Limits
 
     return connect(kubeconfig, context, Limits(answer_seconds=ANSWER_SECONDS, attempts=ATTEMPTS))
 
@@ -72,7 +72,7 @@ def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str 
         *(["--context", context] if context else []),
     ]
     apply = f"{shlex.join(words)} apply --server-side -f -"  # into this cluster, which may not be the current one
-    wire.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
+    assemble.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
 
 
 async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
@@ -96,7 +96,7 @@ async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Reso
 @contextmanager
 def _told(text: str) -> Iterator[None]:
     """A note, should this take long."""
-    timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, wire.note, text)
+    timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, assemble.note, text)
     try:
         yield
     finally:

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from muster import facade
-from muster.cli import wire
+from muster.cli import assemble
 from muster.planning.policy import Policy
 from muster.planning.whatif import setting
 from muster.reporting import plans
 from muster.reporting.text import Line
-from muster.rules.membership import orphans
+from muster.validation.pods.membership import orphans
 
 SUPPOSITIONS = (
     click.option(
@@ -49,10 +49,10 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("plan")
-@wire.some_files
-@wire.cluster
+@assemble.some_files
+@assemble.cluster
 @suppositions
-@wire.output("table", "json", "yaml")
+@assemble.output("table", "json", "yaml")
 @click.option(
     "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled; under a what if, afterwards."
 )
@@ -63,8 +63,8 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="What one gang's search may cost.",
 )
-@wire.scheduler_names
-@wire.max_file_mib
+@assemble.scheduler_names
+@assemble.max_file_mib
 def command(
     files: tuple[str, ...],
     form: str,
@@ -97,7 +97,7 @@ def command(
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
-    objects, policy = wire.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
+    objects, policy = assemble.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
         asked = _what_if(objects, policy, max_file_mib, **supposed)
         _print(form, asked.lines(), asked.to_dict)
@@ -106,16 +106,16 @@ def command(
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
-    wire.note_orphans(orphans(objects, schedulers))
+    assemble.note_orphans(orphans(objects, schedulers))
     unscheduled = any(found.verdict != "Scheduled" for found in decided.gangs)
     return 1 if require_all and unscheduled else 0
 
 
 def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]]) -> None:
     if form == "table":
-        wire.show(lines)
+        assemble.show(lines)
     else:
-        wire.emit_whole(form, data())
+        assemble.emit_whole(form, data())
 
 
 def _what_if(
@@ -127,9 +127,9 @@ def _what_if(
     drain: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> facade.WhatIf:
-    more = wire.load_files(with_files, max_file_mib) if with_files else None
+    more = assemble.load_files(with_files, max_file_mib) if with_files else None
     changes = dict(map(setting, settings))
     found = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
     for warning in found.warnings:
-        wire.note(warning)
+        assemble.note(warning)
     return found

@@ -4,13 +4,13 @@ from collections import defaultdict
 
 import click
 
-from muster.cli import wire
+from muster.cli import assemble
 from muster.fairness.entitlement import Closed, closed
 from muster.fairness.shares import division
 from muster.model.queues import QueueTree
 from muster.model.snapshot import Snapshot, take
 from muster.reporting import queues
-from muster.rules.problem import listed
+from muster.validation.problem import listed
 
 WORDS: dict[Closed, str] = {
     "QueueDoesNotExist": "does not exist",
@@ -20,11 +20,11 @@ WORDS: dict[Closed, str] = {
 
 
 @click.command("queues")
-@wire.some_files
-@wire.cluster
-@wire.output("table", "json", "yaml")
-@wire.scheduler_names
-@wire.max_file_mib
+@assemble.some_files
+@assemble.cluster
+@assemble.output("table", "json", "yaml")
+@assemble.scheduler_names
+@assemble.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
 
@@ -36,14 +36,14 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
-    snapshot = take(wire.load(files, max_file_mib), schedulers=schedulers)
+    snapshot = take(assemble.load(files, max_file_mib), schedulers=schedulers)
     if not snapshot.nodes:
-        wire.note(f"there are no Nodes {wire.here()}, so there is nothing to share")
+        assemble.note(f"there are no Nodes {assemble.here()}, so there is nothing to share")
     divided = division(snapshot)
     if form == "table":
-        wire.show(queues.lines(divided))
+        assemble.show(queues.lines(divided))
     else:
-        wire.emit(form, "Queues", queues.data(divided))
+        assemble.emit(form, "Queues", queues.data(divided))
     _note_closed(snapshot, divided.tree)
     return 0
 
@@ -55,4 +55,4 @@ def _note_closed(snapshot: Snapshot, tree: QueueTree) -> None:
         if closed(tree, gang.queue):
             waiting[gang.queue].append(gang.key)
     for queue, gangs in sorted(waiting.items()):
-        wire.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")
+        assemble.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")

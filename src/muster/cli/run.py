@@ -19,18 +19,20 @@ import click
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from muster import config
-from muster.cli.stopping import stop_on
-from muster.cluster.kubernetes import connect
-from muster.cluster.store import Cluster
-from muster.config import Config, LeaderElection, Observability, Webhook
-from muster.control.leader import Leader, Terms
-from muster.control.progress import Progress
-from muster.control.scheduler import Scheduler
-from muster.rules.around import Around
-from muster.server import certificates, health, metrics, sources, webhook
-from muster.server.guest import listening
-from muster.server.logs import configure, logger
+from muster.cli.shutdown import stop_on
+from muster.config import loading
+from muster.config.settings import Config, LeaderElection, Observability, Webhook
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster
+from muster.observability import health, metrics
+from muster.observability.asgi_server import listening
+from muster.observability.logging import configure, logger
+from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.loop import Scheduler
+from muster.scheduler.progress import Progress
+from muster.validation.context import Around
+from muster.webhook import handlers
+from muster.webhook.certificates import certificate_rotation, certificate_sources
 
 FINISH_SECONDS = 3.0  # at the end, for answers to what was sent; without them the lease runs out by itself
 
@@ -48,7 +50,7 @@ def command(path: Path | None, kubeconfig: str | None, context: str | None, dry_
       muster run --kubeconfig ~/.kube/config --dry-run
       muster run --config /etc/muster/config.yaml
     """
-    settings = config.load(path) if path else Config()
+    settings = loading.load(path) if path else Config()
     if dry_run:
         settings = replace(settings, scheduling=replace(settings.scheduling, dry_run=True))
     configure(settings.log)
@@ -136,7 +138,7 @@ async def _end(left: set[asyncio.Task[Any]]) -> None:
 def _servers(
     settings: Config, cluster: Cluster, scheduler: Scheduler, measured: metrics.Metrics, more: list[health.Election]
 ) -> list[asyncio.Task[None]]:
-    seen, door = settings.observability, certificates.Door()
+    seen, door = settings.observability, certificate_rotation.Door()
     guarded = settings.webhook.enabled and not settings.scheduling.dry_run
     taken = _addresses(settings, ("observability", "webhook") if guarded else ("observability",))
     live = [health.Work("cycle", lambda: scheduler.began, seen.stuck_cycle_seconds, scheduler.clock)]
@@ -145,13 +147,13 @@ def _servers(
     ]
     ready += [*more, door] if guarded else more
     routes = [*health.routes(live, ready), metrics.route(measured)]
-    looked_at = webhook.listener(Starlette(routes=routes), seen.host, seen.port)
+    looked_at = handlers.listener(Starlette(routes=routes), seen.host, seen.port)
     found = [_task("observability", looked_at.serve(taken[:1]))]
     if guarded:
-        source = sources.source(settings.webhook.certificates, cluster)
-        keeping = certificates.Keeping(door, source, cluster, settings.webhook, measured)
-        app = webhook.app(settings.webhook, partial(_around, scheduler), measured)
-        server = webhook.listener(app, settings.webhook.host, settings.webhook.port, door)
+        source = certificate_sources.source(settings.webhook.certificates, cluster)
+        keeping = certificate_rotation.Keeping(door, source, cluster, settings.webhook, measured)
+        app = handlers.app(settings.webhook, partial(_around, scheduler), measured)
+        server = handlers.listener(app, settings.webhook.host, settings.webhook.port, door)
         found += [_task("certificates", keeping.run()), _task("webhook", server.serve(taken[1:]))]
     return found
 

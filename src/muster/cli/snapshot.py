@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.codec import Document, to_yaml
-from muster.cli import live, wire
-from muster.cluster.files import MOST_MIB, SUFFIXES
-from muster.cluster.mirror import FOLLOWED
-from muster.cluster.store import Raw
+from muster.cli import assemble, live
 from muster.errors import InputError
-from muster.rules.problem import listed
+from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cluster import Raw
+from muster.kube.manifest_files import MOST_MIB, SUFFIXES
+from muster.validation.problem import listed
 
 NOISE = ("managedFields", "selfLink")
 MARK = "# Written by `muster snapshot`, which replaces or removes it the next time.\n"
@@ -28,7 +28,7 @@ MARK = "# Written by `muster snapshot`, which replaces or removes it the next ti
 
 @click.command("snapshot")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@wire.cluster
+@assemble.cluster
 def command(folder: Path) -> int:
     """Capture a live cluster into files: one for each kind, for `muster plan FOLDER` and every other reading verb.
 
@@ -45,7 +45,7 @@ def command(folder: Path) -> int:
     """
     ours = {resource: folder / f"{resource.plural}.yaml" for resource in FOLLOWED}
     _refuse_foreign(list(ours.values()))
-    found = live.read(*wire.target(), _page)
+    found = live.read(*assemble.target(), _page)
     kinds = {path: [page for page in found.get(kind, []) if page.number] for kind, path in ours.items()}
     _replace(kinds)
     for path, pages in sorted(kinds.items()):
@@ -140,14 +140,16 @@ def _move(path: Path, to: Path) -> None:
 def _note_others(folder: Path, ours: set[Path]) -> None:
     others = [path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file() and path not in ours]
     if others:
-        wire.note(f"`{folder}` also holds files that are not of this snapshot, and are read with it: {listed(others)}")
+        assemble.note(
+            f"`{folder}` also holds files that are not of this snapshot, and are read with it: {listed(others)}"
+        )
 
 
 def _note_large(written: list[Path]) -> None:
     """Reading verbs refuse what is larger than anybody writes by hand, unless they are told."""
     largest = max((path.stat().st_size for path in written), default=0)
     if largest > MOST_MIB * 2**20:
-        wire.note(f"its largest file wants `--max-file-mib {-(-largest // 2**20)}` of whatever reads it")
+        assemble.note(f"its largest file wants `--max-file-mib {-(-largest // 2**20)}` of whatever reads it")
 
 
 def _bare(raw: Raw) -> Raw:

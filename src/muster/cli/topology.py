@@ -7,17 +7,17 @@ import click
 import numpy as np
 
 from muster.api.quantity import written
-from muster.cli import wire
+from muster.cli import assemble
 from muster.model.snapshot import ONE_EACH, Snapshot, take
 from muster.model.topology import TopologyTree
 from muster.reporting.text import Line, Span, table
 
 
 @click.command("topology")
-@wire.some_files
-@wire.cluster
-@wire.output("table", "json", "yaml")
-@wire.max_file_mib
+@assemble.some_files
+@assemble.cluster
+@assemble.output("table", "json", "yaml")
+@assemble.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """The cluster by domain: nodes, and what is free of what there is.
 
@@ -25,16 +25,16 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     Examples:
       muster topology cluster/
     """
-    snapshot = take(wire.load(files, max_file_mib))
+    snapshot = take(assemble.load(files, max_file_mib))
     if not snapshot.topologies:
-        wire.note(f"there are no Topologies {wire.here()}")
+        assemble.note(f"there are no Topologies {assemble.here()}")
     if form == "table":
-        wire.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
+        assemble.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
     else:
         topologies = [
             {"name": name, "domains": list(_data(tree, snapshot))} for name, tree in snapshot.topologies.items()
         ]
-        wire.emit(form, "Domains", {"topologies": topologies})
+        assemble.emit(form, "Domains", {"topologies": topologies})
     return 0
 
 

@@ -6,20 +6,20 @@ import click
 
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
-from muster.cli import wire
+from muster.cli import assemble
 from muster.errors import Refused
 from muster.model.gang import muster
 from muster.reporting import views
 from muster.reporting.text import Line
-from muster.rules import podgroup
+from muster.validation import podgroup
 
 
 @click.command("tree")
-@wire.some_files
-@wire.cluster
-@wire.output("table", "json", "yaml", "mermaid")
-@wire.scheduler_names
-@wire.max_file_mib
+@assemble.some_files
+@assemble.cluster
+@assemble.output("table", "json", "yaml", "mermaid")
+@assemble.scheduler_names
+@assemble.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Draw gangs: every level with its minimum, what is placed, where it sits together, and what is core or optional.
 
@@ -32,22 +32,22 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    objects = wire.load(files, max_file_mib)
+    objects = assemble.load(files, max_file_mib)
     _refuse_broken(objects)
     gathered = muster(objects, schedulers)
     seen = [views.look(gang) for gang in gathered.gangs]
     if not seen:
-        wire.note(f"there are no PodGroups {wire.here()}")
+        assemble.note(f"there are no PodGroups {assemble.here()}")
     lost = [stray for stray in gathered.foreign if stray.why == "NoSuchPodGroup"]
     match form:
         case "table":
-            wire.show(_spaced(seen))
+            assemble.show(_spaced(seen))
         case "mermaid":
             click.echo("\n".join(line for gang in seen for line in views.mermaid(gang)))
         case _:
             foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in lost]
-            wire.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
-    wire.note_orphans(lost)
+            assemble.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
+    assemble.note_orphans(lost)
     return 0
 
 
@@ -64,7 +64,7 @@ def _refuse_broken(objects: Objects) -> None:
 
 
 def _note_older(group: PodGroup, at: str) -> None:
-    wire.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
+    assemble.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
 
 
 def _spaced(seen: list[views.Seen]) -> Iterator[Line]:

@@ -15,21 +15,21 @@ from typing import Any
 import click
 from msgspec import Struct
 
-from muster.cli import wire
+from muster.cli import assemble
 from muster.cli.demo import Demo
-from muster.cli.stopping import stop_on
-from muster.cluster.embedded import Store
-from muster.cluster.memory import Memory
-from muster.config import Log, Scheduling
-from muster.control.scheduler import Scheduler
+from muster.cli.shutdown import stop_on
+from muster.config.settings import Log, Scheduling
+from muster.embedded.cluster_store import Store
+from muster.embedded.controllers.replica_controller import Replicas
+from muster.embedded.kubeconfig import make_way
+from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.kubelet.pod_lifecycle import Habits
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.server import serve
 from muster.errors import InputError, MusterError
-from muster.server.kubeconfig import make_way
-from muster.server.logs import configure
-from muster.server.serving import serve
-from muster.sim import contents, datacenter
-from muster.sim.kubelet import Kubelets
-from muster.sim.lives import Habits
-from muster.sim.replicas import Replicas
+from muster.observability.logging import configure
+from muster.scheduler.loop import Scheduler
+from muster.simulator import datacenter, initial_objects
 
 Loops = Mapping["asyncio.Task[None]", str]
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,7 +40,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "--nodes",
     type=click.IntRange(0, 10_000),
-    show_default=f"{contents.BUILT_IN_NODES}, none where FILE brings nodes",
+    show_default=f"{initial_objects.BUILT_IN_NODES}, none where FILE brings nodes",
     help="How many nodes there are.",
 )
 @click.option("--gpus", type=click.IntRange(0, 1024), default=8, show_default=True, help="How many GPUs each has.")
@@ -60,8 +60,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="The kubeconfig to write for kubectl.",
 )
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
-@wire.scheduler_names
-@wire.max_file_mib
+@assemble.scheduler_names
+@assemble.max_file_mib
 def command(
     files: tuple[str, ...],
     schedulers: tuple[str, ...],
@@ -96,10 +96,10 @@ def command(
     if not host:
         raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
     make_way(kubeconfig)
-    given = wire.read(files, max_file_mib)
-    filled = contents.fill([*contents.built_in(nodes, gpus, shape, given), *given])
-    for text in contents.words(filled):
-        wire.note(text)
+    given = assemble.read(files, max_file_mib)
+    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, shape, given), *given])
+    for text in initial_objects.words(filled):
+        assemble.note(text)
     asyncio.run(_up(filled.store, host, port, kubeconfig, demo, schedulers))
     if demo:
         click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
@@ -118,8 +118,8 @@ async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool, 
             if demo:
                 await _supervised(live.loops, _told(stop), Demo(memory, live.scheduler, live.kubelets).run())
                 return
-            wire.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
-            wire.note("stop it with Ctrl-C")
+            assemble.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+            assemble.note("stop it with Ctrl-C")
             await _supervised(live.loops, stop.wait())
         finally:
             live.scheduler.stop()  # a plan may take minutes

@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Struct
 
 from muster.api import codec
+from muster.api.decoding import decode
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
-from muster.api.shape import decode
-from muster.cli import wire
+from muster.cli import assemble
 from muster.reporting.problems import lines as problem_lines
 from muster.reporting.text import Line, Span, many
-from muster.rules.around import Around
-from muster.rules.check import check
-from muster.rules.problem import Problem
+from muster.validation.check import check
+from muster.validation.context import Around
+from muster.validation.problem import Problem
 
 
 class Verdict(Struct, frozen=True):
@@ -37,10 +37,10 @@ class Verdict(Struct, frozen=True):
 
 
 @click.command("validate")
-@wire.files
+@assemble.files
 @click.option("--old", "old_files", multiple=True, metavar="FILE", help="The stored objects: judge FILE… as updates.")
-@wire.output("table", "json", "yaml")
-@wire.max_file_mib
+@assemble.output("table", "json", "yaml")
+@assemble.max_file_mib
 def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """Judge manifests: every problem, with its path and a way out.
 
@@ -54,9 +54,9 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
       muster validate --old stored.yaml changed.yaml
       kubectl get podgroups -A -o yaml | muster validate -
     """
-    documents = wire.read(files, max_file_mib)
+    documents = assemble.read(files, max_file_mib)
     collected = codec.collect(documents)
-    wire.note_unknown(collected.objects)
+    assemble.note_unknown(collected.objects)
     around = Around(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
@@ -79,7 +79,7 @@ def _stored(files: tuple[str, ...], max_file_mib: int) -> dict[str, Any] | None:
     if not files:
         return None
     found = {}
-    for document in wire.read(files, max_file_mib):
+    for document in assemble.read(files, max_file_mib):
         if document.kind is PodGroup:
             group, _ = decode(document.raw, PodGroup)
             found[key(group.metadata)] = document.raw
@@ -92,15 +92,15 @@ def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
     group, _ = decode(document.raw, PodGroup)
     old = stored.get(key(group.metadata))
     if old is None:
-        wire.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
+        assemble.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
     return old
 
 
 def _print(verdicts: list[Verdict], form: str) -> None:
     if form == "table":
-        wire.show(line for verdict in verdicts for line in _lines(verdict))
+        assemble.show(line for verdict in verdicts for line in _lines(verdict))
     else:
-        wire.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
+        assemble.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
     errors = sum(problem.severity == "error" for verdict in verdicts for problem in verdict.problems)
     warnings = sum(len(verdict.problems) for verdict in verdicts) - errors
     click.echo(f"{many(len(verdicts), 'object')}, {many(errors, 'error')}, {many(warnings, 'warning')}", err=True)

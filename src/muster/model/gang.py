@@ -19,11 +19,11 @@ from muster.api.core import Pod, PriorityClass
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.quantity import Resources
-from muster.rules import defaults
-from muster.rules.membership import OURS, Stray, gang_of, is_ours, leaf_of, orphan
-from muster.rules.podgroup import from_the_top, senseless
-from muster.rules.problem import Problem
-from muster.rules.requests import requests
+from muster.validation import defaults
+from muster.validation.podgroup import from_the_top, senseless
+from muster.validation.pods.membership import OURS, Stray, gang_of, is_ours, leaf_of, orphan
+from muster.validation.pods.requests import requests
+from muster.validation.problem import Problem
 
 
 class State(StrEnum):

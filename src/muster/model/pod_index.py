@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from muster.api.core import Pod
 
 if TYPE_CHECKING:
-    from muster.model.neighbours import Rule, Scope
+    from muster.model.inter_pod_rules import Rule, Scope
 
 
 class PodIndex:

@@ -16,10 +16,10 @@ from muster.api import names
 from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
 from muster.model.gang import Gang, Leaf, State, muster, state, walk
-from muster.model.neighbours import ALONE, Neighbours, alone_columns, gather, kept_alone, looked_at
+from muster.model.inter_pod_rules import ALONE, Neighbours, alone_columns, gather, kept_alone, looked_at
 from muster.model.topology import TopologyTree, arrange
-from muster.rules.membership import OURS, gang_of, is_ours
-from muster.rules.requests import requests
+from muster.validation.pods.membership import OURS, gang_of, is_ours
+from muster.validation.pods.requests import requests
 
 Ints = NDArray[np.int64]
 Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands and rules; where it counts, namespace and labels

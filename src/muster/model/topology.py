@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from muster.api.core import Node
 from muster.api.topology import Topology
-from muster.rules.topology import find_level
+from muster.validation.topology import find_level
 
 Ints = NDArray[np.int64]
 NOWHERE = -1

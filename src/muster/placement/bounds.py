@@ -12,9 +12,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
-from muster.placement.goal import Goal, Kinds, Spot, every, leaves, merged, sizes
+from muster.placement.capacity import Ledger
 from muster.placement.inter_pod.bounds import Distances
-from muster.placement.ledger import Ledger
+from muster.placement.requirements import Goal, Kinds, Spot, every, leaves, merged, sizes
 
 Ints = NDArray[np.int64]
 EVERYWHERE = -1  # the level of which the whole cluster is the only domain

@@ -13,22 +13,22 @@ from muster.api.names import SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang, Leaf, Standing, walk
-from muster.placement import growth
 from muster.placement.budget import OutOfSteps
-from muster.placement.goal import Goal, Goals, Impossible, located, shapes
-from muster.placement.search import Seat
-from muster.planning.board import Board, Turn
+from muster.placement.requirements import Goal, Goals, Impossible, located, shapes
+from muster.placement.search import growth
+from muster.placement.search.nested_search import Seat
 from muster.planning.bounds import hopeful, least
+from muster.planning.cycle_state import Board, Turn
 from muster.planning.decision import Binding, Failure, Refusal
-from muster.planning.extras import further
-from muster.planning.hints import hinted
-from muster.planning.line import Line
+from muster.planning.diagnosis.refusals import Refusals, unknown, unplaced
+from muster.planning.elastic import further
+from muster.planning.memory.hints import hinted
 from muster.planning.plain import NOT_PLACED, EqualGangs, PlainGangs
-from muster.planning.plain_extras import PlainExtras, protected
+from muster.planning.plain_elastic import PlainExtras, protected
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
-from muster.planning.refusals import Refusals, unknown, unplaced
+from muster.planning.scheduling_queue import Line
 
 Ints = NDArray[np.int64]
 PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step

@@ -1,9 +1,9 @@
 """Bounds on what a goal asks for, before anything is searched."""
 
-from muster.placement import flat
 from muster.placement.bounds import least
-from muster.placement.goal import Goal, merged
-from muster.placement.ledger import Ledger
+from muster.placement.capacity import Ledger
+from muster.placement.requirements import Goal, merged
+from muster.placement.search import flat
 
 __all__ = ["hopeful", "least"]
 

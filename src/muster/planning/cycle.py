@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
 from muster.planning.allocate import Allocation, Granted, Rank, rank
-from muster.planning.board import Board, Turn
+from muster.planning.cycle_state import Board, Turn
 from muster.planning.decision import GangPlan, Plan, Refusal
-from muster.planning.memory import AnswerCache
+from muster.planning.diagnosis.waiting import WaitingExtras
+from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
-from muster.planning.waiting import WaitingExtras
 
 NEAREST = 10  # gangs ahead that are named
 Position = tuple[int, tuple[str, ...]]  # in a queue, and those right before

@@ -7,7 +7,7 @@ from msgspec import Struct
 from muster.fairness.shares import Division
 from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
-from muster.placement.goal import Goals
+from muster.placement.requirements import Goals
 
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]

@@ -16,10 +16,10 @@ from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.model.gang import PLACED, Gang, Leaf, Member, Standing
 from muster.model.topology import Level
-from muster.placement import flat
-from muster.placement.goal import Goal
-from muster.placement.seat_index import Places
-from muster.planning.board import Board, Turn
+from muster.placement.packing.seat_index import Places
+from muster.placement.requirements import Goal
+from muster.placement.search import flat
+from muster.planning.cycle_state import Board, Turn
 from muster.planning.decision import Binding, Refusal
 
 Ints = NDArray[np.int64]

@@ -13,7 +13,7 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.model.roles import units_of
-from muster.planning.board import Board
+from muster.planning.cycle_state import Board
 from muster.planning.preemption.make_room import Preemption
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say

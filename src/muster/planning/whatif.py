@@ -22,12 +22,12 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.errors import InputError
-from muster.rules import change
-from muster.rules.around import Around
-from muster.rules.check import check
-from muster.rules.fields import Value, meant, put
-from muster.rules.membership import OURS, gang_of, is_ours
-from muster.rules.problem import Problem
+from muster.validation import update
+from muster.validation.check import check
+from muster.validation.context import Around
+from muster.validation.fields import Value, meant, put
+from muster.validation.pods.membership import OURS, gang_of, is_ours
+from muster.validation.problem import Problem
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # objects without an age count as that old
 JUDGED: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
@@ -263,7 +263,7 @@ def _stored(old: Wire, around: Around) -> dict[str, Any]:
     if not isinstance(old, PodGroup):
         return _raw(old)
     pods = around.pods.get(key(old.metadata), ())
-    runs = any(pod.spec.node_name for pod in pods) or (old.status is not None and change.running(old))
+    runs = any(pod.spec.node_name for pod in pods) or (old.status is not None and update.running(old))
     return {**_raw(old), "status": {"running": int(runs)}}
 
 

@@ -15,7 +15,7 @@ from muster.planning.decision import GangPlan
 from muster.reporting.explain import reasons
 from muster.reporting.outcome import Outcome
 from muster.reporting.text import many
-from muster.rules.membership import Stray
+from muster.validation.pods.membership import Stray
 
 SCHEDULED, STALE, SUBGROUPS_STALE, STRAYS = "Scheduled", "Stale", "SubGroupsStale", "StrayPods"
 READY = "Ready"

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from muster.api.podgroup import DisturbanceStatus
 from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, state, walk
 from muster.model.snapshot import Snapshot
-from muster.placement.goal import Goals
+from muster.placement.requirements import Goals
 from muster.planning import stale
 from muster.planning.decision import Binding, Eviction, GangPlan, Plan
-from muster.rules.membership import Stray, is_ours, orphan
+from muster.validation.pods.membership import Stray, is_ours, orphan
 
 
 class Outcome(Struct, frozen=True, eq=False):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from muster.reporting.text import Line, Span
-from muster.rules.problem import Problem
+from muster.validation.problem import Problem
 
 
 def lines(problems: Iterable[Problem]) -> Iterator[Line]:

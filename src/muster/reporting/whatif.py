@@ -8,11 +8,11 @@ from muster.api.names import OURS
 from muster.planning.decision import Plan
 from muster.planning.whatif import Added, Altered, Drained, Effect, Judged, Left, Supposed
 from muster.reporting import plans, problems
-from muster.reporting.differences import Differences, GangChange, How, PodChange, compare
-from muster.reporting.differences import data as differences_data
+from muster.reporting.plan_diff import Differences, GangChange, How, PodChange, compare
+from muster.reporting.plan_diff import data as differences_data
 from muster.reporting.plans import MANY_GANGS, VERDICT_ROLES
 from muster.reporting.text import Line, Role, Span, many, plain, table
-from muster.rules.fields import Value
+from muster.validation.fields import Value
 
 MANY_PODS, MANY_DOMAINS, MANY_WARNINGS = 8, 3, 12  # above these, `-o json` tells the rest
 HOW_ROLES: Final[dict[How, Role]] = {"Worse": "bad", "Leaves": "dim", "Comes": "name", "Better": "good"}

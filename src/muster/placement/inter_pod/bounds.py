@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.placement.ledger import Ledger
+from muster.placement.capacity import Ledger
 
 Ints = NDArray[np.int64]
 

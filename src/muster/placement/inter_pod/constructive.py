@@ -1,7 +1,7 @@
 """Seats under rules between pods by a first try: pod after pod, each where the rules leave most to the others.
 
 Anti-affinity closes places, spread asks for the emptiest, affinity brings pods together in one place. What comes out is
-judged before it is used; that nothing comes out says nothing: `settling` decides then.
+judged before it is used; that nothing comes out says nothing: `constrained_packing` decides then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.model.neighbours import Rule
+from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget
-from muster.placement.inter_pod.judgement import Places, all_kept, places
-from muster.placement.ledger import Ledger, Supposed
-from muster.placement.packing import Demand, Seats
+from muster.placement.capacity import Ledger, Supposed
+from muster.placement.inter_pod.verification import Places, all_kept, places
+from muster.placement.packing.packing import Demand, Seats
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

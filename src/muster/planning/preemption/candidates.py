@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.model.gang import Gang, Leaf, Member
-from muster.model.neighbours import Marks
+from muster.model.inter_pod_rules import Marks
 from muster.model.roles import Unit, resources, units_of
-from muster.placement.ledger import Ledger
-from muster.planning.board import Board, Pods
+from muster.placement.capacity import Ledger
+from muster.planning.cycle_state import Board, Pods
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]

@@ -11,18 +11,18 @@ import numpy as np
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang
-from muster.placement.goal import Goal
-from muster.placement.search import Seat
+from muster.placement.requirements import Goal
+from muster.placement.search.nested_search import Seat
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
-from muster.planning.preemption.move_bounds import MoveBounds
-from muster.planning.preemption.relocation import Homes, beside, together
+from muster.planning.preemption.relocation.move_bounds import MoveBounds
+from muster.planning.preemption.relocation.relocation import Homes, beside, together
 from muster.planning.preemption.rules import Ints, Rules
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
-    from muster.planning.preemption.question import Question
-    from muster.planning.preemption.smallest import VictimProgram
+    from muster.planning.preemption.victims.question import Question
+    from muster.planning.preemption.victims.smallest import VictimProgram
 
 OFTEN_UNSTATED = ("cpu", "memory")
 

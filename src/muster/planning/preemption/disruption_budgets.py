@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muster.api.core import Pod, PodDisruptionBudget
 from muster.api.objects import key
-from muster.model.neighbours import namespace_of
+from muster.model.inter_pod_rules import namespace_of
 from muster.model.snapshot import Snapshot, holds
 from muster.planning.preemption.label_columns import LabelColumns, keys_of
 

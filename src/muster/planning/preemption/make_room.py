@@ -8,22 +8,22 @@ import numpy as np
 from muster.api import names
 from muster.model.gang import Gang, Member
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.goal import Goal
-from muster.placement.search import Seat
-from muster.planning.board import Board, Turn
+from muster.placement.requirements import Goal
+from muster.placement.search.nested_search import Seat
 from muster.planning.bounds import hopeful
+from muster.planning.cycle_state import Board, Turn
 from muster.planning.decision import EvictionReason, Refusal
-from muster.planning.line import Line
 from muster.planning.preemption.candidates import Candidates, Mask
 from muster.planning.preemption.consolidate import Consolidate
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets
 from muster.planning.preemption.preempt import Preempt
-from muster.planning.preemption.question import Question, Selection
 from muster.planning.preemption.reclaim import Reclaim
-from muster.planning.preemption.relocation import Relocation
+from muster.planning.preemption.relocation.relocation import Relocation
 from muster.planning.preemption.rules import Rules
 from muster.planning.preemption.share import DisturbanceShare
-from muster.planning.preemption.victims import select, select_nearby
+from muster.planning.preemption.victims.question import Question, Selection
+from muster.planning.preemption.victims.selection import select, select_nearby
+from muster.planning.scheduling_queue import Line
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")

@@ -15,11 +15,11 @@ from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
 from muster.model.topology import NOWHERE
-from muster.placement.goal import Goals, Spot
-from muster.placement.search import Seat
-from muster.planning.board import Board, Turn
+from muster.placement.requirements import Goals, Spot
+from muster.placement.search.nested_search import Seat
+from muster.planning.cycle_state import Board, Turn
 from muster.planning.decision import Failure
-from muster.planning.preemption.moved_places import PODS, Place, open_places
+from muster.planning.preemption.relocation.moved_places import PODS, Place, open_places
 
 Ints = NDArray[np.int64]
 Held = tuple[Seat, ...]

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
+from muster.fairness.queue_usage import NO_END
 from muster.model.gang import Gang
 from muster.model.queues import QueueNode, plus
-from muster.placement.goal import Goal
-from muster.placement.solver import Term
+from muster.placement.exact.solver import Term
+from muster.placement.requirements import Goal
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
-from muster.planning.preemption.queue_usage import NO_END
 from muster.planning.preemption.rules import Rules
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
-    from muster.planning.preemption.smallest import VictimProgram
+    from muster.planning.preemption.victims.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 

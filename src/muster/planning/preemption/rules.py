@@ -12,19 +12,19 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
+from muster.fairness.queue_usage import QueueUsage
 from muster.model.gang import Gang
-from muster.placement.goal import Goal
-from muster.placement.search import Seat
-from muster.planning.board import Board
+from muster.placement.requirements import Goal
+from muster.placement.search.nested_search import Seat
 from muster.planning.bounds import least
+from muster.planning.cycle_state import Board
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask, Units
-from muster.planning.preemption.queue_usage import QueueUsage
 
 if TYPE_CHECKING:
     from muster.planning.preemption.make_room import Preemption
-    from muster.planning.preemption.question import Question
-    from muster.planning.preemption.smallest import VictimProgram
+    from muster.planning.preemption.victims.question import Question
+    from muster.planning.preemption.victims.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 

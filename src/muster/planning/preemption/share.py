@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from muster.model.gang import Gang, Standing
-from muster.planning.board import Board
+from muster.planning.cycle_state import Board
 from muster.planning.decision import Disturbance, Eviction, MadeRoom
-from muster.planning.line import Line
+from muster.planning.scheduling_queue import Line
 
 NO_END = 1 << 62
 

@@ -1,0 +1,1 @@
+"""Every setting of the control plane."""

@@ -1,0 +1,149 @@
+"""The configuration from a file: what says something else than it seems to is refused, all of it at once."""
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from muster.api.decoding import decode
+from muster.api.meta import Wire
+from muster.api.reader import documents
+from muster.config.settings import LABEL, NAME, Certificates, Config, schema_of, struct_of
+from muster.errors import InputError
+from muster.reporting.problems import lines
+from muster.reporting.text import plain
+from muster.validation.problem import Problem, listed
+
+RENAMED = {"scheduling.schedulerName": "it is a list now: `schedulerNames: [muster]`"}  # what earlier versions read
+_MOST_MIB = 1  # of a configuration; a person writes less
+
+
+def load(path: str | Path) -> Config:
+    """The configuration in a file; InputError tells everything that is wrong with it."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MOST_MIB * 2**20 + 1)
+    except FileNotFoundError:
+        raise InputError(
+            f"{path}: no such file", hint="docs/reference/config.md shows one with every setting"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > _MOST_MIB * 2**20:
+        raise InputError(f"{path}: is larger than {_MOST_MIB} MiB", hint="is it a configuration of muster?")
+    return read(data, str(path))
+
+
+def read(data: bytes, source: str) -> Config:
+    """The configuration in the bytes of a YAML or JSON file; an empty one is all defaults."""
+    found = documents(data, source)
+    if len(found) > 1:
+        raise InputError(f"{source}: holds {len(found)} documents", hint="a configuration is one document")
+    raw = found[0] if found else {}
+    try:
+        config, misfits = decode(raw, Config)
+    except (UnicodeError, ValueError, OverflowError):
+        raise InputError(f"{source}: holds text or numbers that cannot be written out") from None
+    problems = [*_unknown_keys(raw, Config, ""), *(Problem(misfit.at, misfit.says) for misfit in misfits)]
+    problems += [*_values(config, ""), *_contradictions(config)]
+    if problems:
+        raise InputError(f"{source}: the configuration is invalid\n{plain(lines(problems))}")
+    return config
+
+
+def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
+    """A key that nobody reads is a setting that somebody believes in."""
+    if not isinstance(raw, dict):
+        return
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for key, value in raw.items():
+        where = f"{at}.{key}".lstrip(".")[:200]
+        if key in fields:
+            yield from _unknown_keys(value, inner, where) if (inner := struct_of(fields[key])) else ()
+        else:
+            close = get_close_matches(str(key)[:80], fields, n=1, cutoff=0.6)
+            hint = f"did you mean `{close[0]}`?" if close else f"known: {listed(fields)}"
+            yield Problem(where, "is not a setting", hint=RENAMED.get(where, hint))
+
+
+def _values(part: Wire, at: str) -> Iterator[Problem]:
+    """Numbers in their range, words from their list, names that Kubernetes accepts."""
+    for field in msgspec.structs.fields(type(part)):
+        where, value = f"{at}.{field.encode_name}".lstrip("."), getattr(part, field.name)
+        if isinstance(value, Wire):
+            yield from _values(value, where)
+        else:
+            yield from _value(where, value, schema_of(field))
+
+
+def _value(at: str, value: Any, schema: dict[str, Any]) -> Iterator[Problem]:
+    if isinstance(value, tuple) and len(value) < schema.get("minItems", 0):
+        yield Problem(at, "is empty", hint="leave it out for the default, or name at least one")
+    if "enum" in schema and value not in schema["enum"]:
+        yield Problem(at, f"`{value[:60]}` is not one of its words", hint=f"known: {', '.join(schema['enum'])}")
+    if "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
+        yield Problem(at, f"must be between {schema['minimum']} and {schema['maximum']}, is {_short(value)}")
+    if "pattern" in schema and not (re.fullmatch(schema["pattern"], value) and len(value) <= schema["maxLength"]):
+        hint = f"lower-case letters, digits and `-`, at most {schema['maxLength']}"
+        yield Problem(at, f"`{value[:60]}` is not a name that Kubernetes accepts", hint=hint)
+
+
+def _short(value: int) -> str:
+    return str(value) if abs(value) < 10**20 else "far outside"
+
+
+def _contradictions(config: Config) -> Iterator[Problem]:
+    """Settings that are fine alone and make no sense together."""
+    scheduling, election, shown = config.scheduling, config.leader_election, config.webhook.certificates
+    if scheduling.longest_debounce_milliseconds < scheduling.debounce_milliseconds:
+        yield Problem(
+            "scheduling.longestDebounceMilliseconds",
+            f"is less than `debounceMilliseconds`, {scheduling.debounce_milliseconds}",
+            hint=f"at least {scheduling.debounce_milliseconds}",
+        )
+    for namespace in scheduling.namespaces:
+        yield from _value("scheduling.namespaces", namespace, LABEL)
+    for name in scheduling.scheduler_names:
+        yield from _value("scheduling.schedulerNames", name, NAME)
+    if not 2 * election.retry_seconds < election.renew_deadline_seconds < election.lease_seconds:
+        yield Problem(
+            "leaderElection",
+            f"needs 2 × retrySeconds < renewDeadlineSeconds < leaseSeconds, has {election.retry_seconds}, "
+            f"{election.renew_deadline_seconds}, {election.lease_seconds}",
+            hint="a leader must stop before another may begin; 2, 10, 15 are the defaults",
+        )
+    if not election.progress_seconds < config.observability.stuck_cycle_seconds:
+        yield Problem(
+            "leaderElection.progressSeconds",
+            f"must be less than `observability.stuckCycleSeconds`, {config.observability.stuck_cycle_seconds}, is "
+            f"{election.progress_seconds}",
+            hint="else kubelet restarts a leader before it could give the lease up",
+        )
+    yield from _about_certificates(shown)
+    if config.webhook.enabled and config.webhook.port == config.observability.port:
+        yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
+
+
+def _about_certificates(shown: Certificates) -> Iterator[Problem]:
+    at = "webhook.certificates"
+    if shown.source == "files" and not shown.folder:
+        yield Problem(f"{at}.folder", "is missing", hint="with `source: files`, say where `tls.crt` and `tls.key` are")
+    if shown.source == "generated" and shown.folder:
+        yield Problem(
+            f"{at}.folder", "is not read with `source: generated`", hint="say `source: files`, or leave it out"
+        )
+    if shown.source == "generated" and not shown.renew_before_days < shown.validity_days:
+        yield Problem(
+            f"{at}.renewBeforeDays",
+            f"must be less than `validityDays`, {shown.validity_days}, is {shown.renew_before_days}",
+            hint="or every look at the certificate would renew it",
+        )
+    if shown.source == "generated" and shown.authority_validity_days <= shown.validity_days:
+        yield Problem(
+            f"{at}.authorityValidityDays",
+            f"must be more than `validityDays`, {shown.validity_days}, is {shown.authority_validity_days}",
+            hint="an authority outlives what it signs",
+        )

@@ -1,1 +1,0 @@
-"""Loops that act: a plan becomes bindings, evictions and statuses."""

@@ -1,0 +1,1 @@
+"""Older formats of PodGroups to the form of record."""

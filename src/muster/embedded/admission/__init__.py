@@ -1,0 +1,1 @@
+"""What is filled in, checked and refused before an object is stored."""

@@ -1,0 +1,1 @@
+"""The controllers of Kubernetes that scheduling depends on."""

@@ -1,0 +1,1 @@
+"""Patches and server-side apply, as functions on plain values."""

@@ -1,0 +1,33 @@
+"""`kubectl auth`: whoever holds the token may do everything, and is told so."""
+
+from typing import Any
+
+from muster.embedded.rest.responses import refusal
+from muster.kube.cluster import Raw, Resource
+
+USER: Raw = {"username": "muster-admin", "groups": ["system:masters", "system:authenticated"]}
+_EVERYTHING: Raw = {
+    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    "incomplete": False,
+}
+_STATUS: dict[str, Raw] = {
+    "selfsubjectreviews": {"userInfo": USER},
+    "selfsubjectaccessreviews": {"allowed": True, "reason": "the embedded cluster has one user"},
+    "subjectaccessreviews": {"allowed": True, "reason": "the embedded cluster has one user"},
+    "selfsubjectrulesreviews": _EVERYTHING,
+}
+
+
+def review(resource: Resource, sent: Raw) -> Raw:
+    """What was asked, with the answer as its status."""
+    if sent.get("kind", resource.kind) != resource.kind:
+        raise refusal(400, f"expected a {resource.kind}, not a `{str(sent['kind'])[:60]}`")
+    spec: Any = sent.get("spec")
+    return {
+        "kind": resource.kind,
+        "apiVersion": resource.api_version,
+        "metadata": {"creationTimestamp": None},
+        **({"spec": spec} if spec is not None else {}),
+        "status": _STATUS[resource.plural],
+    }

@@ -1,0 +1,1 @@
+"""Objects as rows of a table, as `kubectl get` shows them."""

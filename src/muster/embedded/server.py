@@ -1,0 +1,101 @@
+"""The embedded cluster on a socket: TLS, a token, a kubeconfig; gone without a trace when it is left."""
+
+import asyncio
+import secrets
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import uvicorn
+from msgspec import Struct
+from starlette.types import ASGIApp
+
+from muster.embedded import kubeconfig, tls
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.rest.api_server import application, face, now
+from muster.errors import InputError
+from muster.observability.asgi_server import Guest, listening
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+GRACE_SECONDS = 2  # for requests under way when it ends
+KEEP_ALIVE_SECONDS = (
+    120  # clients come back to a connection after their pauses: kubectl drain after 5 s, others after 30
+)
+OTHER_HOST = "--host is an address of this machine, such as 127.0.0.1"
+OTHER_PORT = f"choose another --port, 0 is any that is free; {OTHER_HOST}"
+
+
+class Serving(Struct, frozen=True):
+    """Where it listens, and the file that opens it."""
+
+    address: str
+    kubeconfig: Path
+
+
+@asynccontextmanager
+async def serve(
+    memory: Memory,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    kubeconfig_path: Path | None = None,
+    token: str = "",
+    clock: Callable[[], datetime] = now,
+) -> AsyncIterator[Serving]:
+    """Answers while it is open. Port 0: any that is free; empty token: a new one; no path: a file that goes with it.
+
+    Another host than loopback is for whoever asks for it by name.
+    """
+    token = token or secrets.token_urlsafe(32)
+    certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
+    with (
+        tempfile.TemporaryDirectory(prefix="muster-") as folder,
+        listening(host, port, OTHER_PORT if port else OTHER_HOST) as door,
+    ):
+        address = _address(host, door.getsockname()[1])
+        path = kubeconfig_path or Path(folder) / "kubeconfig"
+        served = face(memory.store, token, clock)
+        context = tls.server_context(certificates, Path(folder))
+        server = Guest(_config(application(served), context))
+        running = asyncio.create_task(server.serve(sockets=[door]))
+        try:
+            await _started(server, running)
+            with kubeconfig.kept(path, kubeconfig.kubeconfig(address, token, certificates.authority)):
+                yield Serving(address, path)
+        finally:
+            server.should_exit = True
+            served.watches.end()
+            await running
+
+
+def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    config.load()
+    config.ssl = context
+    return config
+
+
+async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
+    while not server.started:
+        if running.done():
+            running.result()
+            raise InputError("the API server ended before it began")
+        await asyncio.sleep(0.005)
+
+
+def _address(host: str, port: int) -> str:
+    """As clients reach it: every address is also the loopback one."""
+    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"https://[{reached}]:{port}" if ":" in reached else f"https://{reached}:{port}"

@@ -1,0 +1,1 @@
+"""Versioned objects by kind, and what is served of them."""

@@ -1,0 +1,1 @@
+"""The reflector, and the cache that it keeps up to date."""

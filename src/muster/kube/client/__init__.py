@@ -1,0 +1,1 @@
+"""The client of a Kubernetes API server: HTTP, credentials, watches."""

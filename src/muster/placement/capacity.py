@@ -1,0 +1,347 @@
+"""What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.inter_pod_rules import Marks
+from muster.model.snapshot import Snapshot
+from muster.model.topology import Level
+from muster.placement.filters import Labels, Mask, Scene, allowed, refused, wished
+from muster.placement.inter_pod.inter_pod_state import Company
+from muster.placement.packing.seat_index import DomainIndex, Places, SeatIndex
+
+Ints = NDArray[np.int64]
+FEW = 8  # nodes that are changed faster one by one than all at once
+
+
+class Shapes:
+    """The pod classes of a snapshot for placement: what each asks for, and the nodes it may be on."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.scene = Scene(snapshot, Labels(snapshot.nodes))
+        self.asks = [one.asks for one in snapshot.classes]
+        self.columns = [asks.nonzero()[0] for asks in self.asks]
+        self.pairs = [
+            list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
+            for columns, asks in zip(self.columns, self.asks, strict=True)
+        ]
+        self._allowed: dict[int, Mask] = {}
+        self._refused: dict[int, dict[str, int]] = {}
+        self._wished: dict[int, Ints | None] = {}
+        self._wish_orders: dict[tuple[int, int], Ints] = {}  # by class, and the identity of a level
+
+    @cached_property
+    def wishing(self) -> bool:
+        """Whether some class prefers nodes."""
+        return any(self.wished(shape) is not None for shape in range(len(self.asks)))
+
+    def wished(self, shape: int) -> Ints | None:
+        """For every node what this class would give to be there; None: nodes are equal to it."""
+        if shape not in self._wished:
+            self._wished[shape] = wished(self.scene.snapshot.classes[shape], self.scene)
+        return self._wished[shape]
+
+    def wish_order(self, shape: int, level: Level) -> Ints:
+        """The nodes of a level, domain by domain, those first where this class would rather be."""
+        key = shape, id(level)
+        if key not in self._wish_orders:
+            wished = self.wished(shape)
+            assert wished is not None
+            nodes = level.order
+            self._wish_orders[key] = nodes[np.lexsort((-wished[nodes], level.domain[nodes]))]
+        return self._wish_orders[key]
+
+    def allowed(self, shape: int) -> Mask:
+        """Nodes that pass every filter for this class."""
+        if shape not in self._allowed:
+            self._allowed[shape] = allowed(self.scene.snapshot.classes[shape], self.scene)
+        return self._allowed[shape]
+
+    def refused(self, shape: int) -> dict[str, int]:
+        """By filter how many nodes it refuses to this class, of those that pass the filters before it."""
+        if shape not in self._refused:
+            self._refused[shape] = refused(self.scene.snapshot.classes[shape], self.scene)
+        return self._refused[shape]
+
+
+class Ledger:
+    """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
+
+    def __init__(self, shapes: Shapes, free: Ints, company: Company | None = None) -> None:
+        self.shapes = shapes
+        self.free = free
+        self.company = company or Company(shapes.scene)
+        self._fits: dict[int, Ints] = {}
+        self._seats: dict[int, SeatIndex] = {}
+        self._domains: dict[int, dict[int, DomainIndex]] = {}  # by class, then by the identity of a level
+        self._allowed: dict[int, Mask] = {}
+        self._changed: list[int] = []  # nodes, one after the other
+        self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
+        self._others = 0  # changes that are not of nodes: rules between pods, and places that were packed
+        self._origin: tuple[Ledger, tuple[int, int]] | None = None  # what this is a copy of, as it was
+        self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
+
+    def seats(self, shape: int) -> SeatIndex:
+        """Nodes by how many pods of this class each could take."""
+        fits = self.fits(shape)
+        if shape not in self._seats:
+            self._seats[shape] = SeatIndex(fits)
+        return self._seats[shape]
+
+    def seats_by_domain(self, shape: int, level: Level) -> DomainIndex:
+        """The same by domain of a level."""
+        fits, known = self.fits(shape), self._domains.setdefault(shape, {})
+        if id(level) not in known:
+            known[id(level)] = DomainIndex(fits, level)
+        return known[id(level)]
+
+    def most(self, shape: int, level: Level | None, pods: int) -> int:
+        """How many gangs of so many pods of a class have room, each in one domain of a level."""
+        if level is None:
+            return self.seats(shape).total // pods
+        return int((self.seats_by_domain(shape, level).room // pods).sum())
+
+    def pack(self, shape: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
+        """Places for so many of them, gang by gang; and pods by node in all.
+
+        The numbers of the class have these places taken already: the caller takes the room, or drops the class.
+        """
+        self._others += 1
+        index = self.seats(shape) if level is None else self.seats_by_domain(shape, level)
+        found, counts = index.pack(pods, most), dict[int, int]()
+        for places in found:
+            for node, count in places:
+                counts[node] = counts.get(node, 0) + count
+        for other in self._indices(shape):
+            for node, count in counts.items() if other is not index else ():
+                left = int(self._fits[shape][node])
+                other.move(node, left + count, left)
+        return found, counts
+
+    def _indices(self, shape: int) -> Iterator[SeatIndex | DomainIndex]:
+        if shape in self._seats:
+            yield self._seats[shape]
+        yield from self._domains.get(shape, {}).values()
+
+    def copy(self) -> "Ledger":
+        """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
+        found = Ledger(self.shapes, self.free.copy(), self.company.copy())
+        found._allowed = dict(self._allowed)
+        found._origin = self, self._version
+        return found
+
+    @property
+    def _version(self) -> tuple[int, int]:
+        """Another one after every change."""
+        return len(self._changed), self._others
+
+    def _inherit(self, shape: int) -> bool:
+        """Take the numbers of a class from the origin, as long as that has not changed."""
+        if self._origin is None or shape in self._redone:
+            return False
+        origin, version = self._origin
+        if origin._version != version:
+            self._origin = None
+            return False
+        self._fits[shape] = origin.fits(shape).copy()
+        return True
+
+    def allowed(self, shape: int) -> Mask:
+        """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
+        if shape not in self.company.touched:
+            return self.shapes.allowed(shape)
+        if shape not in self._allowed:
+            self._allowed[shape] = self.shapes.allowed(shape) & self.company.allowed(shape)
+        return self._allowed[shape]
+
+    def fits(self, shape: int) -> Ints:
+        """For every node: how many more pods of this class it could take by themselves.
+
+        A class learns of nodes that changed when it is asked for: with many classes, most are asked for once.
+        """
+        seen = self._seen.get(shape, 0)
+        if seen == len(self._changed) and shape in self._fits:
+            return self._fits[shape]
+        changed = self._changed[seen:]
+        if len(changed) > len(self.free) // 4 or not (shape in self._fits or self._inherit(shape)):
+            columns = self.shapes.columns[shape]
+            whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
+            self.drop(shape)
+            self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
+        else:
+            for node in dict.fromkeys(changed):
+                self._refresh(shape, node)
+        self._seen[shape] = len(self._changed)
+        return self._fits[shape]
+
+    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+        """The same for some nodes."""
+        return self.fits(shape)[nodes]
+
+    def _refresh(self, shape: int, node: int) -> None:
+        fits, row = self._fits[shape], self.free[node].tolist()
+        whole = min([row[column] // ask for column, ask in self.shapes.pairs[shape]])
+        before, after = fits.item(node), max(whole, 0) if self.allowed(shape)[node] else 0
+        if after == before:
+            return
+        fits[node] = after
+        for index in self._indices(shape):
+            index.move(node, before, after)
+
+    def tiers(self, shape: int) -> list[Ints] | None:
+        """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
+        wished = self.shapes.wished(shape)
+        if wished is None:
+            return None
+        return [np.where(wished == weight, self.fits(shape), 0) for weight in np.unique(wished)[::-1]]
+
+    def bid(self, shape: int, nodes: Ints, need: int) -> int:
+        """What some nodes are worth to so many pods of a class."""
+        wished = self.shapes.wished(shape)
+        if wished is None:
+            return 0
+        order = nodes[np.argsort(-wished[nodes], kind="stable")]
+        fits = self.fits(shape)[order]
+        taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
+        return int((taken * wished[order]).sum())
+
+    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+        """The same for domains of a level, all of them in one pass."""
+        wished = self.shapes.wished(shape)
+        if wished is None or not len(domains):
+            return np.zeros(len(domains), dtype=np.int64)
+        order, starts = self.shapes.wish_order(shape, level), level.start[:-1]
+        fits = self.fits(shape)[order]
+        before = np.cumsum(fits) - fits
+        before -= np.repeat(before[starts], np.diff(level.start))
+        taken = np.minimum(fits, np.maximum(need - before, 0))
+        found: Ints = np.add.reduceat(taken * wished[order], starts)[domains]
+        return found
+
+    @property
+    def bidding(self) -> bool:
+        """Whether anybody would rather be on some nodes than on others."""
+        return self.shapes.wishing
+
+    def put(self, node: int, shape: int, count: int) -> None:
+        """Take room for pods of a class on a node."""
+        self.free[node] -= self.shapes.asks[shape] * count
+        if shape in self.company.touched:
+            self._mark(node, self.company.classes[shape], count)
+        self._changed.append(node)
+
+    def put_packed(self, shape: int, counts: Mapping[int, int]) -> None:
+        """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
+        asks = self.shapes.asks[shape]
+        if len(counts) > FEW:
+            nodes, pods = np.array([*counts.items()], dtype=np.int64).T
+            self.free[nodes] -= np.outer(pods, asks)
+        else:
+            for node, count in counts.items():
+                row = self.free[node]
+                row -= asks * count
+        is_up_to_date = self._seen.get(shape) == len(self._changed)
+        self._changed += counts
+        if is_up_to_date:  # the numbers of the class have these places taken
+            self._seen[shape] = len(self._changed)
+
+    def mark(self, node: int, shape: int, count: int) -> None:
+        """Pods of a class come to a node, for the rules between pods alone."""
+        if shape in self.company.touched:
+            self._mark(node, self.company.classes[shape], count)
+
+    def set_free(self, node: int, free: Ints) -> None:
+        """So much is free on a node."""
+        self.free[node] = free
+        self._changed.append(node)
+
+    def free_all(self, amounts: Ints) -> None:
+        """So much more is free, by node and column."""
+        self.free += amounts
+        self._others += 1
+        self._origin = None
+        for shape in tuple(self._fits):
+            self.drop(shape)
+
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Take room by column, for pods that do not exist yet; less than none gives it back."""
+        self.free[node] -= amounts
+        self._changed.append(node)
+
+    def release(self, node: int, shape: int, marks: Marks) -> None:
+        """Give back the room of a running pod of a class."""
+        self.free[node] += self.shapes.asks[shape]
+        if marks.selected_by or marks.carries:
+            self._mark(node, marks, -1)
+        self._changed.append(node)
+
+    def release_all(self, nodes: Ints, amounts: Ints) -> None:
+        """Give back room by column, one row a node; a node may come several times."""
+        np.add.at(self.free, nodes, amounts)
+        self._changed += nodes.tolist()
+
+    def unmark(self, node: int, marks: Marks) -> None:
+        """A pod leaves a node, for the rules between pods alone."""
+        self._mark(node, marks, -1)
+
+    def _mark(self, node: int, marks: Marks, count: int) -> None:
+        """Pods come or go; the classes that rules about them concern have to be looked at again."""
+        self._others += 1
+        self.company.put(node, marks, count)
+        for shape in self.company.about(marks):
+            self._allowed.pop(shape, None)
+            self.drop(shape)
+
+    def drop(self, shape: int) -> None:
+        """What is known of a class is worked out again when it is asked for."""
+        self._redone.add(shape)
+        self._fits.pop(shape, None)
+        self._seats.pop(shape, None)
+        self._domains.pop(shape, None)
+
+
+class Supposed:
+    """A ledger with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
+
+    def __init__(self, base: Ledger, rows: dict[int, Ints] | None = None) -> None:
+        self.base = base
+        self.rows = rows or {}
+
+    def copy(self) -> "Supposed":
+        """The same, to suppose other things of."""
+        return Supposed(self.base, dict(self.rows))
+
+    def tiers(self, shape: int) -> list[Ints] | None:
+        """Seats by node as the ledger has them, those that a class would rather have first."""
+        return self.base.tiers(shape)
+
+    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+        """For some nodes, in ascending order: how many more pods of this class each could take."""
+        found = self.base.fits(shape)[nodes]
+        if not self.rows:
+            return found
+        shapes = self.base.shapes
+        changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
+        at = np.minimum(np.searchsorted(nodes, changed), len(nodes) - 1)
+        here = (nodes[at] == changed) & self.base.allowed(shape)[changed] if len(nodes) else np.zeros(0, dtype=bool)
+        if here.any():
+            columns = shapes.columns[shape]
+            free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
+            found[at[here]] = np.maximum((free // shapes.asks[shape][columns]).min(axis=1), 0)
+        return found
+
+    def differences(self, shape: int) -> tuple[Ints, Ints]:
+        """Nodes that changed, and how many more pods of a class each could take than on the ledger."""
+        changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
+        columns = self.base.shapes.columns[shape]
+        free = np.array(list(self.rows.values()))[:, columns]
+        whole = np.maximum((free // self.base.shapes.asks[shape][columns]).min(axis=1), 0)
+        return changed, np.where(self.base.allowed(shape)[changed], whole, 0) - self.base.fits(shape)[changed]
+
+    def put(self, node: int, shape: int, count: int) -> None:
+        """Take room for pods of a class on a node."""
+        row = self.rows.get(node)
+        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.shapes.asks[shape] * count

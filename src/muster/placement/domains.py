@@ -1,0 +1,165 @@
+"""Where a group could be: domains of the levels it requires, by counts alone, tight ones first (X4).
+
+A bound, never a proof: what is left out here cannot hold the group, what is offered may still turn out too small.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.topology import NOWHERE, Level, TopologyTree
+from muster.placement.bounds import Bounds
+from muster.placement.budget import Budget
+from muster.placement.capacity import Ledger, Supposed
+from muster.placement.packing.packing import Region
+from muster.placement.requirements import Goal, Spot, size
+
+Ints = NDArray[np.int64]
+FEW, NODES = 6, 200  # steps to count the domains of a region, and nodes for one step more
+
+
+class Regions:
+    """The regions of one search on one ledger, each made once."""
+
+    def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree], budget: Budget) -> None:
+        self.base = ledger
+        self.budget = budget
+        self.bounds = Bounds(ledger, topologies)
+        self.trees, self.tree_index = self.bounds.trees, self.bounds.tree_index
+        self.everywhere = Region((), np.arange(len(ledger.free)))
+        self.known: dict[tuple[int, ...], Region] = {(): self.everywhere}
+        self._candidates: dict[tuple[int, int, tuple[int, ...]], Ints] = {}
+
+    def level(self, spot: Spot) -> Level:
+        """The level that a spot names."""
+        return self.trees[self.tree_index[spot.topology]].levels[spot.level]
+
+    def of(self, goal: Goal, region: Region) -> Iterator[Region]:
+        """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
+        for outer in self.narrowed(goal, goal.required, region):
+            for inner in self.narrowed(goal, goal.tight, outer):
+                yield from self._few(goal, inner)
+
+    def _few(self, goal: Goal, region: Region) -> Iterator[Region]:
+        """Parts of a region with no more domains of the preferred level than the goal may use, roomy ones first.
+
+        Nodes outside of any domain count as one more (NOWHERE).
+        """
+        if not goal.at_most:
+            yield region
+            return
+        assert goal.preferred is not None
+        self.budget.spend(FEW + len(region.nodes) // NODES)
+        domain = self.level(goal.preferred).domain[region.nodes]
+        known, at = np.unique(domain, return_inverse=True)
+        room = np.bincount(at, weights=self.room(goal)[region.nodes]).astype(np.int64) if len(known) else known
+        rooms = dict(zip(known.tolist(), room.tolist(), strict=True))
+        held = goal.preferred.placed
+        others = sorted((d for d in rooms if rooms[d] and d not in held), key=lambda d: (-rooms[d], d))
+        number = goal.at_most - len(held)
+        if len(others) <= number:
+            yield region
+            return
+        need = size(goal) - sum(rooms.get(d, 0) for d in held)
+        if sum(rooms[d] for d in others[:number]) < need:
+            return
+        seen = tuple(d for d in goal.first if d not in held)
+        for chosen in chain([seen] if seen else [], combinations(others, number)):
+            self.budget.spend()
+            if sum(rooms.get(d, 0) for d in chosen) >= need:
+                self.budget.spend(len(domain))  # each is a search of its own over all nodes
+                yield self._only(region, goal.preferred, (*held, *chosen))
+
+    def narrowed(self, goal: Goal, spot: Spot | None, region: Region) -> Iterator[Region]:
+        """The part of a region in every domain of a level in which the goal could be."""
+        if spot is None:
+            yield region
+            return
+        for domain in self.domains(goal, spot, region).tolist():
+            yield self.narrow(region, spot, domain)
+
+    def domains(self, goal: Goal, spot: Spot, region: Region) -> Ints:
+        """Domains in which a group could be, by bounds; tight ones first, then by name (X4)."""
+        key = (goal.kind, spot.level, region.key)
+        if key not in self._candidates:
+            self._candidates[key] = self._rank_domains(goal, spot, region)
+        return self._candidates[key]
+
+    def _rank_domains(self, goal: Goal, spot: Spot, region: Region) -> Ints:
+        tree = self.tree_index[spot.topology]
+        level = self.trees[tree].levels[spot.level]
+        domains = self._domains_in(tree, spot.level, region)
+        if spot.pinned is not None:
+            domains = domains[domains == spot.pinned]
+        domains = domains[self.bounds.copies(goal, tree, spot.level)[domains] > 0]
+        if len(domains) <= 1:
+            return domains
+        room = np.zeros(len(domains), dtype=np.int64)
+        for shape in self.bounds.classes(goal):
+            room += self.bounds.seats_by_domain(shape, tree, spot.level)[domains]
+        order: Ints = np.lexsort((domains, room, -self._bids(goal, level, domains)))
+        return domains[order]
+
+    def _bids(self, goal: Goal, level: Level, domains: Ints) -> Ints:
+        """For every domain: what it is worth to as many pods as the goal needs."""
+        found = np.zeros(len(domains), dtype=np.int64)
+        if self.base.bidding:
+            need = size(goal)
+            for shape in self.bounds.classes(goal):
+                found += self.base.bids(shape, level, domains, need)
+        return found
+
+    def _domains_in(self, tree: int, level: int, region: Region) -> Ints:
+        """Domains of a level that have nodes in a region."""
+        known = self.trees[tree].levels[level]
+        if region is self.everywhere:
+            return np.arange(len(known.paths), dtype=np.int64)
+        if len(region.key) == 3 and region.key[0] == tree and region.key[1] < level:
+            above = self.trees[tree].levels[region.key[1]].domain[known.order[known.start[:-1]]]
+            return np.flatnonzero(above == region.key[2])
+        domains: Ints = np.unique(known.domain[region.nodes])
+        return domains[int(np.searchsorted(domains, 0)) :]  # NOWHERE sorts first
+
+    def _only(self, region: Region, spot: Spot, within: tuple[int, ...]) -> Region:
+        """The part of a region that is in some domains of a level."""
+        tree = self.tree_index[spot.topology]
+        key = (*region.key, tree, spot.level, *sorted(within), NOWHERE)
+        if key not in self.known:
+            inside = np.isin(self.trees[tree].levels[spot.level].domain[region.nodes], within)
+            self.known[key] = Region(key, region.nodes[inside])
+        return self.known[key]
+
+    def room(self, goal: Goal) -> Ints:
+        """How much room every node has, in pods that the goal has."""
+        total = np.zeros(len(self.base.free), dtype=np.int64)
+        for shape in self.bounds.classes(goal):
+            total += self.base.fits(shape)
+        return total
+
+    def seats_left(self, spot: Spot, shape: int, ledger: Supposed) -> Ints:
+        """For every domain of a level: how many pods of a class it could take beside what is seated."""
+        tree, level = self.tree_index[spot.topology], self.level(spot)
+        nodes, more = ledger.differences(shape)
+        domain = level.domain[nodes]
+        left = self.bounds.seats_by_domain(shape, tree, spot.level).copy()
+        np.add.at(left, domain[domain != NOWHERE], more[domain != NOWHERE])
+        return left
+
+    def narrow(self, region: Region, spot: Spot, domain: int) -> Region:
+        """The part of a region that is in one domain of a level."""
+        tree = self.tree_index[spot.topology]
+        nodes = self.trees[tree].levels[spot.level].nodes(domain)
+        if region is self.everywhere:
+            key: tuple[int, ...] = (tree, spot.level, domain)
+            if key not in self.known:
+                self.known[key] = Region(key, nodes)
+            return self.known[key]
+        shared = np.intersect1d(region.nodes, nodes, assume_unique=True)
+        if len(shared) == len(region.nodes):
+            return region
+        key = (tree, spot.level, domain) if len(shared) == len(nodes) else (*region.key, tree, spot.level, domain)
+        if key not in self.known:
+            self.known[key] = Region(key, np.sort(shared))
+        return self.known[key]

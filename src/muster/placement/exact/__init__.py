@@ -1,0 +1,1 @@
+"""What the search leaves open, as an integer program."""

@@ -1,0 +1,400 @@
+"""Pods onto nodes under rules between pods (decision 0007), exactly: a packing that keeps them all, or none exists.
+
+Nodes that no rule tells apart form a cell. Cell by cell it is decided how many pods of every kind come there; whether
+they fit inside is asked of `packing`. A rule keeps a tally per place; what is broken for good ends a line early, what
+can only be judged when a place is complete is judged when its last cell is passed. Failed states are remembered.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.api.names import HOSTNAME
+from muster.model.inter_pod_rules import Rule
+from muster.placement.budget import Budget
+from muster.placement.capacity import Ledger
+from muster.placement.packing.packing import Demand, Region, Seats, grouped, pack, share
+
+Ints = NDArray[np.int64]
+Vector = tuple[int, ...]  # pods by kind
+
+
+class Tally(Struct, frozen=True):
+    """New pods in one place, as one rule sees them."""
+
+    carriers: int = 0
+    selected: int = 0
+    both: int = 0  # carriers that are selected
+
+
+NOBODY = Tally()
+
+
+class Summary(Struct, frozen=True):
+    """What a rule remembers of places that are complete."""
+
+    least: int = -1  # spread: the emptiest; -1: none yet
+    most: int = -1  # spread: the fullest that has a carrier
+    started: bool = False  # near: a place was started by one of a series
+
+
+class Watch:
+    """One rule over the cells of one packing."""
+
+    def __init__(self, rule: Rule, cells: "Cells", number: int, items: Sequence[Demand]) -> None:
+        company = cells.ledger.company
+        self.rule = rule
+        self.carriers = tuple(number in company.classes[item.shape].carries for item in items)
+        self.chosen = tuple(number in company.classes[item.shape].selected_by for item in items)
+        places = company.places(rule)
+        counting = company.counting(rule) if rule.kind == "spread" else places >= 0
+        self.place = [int(places[nodes[0]]) for nodes in cells.nodes]
+        self.counts = [bool(counting[nodes[0]]) for nodes in cells.nodes]
+        self.last = {place: i for i, place in enumerate(self.place)}
+        known = np.unique(places[counting])
+        held = company.selected.row(number)
+        sums = np.bincount(places[counting], weights=held[counting]) if len(known) else np.zeros(0)
+        self.before: dict[int, int] = dict(zip(known.tolist(), sums[known].astype(np.int64).tolist(), strict=True))
+        self.level = -1
+        self.single = False
+
+    def _is_single(self, coming: Vector) -> bool:
+        """Near: whether all carriers must be in one place: there is one pod to join, or one place that they start."""
+        if self.rule.kind != "near" or any(self.before.values()):
+            return False
+        kinds = list(zip(coming, self.chosen, self.carriers, strict=True))
+        seeds = sum(count for count, chosen, carries in kinds if chosen and not carries)
+        starters = any(count and chosen and carries for count, chosen, carries in kinds)
+        return seeds + starters <= 1
+
+    def most(self, kind: int) -> int | None:
+        """How many pods of a kind one place can have at most; None: any number."""
+        return 1 if self.rule.kind == "away" and self.carriers[kind] and self.chosen[kind] else None
+
+    def plan(self, coming: Vector) -> None:
+        """What follows from how many pods of every kind come. Spread: how high the emptiest place can get."""
+        self.single = self._is_single(coming)
+        if self.rule.kind != "spread" or not self.before:
+            return
+        more = sum(count for count, chosen in zip(coming, self.chosen, strict=True) if chosen)
+        counts = sorted(self.before.values())
+        level, filled = counts[0], 0
+        for i, count in enumerate([*counts[1:], counts[-1] + more + 1], 1):
+            step = min((more - filled) // i, count - level)
+            level, filled = level + step, filled + step * i
+            if level < count:
+                break
+        self.level = 0 if len(counts) < self.rule.places else level
+        self.even = filled == more
+
+    def start(self) -> Summary:
+        """With the places that no cell is in."""
+        outside = [count for place, count in self.before.items() if place not in self.last]
+        if self.rule.kind != "spread":
+            return Summary()
+        return Summary(least=min(outside, default=-1))
+
+    def add(self, cell: int, tally: Tally, vector: Vector) -> Tally:
+        """The tally of the cell's place with more pods; those on nodes that do not count are not selected."""
+        carriers = selected = both = 0
+        for count, carries, chosen in zip(vector, self.carriers, self.chosen, strict=False):
+            chosen = chosen and self.counts[cell]
+            carriers += count * carries
+            selected += count * chosen
+            both += count * (carries and chosen)
+        return Tally(tally.carriers + carriers, tally.selected + selected, tally.both + both)
+
+    def bearable(self, place: int, tally: Tally) -> bool:
+        """False: broken, whatever comes later."""
+        if place < 0 or not tally.carriers:
+            return True
+        match self.rule.kind:
+            case "away":
+                return tally.selected == 0 or (tally.carriers == tally.selected == tally.both == 1)
+            case "spread":
+                return self.before.get(place, 0) + tally.selected <= self.level + self.rule.skew
+            case "near":
+                return True
+
+    def close(self, place: int, tally: Tally, summary: Summary) -> Summary | None:
+        """The summary with one more complete place; None: the rule is broken."""
+        match self.rule.kind:
+            case "near":
+                return self._near(place, tally, summary)
+            case "spread" if place in self.before:
+                return self._spread(self.before[place] + tally.selected, tally.carriers > 0, summary)
+            case _:
+                return summary
+
+    def _near(self, place: int, tally: Tally, summary: Summary) -> Summary | None:
+        if not tally.carriers or self.before.get(place, 0) or tally.selected > tally.both:
+            return summary
+        if summary.started or not tally.both or any(self.before.values()):
+            return None
+        return Summary(started=True)
+
+    def _spread(self, count: int, carried: bool, summary: Summary) -> Summary | None:
+        least = count if summary.least < 0 else min(summary.least, count)
+        most = max(summary.most, count) if carried else summary.most
+        floor = 0 if len(self.before) < self.rule.places else least
+        return Summary(least, most) if most < 0 or most - floor <= self.rule.skew else None
+
+    def all_or_none(self, cell: int, tally: Tally, kind: int) -> tuple[bool, bool] | None:
+        """Near, with one place for all: whether a place that ends here may have all that are left, or none of them."""
+        if not self.single or not self.carriers[kind] or self.last.get(self.place[cell]) != cell:
+            return None
+        return True, tally.carriers == 0
+
+    def wanted(self, cell: int, tally: Tally, kind: int) -> int | None:
+        """How many of a kind a cell should get for an even spread; None: no matter."""
+        if self.rule.kind != "spread" or not self.chosen[kind] or not self.counts[cell]:
+            return None
+        goal = self.level + (not self.even)
+        return max(goal - self.before.get(self.place[cell], 0) - tally.selected, 0)
+
+
+class Cells:
+    """Nodes that could take some of the pods, as groups that no rule tells apart; places together, tight ones first."""
+
+    def __init__(
+        self, ledger: Ledger, demands: Sequence[Demand], items: Sequence[Demand], rules: Sequence[int]
+    ) -> None:
+        self.ledger, self.demands = ledger, demands
+        fits = np.zeros((len(items), len(ledger.free)), dtype=np.int64)
+        for i, item in enumerate(items):
+            fits[i, item.region.nodes] = ledger.fits(item.shape)[item.region.nodes]
+        useful = np.flatnonzero(fits.any(axis=0))
+        company = ledger.company
+        keys = {rule.key: company.places(rule) for rule in (company.rules[number] for number in rules)}
+        if HOSTNAME in keys:
+            useful = self._thinned(useful, fits, items, rules, keys)
+        columns = sorted((places[useful] for places in keys.values()), key=lambda column: len(np.unique(column)))
+        counting = [company.counting(company.rules[n])[useful] for n in rules if company.rules[n].kind == "spread"]
+        room = fits[:, useful].sum(axis=0)
+        order: list[Ints] = []
+        for column in columns:
+            total = np.bincount(column + 1, weights=room) if len(column) else np.zeros(1)
+            order += [total[column + 1].astype(np.int64), column]
+        order += [mask.astype(np.int64) for mask in counting]
+        at = np.lexsort((useful, *reversed(order)))
+        self.nodes: list[Ints] = []
+        if len(useful):
+            rows = np.column_stack(order)[at] if order else np.zeros((len(useful), 1), dtype=np.int64)
+            cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
+            self.nodes = [np.sort(part) for part in np.split(useful[at], cuts)]
+        self.solo = [tuple(int(n) for n in fits[:, nodes].sum(axis=1)) for nodes in self.nodes]
+
+    def _thinned(
+        self, useful: Ints, fits: Ints, items: Sequence[Demand], rules: Sequence[int], keys: dict[str, Ints]
+    ) -> Ints:
+        """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
+        ledger, company = self.ledger, self.ledger.company
+        asked = np.flatnonzero(np.any([ledger.shapes.asks[item.shape] for item in items], axis=0))
+        facts = [fits[:, useful].T, ledger.free[np.ix_(useful, asked)]]
+        facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
+        facts += [company.selected.row(number)[useful, None] for number in rules]
+        spreads = [company.rules[number] for number in rules if company.rules[number].kind == "spread"]
+        facts += [company.counting(rule)[useful, None].astype(np.int64) for rule in spreads]
+        rows = np.column_stack(facts)
+        order = np.lexsort((useful, *rows.T))
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
+        first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+        keep = np.arange(len(order)) - first < sum(item.count for item in self.demands)
+        return np.sort(useful[order[keep]])
+
+
+def _suffix(rows: Sequence[Vector], width: int) -> list[Vector]:
+    """Sums over a row and all that follow it, and nothing after the last."""
+    found = [(0,) * width]
+    for row in reversed(rows):
+        found.append(tuple(a + b for a, b in zip(row, found[-1], strict=True)))
+    return found[::-1]
+
+
+class State(Struct, frozen=True, eq=False):
+    """Decisions for the cells so far."""
+
+    left: Vector
+    tallies: dict[tuple[int, int], Tally]  # by rule and place, of places that are not complete
+    summaries: tuple[Summary, ...]
+
+    def look(self, cell: int) -> object:
+        """States that look alike fail alike."""
+        return cell, self.left, frozenset(self.tallies.items()), self.summaries
+
+
+class Settling:
+    """One packing of some demands under some rules."""
+
+    def __init__(self, ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> None:
+        self.ledger, self.demands, self.budget = ledger, demands, budget
+        budget.spend(len(ledger.free) // 4 + len(demands))
+        self.kinds = grouped(demands)
+        self.items = [demands[members[0]] for members in self.kinds]
+        self.counts = tuple(sum(demands[i].count for i in members) for members in self.kinds)
+        self.cells = Cells(ledger, demands, self.items, list(rules))
+        self.watches = [Watch(rule, self.cells, number, self.items) for number, rule in rules.items()]
+        for watch in self.watches:
+            watch.plan(self.counts)
+        cells, kinds = len(self.cells.nodes), len(self.items)
+        budget.spend(len(rules) * (8 + len(ledger.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
+        self._roomy: dict[Watch, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
+        self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
+        self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
+        self._packed: dict[tuple[int, Vector], Seats | None] = {}
+        self._step = 1 + len(self.watches) // 4  # what one look at all rules costs
+
+    def _most(self, cell: int) -> Vector:
+        """How many pods of every kind a cell can take, by itself."""
+        found = []
+        for kind, room in enumerate(self.cells.solo[cell]):
+            limits = [most for watch in self.watches if watch.place[cell] >= 0 and (most := watch.most(kind))]
+            found.append(min([room, *limits]))
+        return tuple(found)
+
+    def _more(self, cell: int) -> Vector:
+        """The same, such that sums over cells are bounds: what a place can have once, its last cell has."""
+        found = list(self.high[cell])
+        for kind in range(len(found)):
+            for watch in self.watches:
+                place = watch.place[cell]
+                if place >= 0 and watch.most(kind):
+                    found[kind] = int(watch.last[place] == cell and self._any_room(watch, place, kind))
+                    break
+        return tuple(found)
+
+    def _any_room(self, watch: Watch, place: int, kind: int) -> bool:
+        if watch not in self._roomy:
+            pairs = zip(watch.place, self.cells.solo, strict=True)
+            self._roomy[watch] = {(where, i) for where, solo in pairs for i, room in enumerate(solo) if room}
+        return (place, kind) in self._roomy[watch]
+
+    def seats(self) -> Seats | None:
+        """Seats for all demands; None: there are none that keep the rules. OutOfSteps: nobody knows."""
+        vectors = self._solve()
+        if vectors is None:
+            return None
+        found: list[tuple[int, int, int]] = []
+        for cell, vector in enumerate(vectors):
+            packed = self._pack(cell, vector)
+            assert packed is not None
+            present = [kind for kind, count in enumerate(vector) if count]
+            found += [(node, kind, n) for i, kind in enumerate(present) for node, n in packed[i]]
+        return share(found, self.kinds, self.demands)
+
+    def _solve(self) -> list[Vector] | None:
+        start = State(self.counts, {}, tuple(watch.start() for watch in self.watches))
+        if any(want > room for want, room in zip(self.counts, self.after[0], strict=True)):
+            return None
+        failed: set[object] = set()
+        states, path = [start], list[Vector]()
+        ahead = [self._vectors(0, start)]
+        while ahead:
+            cell = len(ahead) - 1
+            vector = next(ahead[-1], None)
+            if vector is None:
+                ahead.pop()
+                failed.add(states.pop().look(cell))
+                if path:
+                    path.pop()
+                continue
+            self.budget.spend(self._step)
+            state = self._after(cell, states[-1], vector)
+            if state is None:
+                continue
+            if not any(state.left):
+                if self._complete(cell + 1, state):
+                    return [*path, vector]
+            elif cell + 1 < len(self.cells.nodes) and state.look(cell + 1) not in failed:
+                path.append(vector)
+                states.append(state)
+                ahead.append(self._vectors(cell + 1, state))
+        return None
+
+    def _after(self, cell: int, state: State, vector: Vector) -> State | None:
+        """The state with a cell decided; None: a rule is broken."""
+        tallies, summaries = dict(state.tallies), list(state.summaries)
+        for i, watch in enumerate(self.watches):
+            place = watch.place[cell]
+            if place < 0:
+                continue
+            tally = watch.add(cell, tallies.pop((i, place), NOBODY), vector)
+            if watch.last[place] > cell:
+                tallies[i, place] = tally
+                continue
+            closed = watch.close(place, tally, summaries[i])
+            if closed is None:
+                return None
+            summaries[i] = closed
+        left = tuple(have - gone for have, gone in zip(state.left, vector, strict=True))
+        return State(left, tallies, tuple(summaries))
+
+    def _complete(self, cell: int, state: State) -> bool:
+        """Whether every rule holds with nobody in the cells from here on."""
+        for i, watch in enumerate(self.watches):
+            summary: Summary | None = state.summaries[i]
+            for place in sorted(place for place, last in watch.last.items() if last >= cell and place >= 0):
+                if summary is not None:
+                    summary = watch.close(place, state.tallies.get((i, place), NOBODY), summary)
+            if summary is None:
+                return False
+        return True
+
+    def _vectors(self, cell: int, state: State) -> Iterator[Vector]:
+        """Every number of pods of each kind that could come to a cell, likely ones first."""
+        after, solo = self.after[cell + 1], self.high[cell]
+        low = [max(want - room, 0) for want, room in zip(state.left, after, strict=True)]
+        high = [min(want, room) for want, room in zip(state.left, solo, strict=True)]
+
+        def choose(kind: int, taken: Vector) -> Iterator[Vector]:
+            if kind == len(high):
+                if self._pack(cell, taken) is not None:
+                    yield taken
+                return
+            for count in self._options(cell, state, kind, low[kind], high[kind]):
+                self.budget.spend()
+                more = (*taken, count)
+                if not count or self._bearable(cell, state, more):
+                    yield from choose(kind + 1, more)
+
+        return choose(0, ())
+
+    def _options(self, cell: int, state: State, kind: int, low: int, high: int) -> Sequence[int]:
+        falling = range(high, low - 1, -1)
+        for i, watch in enumerate(self.watches):
+            tally = state.tallies.get((i, watch.place[cell]), NOBODY)
+            if together := watch.all_or_none(cell, tally, kind):
+                whole = state.left[kind]
+                return [*([whole] if low <= whole <= high else []), *([0] if together[1] and low <= 0 < whole else [])]
+            goal = watch.wanted(cell, tally, kind)
+            if goal is not None:
+                return sorted(falling, key=lambda count: (abs(count - goal), count))
+        return falling
+
+    def _bearable(self, cell: int, state: State, taken: Vector) -> bool:
+        self.budget.spend(self._step)
+        for i, watch in enumerate(self.watches):
+            place = watch.place[cell]
+            tally = watch.add(cell, state.tallies.get((i, place), NOBODY), taken)
+            if not watch.bearable(place, tally):
+                return False
+        return True
+
+    def _pack(self, cell: int, vector: Vector) -> Seats | None:
+        """Seats inside a cell, by the kinds that are present; None: they do not fit together."""
+        if (cell, vector) not in self._packed:
+            self._packed[cell, vector] = self._pack_anew(cell, vector)
+        return self._packed[cell, vector]
+
+    def _pack_anew(self, cell: int, vector: Vector) -> Seats | None:
+        demands = []
+        self.budget.spend(8 + 4 * len(vector))
+        for kind, count in enumerate(vector):
+            if count:
+                item, nodes = self.items[kind], self.cells.nodes[cell]
+                inside = np.intersect1d(nodes, item.region.nodes, assume_unique=True)
+                demands.append(Demand(item.leaf, item.shape, count, Region((-2, cell, *item.region.key), inside)))
+        return pack(self.ledger, demands, self.budget) if demands else {}

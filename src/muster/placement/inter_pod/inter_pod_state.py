@@ -1,0 +1,115 @@
+"""Rules between pods on a moving cluster: where every rule's pods are now, and the nodes that are left for a class."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.inter_pod_rules import Marks, Rule
+from muster.model.snapshot import PodClass
+from muster.placement.filters import Mask, Scene, affine, selected, tolerated
+
+Ints = NDArray[np.int64]
+
+
+class Company:
+    """How many pods on every node each rule is about: those that run, and those that this cycle has placed."""
+
+    def __init__(self, scene: Scene) -> None:
+        known = scene.snapshot.neighbours
+        self.scene = scene
+        self.rules = known.rules
+        self.classes = known.classes
+        self.selected = known.selected.copy()
+        self.carriers = known.carriers.copy()
+        self.touched = frozenset(i for i, marks in enumerate(known.classes) if marks.selected_by or marks.carries)
+        self._expected = {rule for marks in known.classes[: known.waiting] for rule in marks.selected_by}
+        self._about: dict[int, list[int]] = {}  # by rule: classes that it selects, or that carry it
+        for i, marks in enumerate(known.classes):
+            for rule in dict.fromkeys((*marks.selected_by, *marks.carries)):
+                self._about.setdefault(rule, []).append(i)
+
+    def copy(self) -> "Company":
+        """The same, to suppose other things of."""
+        found = object.__new__(Company)
+        found.__dict__ |= self.__dict__ | {"selected": self.selected.copy(), "carriers": self.carriers.copy()}
+        return found
+
+    def put(self, node: int, marks: Marks, count: int) -> None:
+        """Pods come to a node; less than none: they leave it."""
+        for rule in marks.selected_by:
+            self.selected.add(rule, node, count)
+        for rule in marks.carries:
+            self.carriers.add(rule, node, count)
+
+    def about(self, marks: Marks) -> Iterator[int]:
+        """Classes whose nodes may be others when a pod with these marks comes or goes."""
+        for rule in (*marks.selected_by, *marks.carries):
+            yield from self._about.get(rule, ())
+
+    def is_expected(self, number: int) -> bool:
+        """Whether a rule selects some waiting pod."""
+        return number in self._expected
+
+    def places(self, rule: Rule) -> Ints:
+        """For every node the place it is in, -1: in none."""
+        return self.scene.labels.places(rule.key)
+
+    def allowed(self, shape: int) -> Mask:
+        """Nodes where no pod outside the gang stands against a pod of this class, and what it needs is or may come."""
+        mask = np.ones(len(self.scene.snapshot.nodes), dtype=bool)
+        for _, one in self.masks(shape):
+            mask &= one
+        return mask
+
+    def masks(self, shape: int) -> Iterator[tuple[str, Mask]]:
+        """The same, rule by rule, each with the name of its kind."""
+        for number in self.classes[shape].carries:
+            rule = self.rules[number]
+            if rule.kind == "away":
+                yield "podAntiAffinity", ~self._shared(rule, self.selected.row(number))
+            elif rule.kind == "near" and number not in self._expected:
+                yield "podAffinity", self._shared(rule, self.selected.row(number))
+            elif rule.firm:
+                yield "podAffinity" if rule.kind == "near" else "topologySpread", self.places(rule) >= 0
+        for number in self.classes[shape].selected_by:
+            if self.rules[number].kind == "away":
+                yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers.row(number))
+
+    def _shared(self, rule: Rule, counts: Ints) -> Mask:
+        """Nodes that share a place with one of the counted pods."""
+        places = self.places(rule)
+        held = np.zeros(int(places.max(initial=-1)) + 2, dtype=bool)  # the last one is for nodes in no place
+        held[places[counts > 0]] = True
+        held[-1] = False
+        found: Mask = held[places]
+        return found
+
+    def counting(self, rule: Rule) -> Mask:
+        """Nodes whose places count for a spread: by the carrier's node rules, and its tolerations if it says so."""
+        mask = self.places(rule) >= 0
+        if rule.carrier is None:
+            return mask
+        carrier = PodClass(-1, rule.carrier, np.zeros(0, dtype=np.int64))
+        if rule.by_affinity:
+            mask &= selected(carrier, self.scene) & affine(carrier, self.scene)
+        if rule.by_taints:
+            mask &= tolerated(carrier, self.scene)
+        return mask
+
+    def among(self, shapes: Iterable[int], wishes: bool = False) -> tuple[int, ...]:
+        """Rules that a placement of these classes together has to settle; others are in their masks already."""
+        shapes = tuple(shapes)
+        carried = sorted({rule for shape in shapes for rule in self.classes[shape].carries})
+        met = {rule for shape in shapes for rule in self.classes[shape].selected_by}
+        return tuple(number for number in carried if self._matters(number, number in met, wishes))
+
+    def _matters(self, number: int, met: bool, wishes: bool) -> bool:
+        rule = self.rules[number]
+        match rule.kind:
+            case "away":
+                return met and not rule.alone
+            case "near":
+                return number in self._expected
+            case "spread":
+                return rule.firm or wishes

@@ -1,0 +1,88 @@
+"""Whether finished seats keep the rules between pods (decision 0007), read off the seats and nothing else."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.model.inter_pod_rules import Rule
+from muster.placement.capacity import Ledger
+from muster.placement.inter_pod.inter_pod_state import Company
+from muster.placement.packing.packing import Demand, Seats
+
+Ints = NDArray[np.int64]
+
+
+class Places(Struct, frozen=True, eq=False):
+    """The places of a rule, and the pods outside the gang there."""
+
+    of_node: Ints  # -1: in none
+    counting: NDArray[np.bool_]  # nodes whose selected pods count
+    known: Ints  # places that count
+    outside: Ints  # by place: pods that the rule selects
+
+    def total(self, by_node: Ints) -> Ints:
+        """Pods by place, given by node."""
+        inside = self.of_node >= 0
+        sums = np.bincount(self.of_node[inside], weights=by_node[inside], minlength=len(self.outside))
+        return sums.astype(np.int64)
+
+
+def places(company: Company, number: int) -> Places:
+    """The places of one rule, with the pods that are there before the gang comes."""
+    rule = company.rules[number]
+    of_node = company.places(rule)
+    counting = company.counting(rule) if rule.kind == "spread" else of_node >= 0
+    size = int(of_node.max(initial=-1)) + 1
+    held = company.selected.row(number)[counting]
+    outside = np.bincount(of_node[counting], weights=held, minlength=size).astype(np.int64)
+    known = np.flatnonzero(np.bincount(of_node[counting], minlength=size))
+    return Places(of_node, counting, known, outside)
+
+
+def all_kept(ledger: Ledger, demands: Sequence[Demand], seats: Seats, rules: Mapping[int, Rule]) -> bool:
+    """Whether seats for all demands keep all rules; what pods outside forbid is in the masks of the classes."""
+    return all(_is_kept(ledger, demands, seats, number, rule) for number, rule in rules.items())
+
+
+def _is_kept(ledger: Ledger, demands: Sequence[Demand], seats: Seats, number: int, rule: Rule) -> bool:
+    company = ledger.company
+    there = places(company, number)
+    carriers, selected, both = (np.zeros(len(ledger.free), dtype=np.int64) for _ in range(3))
+    for i, demand in enumerate(demands):
+        marks = company.classes[demand.shape]
+        carries, chosen = number in marks.carries, number in marks.selected_by
+        for node, count in seats[i] if carries or chosen else ():
+            carriers[node] += count * carries
+            selected[node] += count * (chosen and bool(there.counting[node]))
+            both[node] += count * (carries and chosen and bool(there.counting[node]))
+    tallies = there.total(carriers), there.total(selected), there.total(both)
+    match rule.kind:
+        case "away":
+            return _is_apart(*tallies)
+        case "near":
+            return _is_together(there, *tallies)
+        case "spread":
+            return _is_even(there, rule, *tallies[:2])
+
+
+def _is_apart(carriers: Ints, selected: Ints, both: Ints) -> bool:
+    """No carrier shares a place with another pod that is selected."""
+    itself = (carriers == 1) & (selected == 1) & (both == 1)
+    return not bool(((carriers > 0) & (selected > 0) & ~itself).any())
+
+
+def _is_together(there: Places, carriers: Ints, selected: Ints, both: Ints) -> bool:
+    """Every carrier is beside a pod that is there for another reason, or is in the one place that its series starts."""
+    started = (carriers > 0) & (there.outside == 0) & (selected <= both)
+    if not started.any():
+        return True
+    return not there.outside.any() and int(started.sum()) == 1 and bool(both[started].all())
+
+
+def _is_even(there: Places, rule: Rule, carriers: Ints, selected: Ints) -> bool:
+    """No place of a carrier is further above the emptiest than the skew."""
+    counts = (there.outside + selected)[there.known]
+    floor = 0 if len(there.known) < rule.places else int(counts.min()) if len(counts) else 0
+    return not bool((counts[carriers[there.known] > 0] - floor > rule.skew).any())

@@ -1,0 +1,1 @@
+"""Pods onto nodes, once their domains are known."""

@@ -1,0 +1,235 @@
+"""Pods onto nodes, once it is known which pods and in which region each of them must be.
+
+`tightly` fills greedily and is right for one shape; `exactly` decides any mix: it finds a packing or proves that there
+is none. Moving a pod to an earlier node that could also take it never does harm, so only full nodes are looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.placement.budget import Budget
+from muster.placement.capacity import Ledger, Supposed
+from muster.placement.packing.patterns import mixes
+
+Ints = NDArray[np.int64]
+
+
+class Region(Struct, frozen=True, eq=False):
+    """Nodes that a group may use, by identity: a domain, or what several of them share."""
+
+    key: tuple[int, ...]
+    nodes: Ints
+
+
+class Demand(Struct, frozen=True, eq=False):
+    """Pods of one class that must be in one region."""
+
+    leaf: int
+    shape: int
+    count: int
+    region: Region
+
+
+Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
+
+
+def tightly(ledger: Supposed | Ledger, demand: Demand) -> list[tuple[int, int]] | None:
+    """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
+
+    None where the region is too small. Big free nodes stay whole.
+    """
+    nodes = demand.region.nodes
+    fits = ledger.fits_in(demand.shape, nodes)
+    tiers = ledger.tiers(demand.shape)
+    if tiers is None:
+        return fill(nodes, fits, demand.count)
+    taken = np.zeros(len(nodes), dtype=np.int64)
+    left = demand.count
+    for tier in tiers:
+        here = np.minimum(tier[nodes], fits - taken)
+        given = min(left, int(here.sum()))
+        for node, count in (fill(nodes, here, given) or []) if given else []:
+            taken[np.searchsorted(nodes, node)] += count
+        left -= given
+        if not left:
+            used = np.flatnonzero(taken)
+            return list(zip(nodes[used].tolist(), taken[used].tolist(), strict=True))
+    return None
+
+
+def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
+    """The tightest node that holds all, else one after the other, the tightest first."""
+    order = np.argsort(fits, kind="stable")
+    ascending = fits[order]
+    first = int(np.searchsorted(ascending, 1))
+    enough = int(np.searchsorted(ascending, count))
+    if enough < len(order):
+        return [(int(nodes[order[enough]]), count)]
+    sums = np.cumsum(ascending[first:])
+    if not len(sums) or sums[-1] < count:
+        return None
+    last = int(np.searchsorted(sums, count))
+    counts = ascending[first : first + last + 1].copy()
+    counts[-1] -= sums[last] - count
+    return list(zip(nodes[order[first : first + last + 1]].tolist(), counts.tolist(), strict=True))
+
+
+def greedily(ledger: Ledger, demands: Sequence[Demand]) -> Seats | None:
+    """Every demand tightly, the largest pods and the smallest regions first."""
+    found: Seats = {}
+    supposed = Supposed(ledger)
+    for i in sorted(range(len(demands)), key=lambda i: (*_hardness(ledger, demands[i]), i)):
+        seats = tightly(supposed, demands[i])
+        if seats is None:
+            return None
+        found[i] = seats
+        for node, count in seats:
+            supposed.put(node, demands[i].shape, count)
+    return found
+
+
+def _hardness(ledger: Ledger, demand: Demand) -> tuple[int, int]:
+    return int(ledger.fits(demand.shape)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
+
+
+def possible(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> bool:
+    """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
+    by_region: dict[tuple[int, ...], list[Demand]] = {}
+    for demand in demands:
+        by_region.setdefault(demand.region.key, []).append(demand)
+    for inside in by_region.values():
+        region = inside[0].region
+        budget.spend(len({demand.shape for demand in inside}) * len(inside))
+        for shape in {demand.shape for demand in inside}:
+            asks, mask = ledger.shapes.asks[shape], ledger.allowed(shape)
+            alike = sum(
+                demand.count
+                for demand in inside
+                if demand.shape == shape
+                or (
+                    (ledger.shapes.asks[demand.shape] >= asks).all()
+                    and not (ledger.allowed(demand.shape)[region.nodes] & ~mask[region.nodes]).any()
+                )
+            )
+            if alike > ledger.fits(shape)[region.nodes].sum():
+                return False
+    return True
+
+
+def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+    """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
+    if not possible(ledger, demands, budget):
+        return None
+    budget.spend(len(demands) * (4 + len(demands) // 32))
+    seats = greedily(ledger, demands)
+    if seats is not None:
+        return seats
+    return exactly(ledger, demands, budget)
+
+
+def exactly(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+    """Node by node, full nodes only, failed states remembered."""
+    kinds = grouped(demands)
+    if len(kinds) == 1:
+        return None  # greedy is right for one kind
+    items = [demands[members[0]] for members in kinds]
+    table = _Table(ledger, items, [sum(demands[i].count for i in members) for members in kinds])
+    patterns = table.solve(budget)
+    if patterns is None:
+        return None
+    found = zip(table.nodes, patterns, strict=False)
+    return share([(node, kind, n) for node, row in found for kind, n in enumerate(row) if n], kinds, demands)
+
+
+def grouped(demands: Sequence[Demand]) -> list[list[int]]:
+    """Demands of one class in one region are one kind."""
+    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for i, demand in enumerate(demands):
+        found.setdefault((demand.shape, demand.region.key), []).append(i)
+    return list(found.values())
+
+
+def share(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Seats:
+    """Pods of a kind, as (node, kind, pods), back to the demands that they belong to."""
+    found: Seats = {i: [] for i in range(len(demands))}
+    waiting = [[[i, demands[i].count] for i in members] for members in kinds]
+    for node, kind, pods in placed:
+        while pods:
+            entry = waiting[kind][0]
+            given = min(pods, entry[1])
+            found[entry[0]].append((node, given))
+            pods -= given
+            entry[1] -= given
+            if not entry[1]:
+                waiting[kind].pop(0)
+    return found
+
+
+class _Table:
+    """The packing problem in plain integers: nodes by how little choice they leave, kinds by size."""
+
+    def __init__(self, ledger: Ledger, items: Sequence[Demand], counts: list[int]) -> None:
+        self.counts = tuple(counts)
+        asks = np.array([ledger.shapes.asks[item.shape] for item in items])
+        columns = np.flatnonzero(asks.any(axis=0))
+        self.asks = [tuple(row) for row in asks[:, columns].tolist()]
+        fits = np.zeros((len(items), len(ledger.free)), dtype=np.int64)
+        for i, item in enumerate(items):
+            fits[i, item.region.nodes] = ledger.fits(item.shape)[item.region.nodes]
+        useful = np.flatnonzero(fits.any(axis=0))
+        order = useful[np.lexsort((useful, fits[:, useful].sum(axis=0), (fits[:, useful] > 0).sum(axis=0)))]
+        self.nodes: list[int] = order.tolist()
+        self.free = [tuple(row) for row in ledger.free[np.ix_(order, columns)].tolist()]
+        self.open = [tuple(row) for row in (fits[:, order].T > 0).tolist()]
+        solo = fits[:, order]
+        self.solo_left = [tuple(row) for row in _suffix_sums(solo.T).tolist()]
+        free_left = _suffix_sums(np.maximum(ledger.free[np.ix_(order, columns)], 0))
+        self.free_left = [tuple(row) for row in free_left.tolist()]
+
+    def solve(self, budget: Budget) -> list[tuple[int, ...]] | None:
+        """A pattern for every node, or None."""
+        failed: set[tuple[int, tuple[int, ...]]] = set()
+        path: list[tuple[int, ...]] = []
+        ahead = [self._patterns(0, self.counts, budget)] if self._hopeful(0, self.counts) else []
+        left = [self.counts]
+        while ahead:
+            pattern = next(ahead[-1], None)
+            if pattern is None:
+                ahead.pop()
+                failed.add((len(ahead), left.pop()))
+                if path:
+                    path.pop()
+                continue
+            budget.spend()
+            rest = tuple(have - used for have, used in zip(left[-1], pattern, strict=True))
+            at = len(ahead)
+            if not any(rest):
+                return [*path, pattern]
+            if at < len(self.nodes) and (at, rest) not in failed and self._hopeful(at, rest):
+                path.append(pattern)
+                left.append(rest)
+                ahead.append(self._patterns(at, rest, budget))
+        return None
+
+    def _hopeful(self, at: int, left: tuple[int, ...]) -> bool:
+        """What is left fits the nodes that are left, kind by kind and column by column."""
+        if at >= len(self.nodes):
+            return False
+        if any(want > room for want, room in zip(left, self.solo_left[at], strict=True)):
+            return False
+        return all(
+            sum(want * asks[column] for want, asks in zip(left, self.asks, strict=True)) <= room
+            for column, room in enumerate(self.free_left[at])
+        )
+
+    def _patterns(self, at: int, left: tuple[int, ...], budget: Budget) -> Iterator[tuple[int, ...]]:
+        """Every way to fill one node until nothing that is left fits any more."""
+        counts = tuple(count if is_open else 0 for count, is_open in zip(left, self.open[at], strict=True))
+        return mixes(self.asks, counts, self.free[at], budget)
+
+
+def _suffix_sums(rows: Ints) -> Ints:
+    return np.cumsum(rows[::-1], axis=0)[::-1]

@@ -1,0 +1,454 @@
+"""What a gang still needs, as a tree of goals: the part of it that is not satisfied yet, with pods by class.
+
+Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
+"""
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, walk
+from muster.model.snapshot import Snapshot
+from muster.model.topology import NOWHERE, TopologyTree
+from muster.validation.topology import unknown_level, unknown_topology
+
+NODE_UNKNOWN = "NodeUnknown"
+
+
+class Spot(Struct, frozen=True):
+    """One level of one Topology, and what the pods that are placed already say about it (T3)."""
+
+    topology: str
+    level: int
+    pinned: int | None = None  # the one domain that is left; NOWHERE: none, the placed pods are apart
+    path: tuple[int, ...] = ()  # the domains that the placed pods share, from the top level down
+    placed: tuple[int, ...] = ()  # the domains of this level that the placed pods are in
+
+
+class Goal(Struct, frozen=True, eq=False):
+    """A group that must be satisfied: a leaf with pods to place, or a branch with children to satisfy."""
+
+    name: str
+    need: int  # pods of a leaf, children of a branch
+    required: Spot | None = None
+    preferred: Spot | None = None
+    pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
+    children: tuple["Goal", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
+    tight: Spot | None = None  # a level that it is held to in addition, as it prefers (T2)
+    at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
+    first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
+    total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
+    within: tuple[str, ...] = ()  # the branches around it that count pods in all (M5)
+    kind: int = 0  # goals of one kind are interchangeable
+
+    @property
+    def is_leaf(self) -> bool:
+        """It has pods of its own."""
+        return not self.children
+
+
+class Kinds:
+    """Numbers for goals that are alike in all that placement can see."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+
+    def made(self, goal: Goal, **changes: Any) -> Goal:
+        """A goal, changed, with its kind."""
+        found = replace(goal, **changes) if changes else goal
+        children = tuple(sorted(child.kind for child in found.children))
+        signature = (
+            *(found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most),
+            *(found.total, found.within),
+        )
+        return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
+
+
+class Impossible(Struct, frozen=True):
+    """A goal that no cluster could meet as things are: the group, and why."""
+
+    group: str
+    reason: str
+    detail: str = ""
+    facts: dict[str, str] = {}
+
+
+class _Placed(Struct, frozen=True, eq=False):
+    """Where the placed pods of a gang are."""
+
+    nodes: list[int]  # of all of them, leaf by leaf: those of a group are a run of it
+    runs: dict[str, tuple[int, int]]
+    lost: dict[str, Member]  # group -> a pod of it that is placed on a node that does not exist
+
+
+class Goals:
+    """Goals of one gang on one snapshot; kinds are numbered across it."""
+
+    def __init__(self, gang: Gang, snapshot: Snapshot, kinds: Kinds | None = None) -> None:
+        self.gang = gang
+        self.snapshot = snapshot
+        self.standings = gang.standings
+        self.kinds = kinds or Kinds()
+
+    @cached_property
+    def _parents(self) -> dict[str, Branch]:
+        branches = (group for group in walk(self.gang.root) if isinstance(group, Branch))
+        return {child.name: branch for branch in branches for child in branch.children}
+
+    @cached_property
+    def _placed(self) -> "_Placed":
+        """Asked for where levels are named. Linear in groups and pods, however deep the tree is."""
+        nodes, runs, lost = list[int](), dict[str, tuple[int, int]](), dict[str, Member]()
+        index = self.snapshot.node_index
+        groups = list(walk(self.gang.root))
+        for group in groups:
+            if isinstance(group, Leaf):
+                start = len(nodes)
+                for member in group.placed:
+                    if member.node in index:
+                        nodes.append(index[member.node])
+                    else:
+                        lost.setdefault(group.name, member)
+                runs[group.name] = start, len(nodes)
+        for group in reversed(groups):
+            if isinstance(group, Branch):
+                runs[group.name] = runs[group.children[0].name][0], runs[group.children[-1].name][1]
+                gone = next((child.name for child in group.children if child.name in lost), None)
+                if gone is not None:
+                    lost[group.name] = lost[gone]
+        return _Placed(nodes, runs, lost)
+
+    def _above(self, group: Group) -> Iterator[Branch]:
+        """The groups around one, nearest first."""
+        name = group.name
+        while name in self._parents:
+            yield self._parents[name]
+            name = self._parents[name].name
+
+    def invalid(self) -> Impossible | None:
+        """A spec that is not a tree, or a constraint that names what does not exist (T6)."""
+        for problem in self.gang.broken:
+            return Impossible("", "InvalidSpec", f"{problem.at}: {problem.says}")
+        for group in walk(self.gang.root):
+            if isinstance(group, Branch) and group.need > len(group.children):
+                says = f"`{group.name or self.gang.name}` needs {group.need} children and has {len(group.children)}"
+                return Impossible(group.name, "InvalidSpec", says)
+            for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
+                if level and isinstance(known := self._located(group, level), Impossible):
+                    return known
+        return None
+
+    def lost(self, group: Group) -> Impossible | None:
+        """A group held to a domain that nobody knows: some pod of it is on a node that is not there (decision 0010)."""
+        level = group.constraint.required_topology_level
+        pod = self._placed.lost.get(group.name) if level else None
+        if pod is None:
+            return None
+        return Impossible(group.name, NODE_UNKNOWN, facts={"pod": pod.name, "node": pod.node, "level": level})
+
+    def domains(self) -> dict[str, str]:
+        """For every group with a level: the tightest domain up to that level which all its placed pods share."""
+        found: dict[str, str] = {}
+        for group in walk(self.gang.root):
+            level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
+            spot = self.spot(group, level)
+            if isinstance(spot, Spot) and spot.path:
+                levels = self.snapshot.topologies[spot.topology].levels
+                found[group.name] = levels[len(spot.path) - 1].paths[spot.path[-1]]
+        return found
+
+    def cores(self) -> "Iterator[Goal | Impossible]":
+        """What the root still needs, if anything."""
+        goal = self._whole(self.gang.root)
+        if goal is not None:
+            yield goal
+
+    def done(self) -> dict[str, int]:
+        """What every group has already of what it needs: pods of a leaf, satisfied children of a branch."""
+        return {
+            group.name: self.standings[group.name].counted
+            if isinstance(group, Leaf)
+            else sum(self.standings[child.name].satisfied for child in group.children)
+            for group in walk(self.gang.root)
+        }
+
+    def further(self, group: Group, pods: int = 0) -> "Goal | Impossible | None":
+        """What one more part needs (G3): a SubGroup as a gang of its own, or so many more pods of a leaf.
+
+        It stays inside the domains of the groups around it (T1).
+        """
+        goal = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
+        for around in self._above(group):
+            constraint = around.constraint
+            held = constraint.required_topology_level or constraint.preferred_topology_level
+            if isinstance(goal, Goal) and held:
+                goal = self._made(around, 1, children=(goal,))
+        return goal
+
+    def restored(self, leaving: Collection[tuple[str, str]]) -> "Goal | Impossible":
+        """What it takes to have every one of some waiting pods, by (leaf, pod), placed again, levels and all."""
+        wanted: dict[str, int] = {}
+        for leaf, _ in leaving:
+            wanted[leaf] = wanted.get(leaf, 0) + 1
+        made: dict[str, Goal | Impossible] = {}
+        for group in reversed(list(walk(self.gang.root))):
+            if isinstance(group, Leaf):
+                if group.name in wanted:
+                    made[group.name] = self._leaf_of(group, wanted[group.name])
+                continue
+            inside = [made.pop(child.name) for child in group.children if child.name in made]
+            goals = tuple(one for one in inside if isinstance(one, Goal))
+            if inside:
+                broken = [one for one in inside if isinstance(one, Impossible)]
+                made[group.name] = broken[0] if broken else self._made(group, len(goals), children=goals)
+        return made[self.gang.root.name]
+
+    def _whole(self, group: Group) -> "Goal | Impossible | None":
+        """What a group needs; below a branch that counts pods in all (M5), also what its leaves could give."""
+        within = self._counted_together(group)
+        made: dict[str, Goal | Impossible | None] = {}
+        for part in reversed(list(walk(group))):
+            around = within.get(part.name, ())
+            if isinstance(part, Leaf):
+                made[part.name] = self._leaf(part, within=around)
+            elif self.standings[part.name].satisfied and not around:
+                made[part.name] = None
+            else:
+                made[part.name] = self._branch(part, made, around)
+        return made[group.name]
+
+    def _counted_together(self, root: Group) -> dict[str, tuple[str, ...]]:
+        """For every group below a branch that lacks pods in all (M5): the names of such branches, outermost first."""
+        within: dict[str, tuple[str, ...]] = {}
+        for group in walk(root):
+            if not isinstance(group, Branch):
+                continue
+            around = within.get(group.name, ())
+            if group.need_pods > self.standings[group.name].counted:
+                around = (*around, group.name)
+            if around:
+                within |= {child.name: around for child in group.children}
+        return within
+
+    def _leaf(self, leaf: Leaf, more: int = 0, within: tuple[str, ...] = ()) -> Goal | Impossible | None:
+        need = self.standings[leaf.name].missing + more
+        if not need and not (within and self.standings[leaf.name].pending):
+            return None
+        goal = self._leaf_of(leaf, need, within)
+        return goal if need or isinstance(goal, Goal) else None  # pods that it need not give: none that it could
+
+    def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Goal | Impossible:
+        """So many of its waiting pods: any will do (M4), so those with unsupported rules keep none of the others."""
+        waiting = leaf.those(State.PENDING)
+        if len(waiting) < need:
+            return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
+        runs = tuple(self._runs(waiting))
+        rules = [rule for shape, _ in runs if (rule := self.snapshot.unsupported[shape])]
+        if rules:
+            runs = tuple(run for run in runs if not self.snapshot.unsupported[run[0]])
+            if sum(length for _, length in runs) < max(need, 1):
+                return Impossible(leaf.name, "Unsupported", rules[0])
+        return self._made(leaf, need, pods=runs, within=within)
+
+    def _branch(
+        self, branch: Branch, made: Mapping[str, Goal | Impossible | None], within: tuple[str, ...]
+    ) -> Goal | Impossible | None:
+        done = sum(made[child.name] is None for child in branch.children)
+        wanted = sorted(branch.children, key=lambda child: preference(child, self.standings[child.name]))
+        goals = tuple(goal for child in wanted if isinstance(goal := made[child.name], Goal))
+        need = max(branch.need - done, 0)
+        if not goals and not need:
+            return None
+        if len(goals) < need:
+            broken = [found for child in wanted if isinstance(found := made[child.name], Impossible)]
+            return broken[0] if broken else Impossible(branch.name, "NotEnoughPods")
+        total = max(branch.need_pods - self.standings[branch.name].counted, 0)
+        there = sum(length for goal in goals for leaf in leaves(goal) for _, length in leaf.pods) if total else 0
+        if there < total:
+            return Impossible(branch.name, "NotEnoughPods", f"{there} of {total}")
+        return self._made(branch, need, children=goals, total=total, within=within)
+
+    def _made(
+        self,
+        group: Group,
+        need: int,
+        pods: tuple[tuple[int, int], ...] = (),
+        children: tuple[Goal, ...] = (),
+        total: int = 0,
+        within: tuple[str, ...] = (),
+    ) -> Goal | Impossible:
+        spots = []
+        for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
+            spot = self.spot(group, level)
+            if isinstance(spot, Impossible):
+                return spot
+            spots.append(spot)
+        if (lost := self.lost(group)) is not None:
+            return lost
+        made = Goal(group.name, need, spots[0], spots[1], pods, children, total=total, within=within)
+        return self.kinds.made(made)
+
+    def spot(self, group: Group, level: str) -> Spot | Impossible | None:
+        """A level of a group, with what its placed pods say about it; None where no level is named."""
+        if not level:
+            return None
+        known = self._located(group, level)
+        if isinstance(known, Impossible):
+            return known
+        tree, found = known
+        nodes = self._placed.nodes[slice(*self._placed.runs[group.name])]
+        if not nodes:
+            return Spot(tree.topology.metadata.name, found)
+        by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]
+        shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
+        pinned = shared[found] if len(shared) > found else NOWHERE
+        return Spot(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
+
+    def _located(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
+        """A level that a group names, or what is wrong with it (T6)."""
+        known = located(self.snapshot, group.constraint.topology, level)
+        if isinstance(known, str):
+            return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
+        return known
+
+    def _runs(self, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
+        """Pods in order, neighbours of one class together."""
+        shape, length = -1, 0
+        for member in members:
+            found = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
+            if found != shape and length:
+                yield shape, length
+                length = 0
+            shape, length = found, length + 1
+        if length:
+            yield shape, length
+
+
+def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
+    """A level of a Topology (T4), or what is wrong with their names (T6)."""
+    trees = snapshot.topologies
+    tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
+    if tree is None:
+        return unknown_topology(topology, trees)
+    found = tree.find(level)
+    return unknown_level(tree.topology, level) if found is None else (tree, found)
+
+
+# asking -------------------------------------------------------------------------------------------------------------
+
+
+def every(goal: Goal) -> Iterator[Goal]:
+    """A goal and all below it, nearer to the root first."""
+    ahead = deque([goal])
+    while ahead:
+        one = ahead.popleft()
+        yield one
+        ahead += one.children
+
+
+def leaves(goal: Goal) -> Iterator[Goal]:
+    """The goals that have pods."""
+    return (one for one in every(goal) if one.is_leaf)
+
+
+def sizes(goal: Goal) -> dict[int, int]:
+    """For a goal and all below it, by kind: the fewest pods that meet it."""
+    found: dict[int, int] = {}
+    for one in reversed(list(every(goal))):
+        if one.kind not in found:
+            below = sorted(found[child.kind] for child in one.children)
+            found[one.kind] = max(sum(below[: one.need]), one.total) if below else one.need
+    return found
+
+
+def size(goal: Goal) -> int:
+    """The fewest pods that meet it."""
+    return sizes(goal)[goal.kind]
+
+
+def pods_by_class(goal: Goal) -> dict[int, dict[int, int]]:
+    """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
+    found: dict[int, dict[int, int]] = {}
+    for one in reversed(list(every(goal))):
+        if one.kind not in found:
+            found[one.kind] = mine = {}
+            if len(one.pods) == 1:
+                mine[one.pods[0][0]] = one.need
+            for child in one.children if one.need == len(one.children) else ():
+                for shape, count in found[child.kind].items():
+                    mine[shape] = mine.get(shape, 0) + count
+    return found
+
+
+def whole_pods_by_class(goal: Goal) -> dict[str, dict[int, int]]:
+    """For a goal and all below it, by name: all pods of each class, extras among them."""
+    found: dict[str, dict[int, int]] = {}
+    for one in reversed(list(every(goal))):
+        found[one.name] = mine = merged(one.pods)
+        for child in one.children:
+            for shape, count in found[child.name].items():
+                mine[shape] = mine.get(shape, 0) + count
+    return found
+
+
+def settled(goal: Goal, kinds: Kinds) -> Goal | None:
+    """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
+
+    The goal itself where it leaves no choice; None where the first children have too few pods for a total.
+    """
+    made: dict[int, Goal] = {}
+    least = sizes(goal)
+    for one in reversed(list(every(goal))):
+        kept = [child for i, child in enumerate(one.children) if i < one.need or not least[child.kind]]
+        below = tuple(made[id(child)] for child in kept)
+        topped = _topped_up(one, below, kinds) if one.total else below
+        if topped is None:
+            return None
+        same = len(topped) == len(one.children) and all(a is b for a, b in zip(topped, one.children, strict=True))
+        made[id(one)] = one if same and not one.total else kinds.made(one, children=topped, total=0)
+    return made[id(goal)]
+
+
+def _topped_up(goal: Goal, children: tuple[Goal, ...], kinds: Kinds) -> tuple[Goal, ...] | None:
+    """The children with so many pods more that the goal has its total; None: they have too few."""
+    below = [leaf for child in children for leaf in leaves(child)]
+    short = goal.total - sum(leaf.need for leaf in below)
+    more: dict[str, int] = {}
+    for leaf in below:
+        if short > 0 and (spare := min(sum(length for _, length in leaf.pods) - leaf.need, short)):
+            more[leaf.name] = leaf.need + spare
+            short -= spare
+    if short > 0:
+        return None
+    return tuple(with_needs(child, more, kinds) for child in children) if more else children
+
+
+def with_needs(goal: Goal, needs: Mapping[str, int], kinds: Kinds) -> Goal:
+    """The goal with other minimums at some groups, by name."""
+    made: dict[int, Goal] = {}
+    for one in reversed(list(every(goal))):
+        below = tuple(made[id(child)] for child in one.children)
+        same = all(a is b for a, b in zip(below, one.children, strict=True))
+        if one.name not in needs and same:
+            made[id(one)] = one
+        else:
+            made[id(one)] = kinds.made(one, children=below, need=needs.get(one.name, one.need))
+    return made[id(goal)]
+
+
+def shapes(goal: Goal) -> list[int]:
+    """The classes of the pods that it may use."""
+    return sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+
+
+def merged(runs: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """How many there are of each kind in all runs."""
+    found: dict[int, int] = {}
+    for kind, length in runs:
+        found[kind] = found.get(kind, 0) + length
+    return found

@@ -1,0 +1,1 @@
+"""Children and domains for a gang: the search and its tiers."""

@@ -1,0 +1,103 @@
+"""Which children of a goal, which pods of a leaf: every choice of as many as it needs, first choice first (M3, M4)."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from muster.placement.requirements import Goal, Kinds, merged
+
+
+def choices(goal: Goal, kinds: Kinds) -> Iterator[Goal]:
+    """The goal with exactly as many children at every branch as it needs, first choice first."""
+    if goal.is_leaf:
+        yield goal
+        return
+    runs = _runs([child.kind for child in goal.children])
+    for counts in choose(runs, goal.need):
+        taken: list[Goal] = []
+        at = 0
+        for (_, length), count in zip(runs, counts, strict=False):
+            taken += goal.children[at : at + count]
+            at += length
+        for combination in _combined(taken, kinds):
+            yield kinds.made(goal, children=combination)
+
+
+def _combined(children: Sequence[Goal], kinds: Kinds) -> Iterator[tuple[Goal, ...]]:
+    """Every combination of the children's own choices."""
+    if not children:
+        yield ()
+        return
+    for child in choices(children[0], kinds):
+        for rest in _combined(children[1:], kinds):
+            yield (child, *rest)
+
+
+def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for kind in kinds:
+        if found and found[-1][0] == kind:
+            found[-1] = (kind, found[-1][1] + 1)
+        else:
+            found.append((kind, 1))
+    return found
+
+
+def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:
+    """Every way to take `need` things from runs of equal things, as a number from each run, first choice first.
+
+    Equal things are interchangeable: a run is only touched if all earlier runs of its kind are used up. Runs behind the
+    last one that is touched are left out: a choice costs what it differs from the one before.
+    """
+    taken = _Taken(runs, need)
+    if need > taken.usable:
+        return
+    taken.complete()
+    yield tuple(taken.counts)
+    while taken.retreat():
+        taken.complete()
+        yield tuple(taken.counts)
+
+
+class _Taken:
+    """What one choice has taken of the first runs."""
+
+    def __init__(self, runs: Sequence[tuple[int, int]], need: int) -> None:
+        self.runs, self.left = runs, need
+        self.counts: list[int] = []
+        self.open: Counter[int] = Counter()  # by kind: runs that are not used up
+        self.ahead = merged(runs)  # by kind: things in the runs that are still to come
+        self.usable = sum(self.ahead.values())  # of kinds of which no run is open
+
+    def complete(self) -> None:
+        """As many as possible of every further run: enough of them are usable."""
+        while self.left:
+            kind, length = self.runs[len(self.counts)]
+            self._take(0 if self.open[kind] else min(length, self.left))
+
+    def retreat(self) -> bool:
+        """One less of the last run that can spare it, so that those behind it can make up for that; False: none."""
+        while self.counts:
+            kind, count = self.runs[len(self.counts) - 1][0], self._give_back()
+            if count and self.left - count + 1 <= self.usable - self.ahead[kind]:
+                self._take(count - 1)
+                return True
+        return False
+
+    def _take(self, count: int) -> None:
+        kind, length = self.runs[len(self.counts)]
+        if not self.open[kind]:
+            self.usable -= length if count == length else self.ahead[kind]
+        self.ahead[kind] -= length
+        self.open[kind] += count < length
+        self.counts.append(count)
+        self.left -= count
+
+    def _give_back(self) -> int:
+        count = self.counts.pop()
+        kind, length = self.runs[len(self.counts)]
+        self.left += count
+        self.open[kind] -= count < length
+        self.ahead[kind] += length
+        if not self.open[kind]:
+            self.usable += length if count == length else self.ahead[kind]
+        return count

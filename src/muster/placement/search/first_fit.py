@@ -1,0 +1,239 @@
+"""First fit: the constructive tier without a way back, for gangs of any size.
+
+Group after group, pods into what is left of a few domains; a child that does not fit is passed over where another may
+stand in for it (M3). Its cost is linear in the gang, but for one pass over the domains for every group. A placement
+that it finds is one; that it finds none proves nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.placement.packing.packing import Demand, Region, Seats, tightly
+from muster.placement.requirements import Goal, Spot, every, merged, pods_by_class, sizes, whole_pods_by_class
+
+if TYPE_CHECKING:
+    from muster.placement.search.nested_search import Search
+
+Ints = NDArray[np.int64]
+DOMAINS = 16  # that are tried for a group
+DEEPEST = 100  # levels of a tree beyond which first fit is not tried: it walks down
+PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a region and of pods of one class; nodes of a pass for one step
+
+
+class Order(Struct, frozen=True):
+    """In which order children and domains are tried."""
+
+    by_size: bool = False  # large groups first, small ones first where a choice is left; else as spec and rank say
+    growing: bool = False  # domains that would hold all extras first (X4)
+
+
+class FirstFit:
+    """Pods of one gang on a ledger of its own, which every seat changes."""
+
+    def __init__(self, search: "Search", goal: Goal, order: Order, whole: Goal | None = None) -> None:
+        self.search, self.order = search, order
+        self.ledger = search.base.copy()
+        self.demands: list[Demand] = []
+        self.seats: list[list[tuple[int, int]]] = []
+        self._least, self._asked = sizes(goal), pods_by_class(goal)
+        self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group, with its extras
+        self._allowance = search.allowance
+        self._taken = np.zeros(self.ledger.free.shape[1], dtype=np.int64)
+        self._weights: dict[int, int] = {}
+        self._depth = 0
+        self._free: dict[tuple[str, int], Ints] = {}  # by level: what is free in every domain
+        search.spend(len(self._least) + len(self.ledger.free) // NODES)
+
+    def placed(self) -> tuple[tuple[Demand, ...], Seats]:
+        """Demands, and the seats of each."""
+        return tuple(self.demands), dict(enumerate(self.seats))
+
+    # groups -----------------------------------------------------------------------------------------------------------
+
+    def place(self, goal: Goal, around: Region) -> bool:
+        """A goal inside of a region; False, and nothing has changed: it did not fit."""
+        if self._depth > DEEPEST:
+            return False
+        self._depth += 1
+        try:
+            return any(self._settle(goal, region) for region in self._regions(goal, around))
+        finally:
+            self._depth -= 1
+
+    def _settle(self, goal: Goal, region: Region) -> bool:
+        self.search.spend(PLACE)
+        mark = len(self.demands)
+        if self._seat(goal, region) if goal.is_leaf else self._place_children(goal, region):
+            return True
+        while len(self.demands) > mark:
+            self._take_back()
+        return False
+
+    def _place_children(self, goal: Goal, region: Region) -> bool:
+        """As many children as the goal needs; those that do not fit are passed over, others of their kind with them."""
+        met, hopeless = 0, set[int]()
+        for child in self._ordered(goal):
+            if met == goal.need:
+                break
+            if child.kind in hopeless:
+                continue
+            if self.place(child, region):
+                met += 1
+            elif goal.need == len(goal.children):
+                return False
+            else:
+                hopeless.add(child.kind)
+        return met == goal.need
+
+    def _ordered(self, goal: Goal) -> Sequence[Goal]:
+        """All needed: those with a level first, then large ones. A choice: the first (M3), or small ones first."""
+        if goal.need < len(goal.children):
+            return sorted(goal.children, key=self._weight) if self.order.by_size else goal.children
+        if self.order.growing:
+            return sorted(goal.children, key=self._whole_size)
+        if self.order.by_size:
+            return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._weight(child)))
+        return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._least[child.kind]))
+
+    def _whole_size(self, goal: Goal) -> tuple[bool, int]:
+        return _is_flexible(goal), -sum(self._whole[goal.name].values())
+
+    def _weight(self, goal: Goal) -> int:
+        """The largest share of what is free in all, in millionths, that the goal takes at least of any resource."""
+        if goal.kind not in self._weights:
+            least = self.search.regions.bounds.least(goal)
+            self._weights[goal.kind] = int((least * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max(initial=0))
+        return self._weights[goal.kind]
+
+    # regions ----------------------------------------------------------------------------------------------------------
+
+    def _regions(self, goal: Goal, around: Region) -> Iterator[Region]:
+        """A few domains for a goal that requires some."""
+        if goal.at_most:
+            for region, _ in zip(self.search.regions.of(goal, around), range(DOMAINS), strict=False):
+                yield region
+            return
+        for outer in self._narrowed(goal, goal.required, around):
+            yield from self._narrowed(goal, goal.tight, outer)
+
+    def _narrowed(self, goal: Goal, spot: Spot | None, around: Region) -> Iterator[Region]:
+        if spot is None:
+            yield around
+            return
+        least = self.search.regions.bounds.least(goal)
+        domains = self._roomy(spot, self.search.regions.domains(goal, spot, around), self._asked[goal.kind], least)
+        if self.order.growing:
+            domains = self._growing_first(goal, spot, domains)
+        elif self.order.by_size and len(domains) > 1:
+            domains = domains[np.argsort(self._room(goal, spot)[domains], kind="stable")]
+        for domain in domains[:DOMAINS].tolist():
+            yield self.search.regions.narrow(around, spot, domain)
+
+    def _roomy(self, spot: Spot, domains: Ints, asked: Mapping[int, int], least: Ints) -> Ints:
+        """Domains that still have enough seats for every class, and enough of every resource for all of them."""
+        if not len(domains):
+            return domains
+        level = self.search.regions.level(spot)
+        self.search.spend((len(asked) * len(self.ledger.free) + len(domains)) // NODES)
+        roomy = (self._free_of(spot)[domains] >= least).all(axis=1)
+        for shape, count in asked.items():
+            roomy &= level.sums(self.ledger.fits(shape))[domains] >= count
+        return domains[roomy]
+
+    def _growing_first(self, goal: Goal, spot: Spot, domains: Ints) -> Ints:
+        """Domains that would hold all extras, tight ones first; then the others, the largest first."""
+        asked = self._whole[goal.name]
+        asks = self.ledger.shapes.asks
+        total = sum((asks[shape] * count for shape, count in asked.items()), np.zeros_like(self._taken))
+        whole = self._roomy(spot, domains, asked, total)
+        others = domains[~np.isin(domains, whole)]
+        return np.concatenate((whole, others[np.argsort(-self._room(goal, spot)[others], kind="stable")]))
+
+    def _room(self, goal: Goal, spot: Spot) -> Ints:
+        """How much room every domain has left, in pods that the goal has."""
+        level = self.search.regions.level(spot)
+        classes = self.search.regions.bounds.classes(goal)
+        self.search.spend(len(classes) * len(self.ledger.free) // NODES)
+        return np.asarray(sum(level.sums(self.ledger.fits(shape)) for shape in classes))
+
+    def _free_of(self, spot: Spot) -> Ints:
+        key = (spot.topology, spot.level)
+        if key not in self._free:
+            self._free[key] = self.search.regions.level(spot).sums(np.maximum(self.ledger.free, 0))
+        return self._free[key]
+
+    # pods -------------------------------------------------------------------------------------------------------------
+
+    def _seat(self, leaf: Goal, region: Region) -> bool:
+        """Pods of a leaf: the first in the order of M4, else as many as fit of each class in turn."""
+        first: dict[int, int] = {}
+        left = leaf.need
+        for shape, length in leaf.pods:
+            if taken := min(length, left):
+                first[shape] = first.get(shape, 0) + taken
+                left -= taken
+        mark = len(self.demands)
+        if all(self.add(leaf, shape, first[shape], region) for shape in self._hardest_first(first)):
+            return True
+        offered = merged(leaf.pods)
+        if len(offered) == 1:
+            return False
+        while len(self.demands) > mark:
+            self._take_back()
+        left = leaf.need
+        for shape, there in offered.items():
+            count = min(there, left, int(self.ledger.fits(shape)[region.nodes].sum()))
+            if count and self.add(leaf, shape, count, region):
+                left -= count
+        return not left
+
+    def _hardest_first(self, shapes: Mapping[int, int]) -> Sequence[int]:
+        if len(shapes) == 1:
+            return list(shapes)
+        return sorted(shapes, key=lambda shape: (int(self.ledger.fits(shape).max(initial=0)), shape))
+
+    def add(self, leaf: Goal, shape: int, count: int, region: Region) -> bool:
+        """So many pods of a class of a leaf in a region; False: there is too little room."""
+        self.search.spend(ADD)
+        asked = self._taken + self.ledger.shapes.asks[shape] * count
+        if self._allowance is not None and (asked > self._allowance).any():
+            return False
+        demand = Demand(self.search.leaf_index(leaf.name), shape, count, region)
+        seats = tightly(self.ledger, demand)
+        if seats is None:
+            return False
+        self.put(demand, seats)
+        return True
+
+    def put(self, demand: Demand, seats: Sequence[tuple[int, int]]) -> None:
+        """Pods with seats that are known."""
+        self.demands.append(demand)
+        self.seats.append(list(seats))
+        self._hold(demand, seats, 1)
+
+    def _take_back(self) -> None:
+        demand = self.demands.pop()
+        self._hold(demand, self.seats.pop(), -1)
+
+    def _hold(self, demand: Demand, seats: Sequence[tuple[int, int]], sign: int) -> None:
+        asks = self.ledger.shapes.asks[demand.shape] * sign
+        self._taken += asks * demand.count
+        for node, count in seats:
+            self.ledger.hold(node, asks * count)
+            for (topology, level), free in self._free.items():
+                domain = self.search.regions.trees[self.search.regions.tree_index[topology]].levels[level].domain[node]
+                if domain >= 0:
+                    free[domain] -= asks * count
+
+
+def _is_flexible(goal: Goal) -> bool:
+    return goal.is_leaf and goal.required is None and goal.tight is None
+
+
+def is_within_reach(goal: Goal) -> bool:
+    """Whether first fit can count what the goal needs: pods in all (M5) are beyond it."""
+    return not any(one.total for one in every(goal))

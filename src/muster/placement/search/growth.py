@@ -1,0 +1,381 @@
+"""Growth (X4): of the placements of a core, one from which most of the gang's own waiting extras can follow.
+
+First fit places the core in domains that would hold its extras and adds these one by one: what it grants is granted,
+whatever the size of the gang. Then the search is asked for more, in the order of G3, as far as a small budget goes:
+what fits with more fits with less, and what is refused to a group is refused to all that are alike. Which children and
+pods make the core does not change (M3, M4), only where they sit. The seats of the extras are remembered: while they
+stay free, each extra takes them at its turn (G4).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from heapq import heappop, heappush
+from math import lcm
+
+from msgspec import Struct
+
+from muster.model.topology import TopologyTree
+from muster.placement.budget import OutOfSteps
+from muster.placement.packing.packing import Region
+from muster.placement.requirements import Goal, Kinds, every, merged, settled, with_needs
+from muster.placement.search.first_fit import FirstFit, Order
+from muster.placement.search.nested_search import Search, Seat, State
+
+STEPS, STEPS_PER_GROUP = 20_000, 50  # that growth may cost: it only chooses among good placements
+GROUPS = 32  # whose needs are counted for one step
+ASK = 3  # the part of what is left that one question may cost
+
+
+class Placement(Struct, frozen=True):
+    """Seats of a core, and seats that its extras could take afterwards."""
+
+    core: tuple[Seat, ...]
+    extras: tuple[Seat, ...] = ()
+
+
+def grow(search: Search, goal: Goal, state: State) -> Placement:
+    """The core of a goal where most extras can follow; as it was found where growth does not matter."""
+    seats = search.seats(state)
+    if not _has_extras(goal) or not _matters(search, goal):
+        return Placement(seats)
+    core = _chosen(goal, pods_of(seats))
+    growing = _Growing(search, goal, core, state)
+    growing.add_most(list(_more_children(goal)))
+    growing.hold_to_children()
+    growing.add_most(list(_more_pods(growing.goal)))
+    growing.tidy()
+    return _apart(search.seats(growing.filled()), core)
+
+
+def _has_extras(goal: Goal) -> bool:
+    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in every(goal))
+
+
+def _matters(search: Search, goal: Goal) -> bool:
+    """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
+    if search.between or any(one.total for one in every(goal)):
+        return False
+    spots = [spot for one in every(goal) for spot in (one.required, one.preferred, one.tight) if spot is not None]
+    return any(spot.pinned is None for spot in spots) or len(search.shapes) > 1
+
+
+def _more_children(goal: Goal) -> Iterator[str]:
+    """Groups that could have one more child: the first part of the order of G3."""
+    for one in every(goal):
+        yield from (one.name for _ in range(len(one.children) - one.need))
+
+
+def _more_pods(goal: Goal) -> Iterator[str]:
+    """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
+    leaves = [one for one in every(goal) if one.is_leaf and one.need]
+    unit = lcm(*(leaf.need for leaf in leaves))
+    order = [(unit, i, leaf.need) for i, leaf in enumerate(leaves)]
+    there = [sum(length for _, length in leaf.pods) for leaf in leaves]
+    while order:
+        _, i, have = heappop(order)
+        if have < there[i]:
+            yield leaves[i].name
+            heappush(order, ((have + 1) * (unit // leaves[i].need), i, have + 1))
+
+
+def _only(goal: Goal, pods: Mapping[str, Counter[int]], kinds: Kinds) -> Goal:
+    """The goal with the children that have pods, all of them needed."""
+    made: dict[int, Goal | None] = {}
+    for one in reversed(list(every(goal))):
+        below = tuple(found for child in one.children if (found := made[id(child)]) is not None)
+        if one.is_leaf:
+            made[id(one)] = one if one.name in pods else None
+        elif len(below) == one.need and all(a is b for a, b in zip(below, one.children, strict=False)):
+            made[id(one)] = one if len(below) == len(one.children) else kinds.made(one, children=below)
+        else:
+            made[id(one)] = kinds.made(one, children=below, need=len(below)) if below else None
+    return made[id(goal)] or goal
+
+
+class _Growing:
+    """One goal with more and more extras, within a budget of its own."""
+
+    def __init__(self, search: Search, goal: Goal, core: dict[str, Counter[int]], state: State) -> None:
+        self.search, self.goal, self.whole = search, goal, goal
+        self.kept = core  # what every further placement has to have, too
+        steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in every(goal))
+        self.budget = search.budget.part(min(steps, search.budget.left // 4))
+        self.best = self.known = state
+        self.pods = pods_of(search.seats(state))
+        self.is_begun = False
+        self.needs: dict[str, int] = {}
+        self.granted: Counter[str] = Counter()
+
+    def _use_first_fit(self) -> None:
+        """The core in domains that would hold its extras, and what can be added: known before the search is asked."""
+        self.is_begun = True
+        asked = _only(self.goal, self.kept, self.search.kinds)
+        state = self.search.fit_first(self.budget, asked, Order(growing=True), self.goal)
+        state = self._fill(state if state is not None and self._keeps_core(state) else self.best)
+        self.known = max(self.known, state, key=_size)
+        before = self.best
+        if _size(state) > _size(before) and self._keeps_core(state):
+            self._take(state)
+            if not self._covers(()):
+                self._take(before)
+
+    def tidy(self) -> None:
+        """What first fit has met as the search would place it: tight domains first (X4)."""
+        if self.best is self.known and self.granted:
+            self._try(())
+
+    def filled(self) -> State:
+        """The placement with most pods, with all that can simply be added to it."""
+        return max(self._fill(self.best), self.known, key=_size)
+
+    def _take(self, state: State) -> None:
+        self.best, self.pods = state, pods_of(self.search.seats(state))
+
+    def _fill(self, state: State) -> State:
+        """With all extras that can be added; linear, so it is done whatever growth has left of its budget."""
+        try:
+            return self.search.fitted(_Filling(self.search, self.whole, state).add_all())
+        except OutOfSteps:
+            return state
+
+    def hold_to_children(self) -> None:
+        """From here on: the children that were granted, all of them needed."""
+        grown = self._with(self.granted)
+        self.kept = _chosen(grown, self.pods)
+        self.goal = _only(grown, self.kept, self.search.kinds)
+
+    def add_most(self, wishes: Sequence[str]) -> None:
+        """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
+        self.needs = {one.name: one.need for one in every(self.goal)}
+        self.granted = Counter()
+        while wishes:
+            met = self._longest(wishes)
+            self.granted.update(wishes[:met])
+            if met == len(wishes) or not self.budget.left:
+                return
+            refused = self._alike(wishes[met])
+            wishes = [name for name in wishes[met + 1 :] if name not in refused]
+
+    def _longest(self, wishes: Sequence[str]) -> int:
+        """How many of the first wishes can be met together: all, else more than first fit has met, by halving."""
+        if self._try(wishes):
+            return len(wishes)
+        if not self.is_begun:
+            self._use_first_fit()
+        low, high, stride = self._covered(wishes), len(wishes) - 1, 1
+        while low < high:
+            ask = min(low + stride, high)
+            if self._try(wishes[:ask]):
+                low, stride = ask, stride * 2
+            else:
+                high, stride = ask - 1, max((ask - low) // 2, 1)
+        return low
+
+    def _covered(self, wishes: Sequence[str]) -> int:
+        """How many of the first wishes the best placement meets already, with the first children everywhere (M3)."""
+        low, high = 0, len(wishes)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._covers(wishes[:middle]):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def _covers(self, wishes: Sequence[str]) -> bool:
+        counts = {leaf: pods.total() for leaf, pods in self.pods.items()}
+        self.budget.charge(1 + len(self.needs) // GROUPS)
+        first = settled(self._with(self.granted + Counter(wishes)), self.search.kinds)
+        return first is not None and _is_met(first, counts)
+
+    def _with(self, more: Mapping[str, int]) -> Goal:
+        return with_needs(self.goal, {name: self.needs[name] + n for name, n in more.items()}, self.search.kinds)
+
+    def _try(self, wishes: Sequence[str]) -> bool:
+        goal = self._with(self.granted + Counter(wishes))
+        try:
+            self.budget.spend(1 + len(self.needs) // GROUPS)
+            state = self.search.first_within(self.budget.part(self.budget.left // ASK), goal)
+        except OutOfSteps:
+            return False
+        if state is None or not self._keeps_core(state):
+            return False
+        self._take(state)
+        return True
+
+    def _keeps_core(self, state: State) -> bool:
+        there = pods_of(self.search.seats(state))
+        return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.kept.items())
+
+    def _alike(self, name: str) -> set[str]:
+        """A group and all others that could take its place in the tree, with what is granted to each."""
+        grown = self._with(self.granted)
+        numbers: dict[object, int] = {}
+        below: dict[int, int] = {}
+        for one in reversed(list(every(grown))):
+            signature = (one.kind, *(below[id(child)] for child in one.children))
+            below[id(one)] = numbers.setdefault(signature, len(numbers))
+        paths: dict[int, int] = {id(grown): 0}
+        places: dict[str, int] = {}
+        for one in every(grown):
+            places[one.name] = paths[id(one)]
+            for child in one.children:
+                step = (paths[id(one)], below[id(child)], "path")
+                paths[id(child)] = numbers.setdefault(step, len(numbers))
+        return {other for other, place in places.items() if place == places[name]}
+
+
+class _Filling:
+    """Extras into what a placement leaves free, without moving anything: further children, then further pods (G3)."""
+
+    def __init__(self, search: Search, goal: Goal, state: State) -> None:
+        self.search, self.goal = search, goal
+        self.fitting = FirstFit(search, goal, Order())
+        for demand, seats in zip(state.demands, state.seats, strict=True):
+            self.fitting.put(demand, seats)
+
+    def add_all(self) -> FirstFit:
+        """As much as fits."""
+        self._add_children()
+        self._add_pods()
+        return self.fitting
+
+    def _add_children(self) -> None:
+        regions = self.search.regions_of(self.goal, self.fitting.demands, self.fitting.seats)
+        for one in every(self.goal):
+            if one.name not in regions or one.need == len(one.children):
+                continue
+            hopeless: set[int] = set()
+            for child in one.children:
+                if child.name in regions or child.kind in hopeless:
+                    continue
+                mark = len(self.fitting.demands)
+                if self.fitting.place(child, regions[one.name]):
+                    demands, seats = self.fitting.demands[mark:], self.fitting.seats[mark:]
+                    regions |= self.search.regions_of(child, demands, seats, regions[one.name])
+                else:
+                    hopeless.add(child.kind)
+
+    def _add_pods(self) -> None:
+        leaves = {one.name: one for one in every(self.goal) if one.is_leaf}
+        regions: dict[str, Region] = {}
+        have: dict[str, Counter[int]] = {}
+        for demand in self.fitting.demands:
+            name = self.search.leaves[demand.leaf]
+            regions[name] = demand.region
+            have.setdefault(name, Counter())[demand.shape] += demand.count
+        offered = {name: merged(leaves[name].pods) for name in have}
+        spare = {name: pods.total() - leaves[name].need for name, pods in have.items()}
+        for name in _more_pods(self.goal):
+            if name not in have:
+                continue
+            spare[name] -= 1
+            if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], regions[name]):
+                del have[name]
+
+    def _add_pod(self, leaf: Goal, offered: Mapping[int, int], have: Counter[int], region: Region) -> bool:
+        for shape, there in offered.items():
+            if have[shape] < there and self.fitting.add(leaf, shape, 1, region):
+                have[shape] += 1
+                return True
+        return False
+
+
+def _size(state: State) -> int:
+    return sum(demand.count for demand in state.demands)
+
+
+def pods_of(seats: Sequence[Seat]) -> dict[str, Counter[int]]:
+    """By leaf how many pods of each class have a seat."""
+    pods: dict[str, Counter[int]] = {}
+    for seat in seats:
+        pods.setdefault(seat.leaf, Counter())[seat.shape] += seat.pods
+    return pods
+
+
+def _apart(seats: Sequence[Seat], core_pods: Mapping[str, Counter[int]]) -> Placement:
+    """The seats of the core, and the others."""
+    chosen = {leaf: Counter(counts) for leaf, counts in core_pods.items()}
+    core: list[Seat] = []
+    extras: Counter[tuple[str, int, int]] = Counter()
+    for seat in seats:
+        mine = min(chosen.get(seat.leaf, Counter())[seat.shape], seat.pods)
+        if mine:
+            chosen[seat.leaf][seat.shape] -= mine
+            core.append(Seat(seat.leaf, seat.shape, seat.node, mine))
+        if mine < seat.pods:
+            extras[seat.leaf, seat.shape, seat.node] += seat.pods - mine
+    return Placement(tuple(core), tuple(Seat(*place, pods) for place, pods in extras.items()))
+
+
+def _chosen(goal: Goal, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
+    """By leaf the pods of each class that belong to the core; all of them where pods are counted in all (M5)."""
+    met: dict[int, bool] = {}
+    for one in reversed(list(every(goal))):
+        if one.is_leaf:
+            met[id(one)] = pods.get(one.name, Counter()).total() >= one.need
+        else:
+            met[id(one)] = sum(met[id(child)] for child in one.children) >= one.need
+    found: dict[str, Counter[int]] = {}
+    ahead = [goal]
+    while ahead:
+        one = ahead.pop()
+        if one.within or one.total:
+            found |= {leaf.name: Counter(pods.get(leaf.name, Counter())) for leaf in every(one) if leaf.is_leaf}
+        elif one.is_leaf:
+            found[one.name] = _first_pods(one, pods.get(one.name, Counter()))
+        else:
+            ahead += [child for child in one.children if met[id(child)]][: one.need]
+    return found
+
+
+def _first_pods(leaf: Goal, there: Mapping[int, int]) -> Counter[int]:
+    """As many pods as the leaf needs, of the classes that come first (M4)."""
+    found: Counter[int] = Counter()
+    left = leaf.need
+    for shape, length in leaf.pods:
+        more = max(min(length, there[shape] - found[shape], left), 0)
+        found[shape] += more
+        left -= more
+    return found
+
+
+def take(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> Placement | None:
+    """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
+    names = {leaf.name for leaf in every(goal) if leaf.is_leaf}
+    offered = [seat for seat in seats if seat.leaf in names]
+    found = _apart(offered, _chosen(goal, pods_of(offered)))
+    taken: dict[str, int] = Counter()
+    for seat in found.core:
+        taken[seat.leaf] += seat.pods
+    counts = {shape: n for leaf in every(goal) if leaf.is_leaf for shape, n in merged(leaf.pods).items()}
+    if any(seat.shape not in counts for seat in found.core) or not _is_met(goal, taken):
+        return None
+    if not _are_together(goal, found.core, trees):
+        return None
+    others = tuple(seat for seat in seats if seat.leaf not in names)
+    return Placement(found.core, (*found.extras, *others))
+
+
+def _are_together(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> bool:
+    """Whether the seats of every group with a required level are in one domain, with those that it has already.
+
+    Other pods of it may have come to another place than the one that was kept with these.
+    """
+    for one in every(goal):
+        if (spot := one.required) is not None:
+            names = {leaf.name for leaf in every(one) if leaf.is_leaf}
+            domain = trees[spot.topology].levels[spot.level].domain
+            found = {int(domain[seat.node]) for seat in seats if seat.leaf in names}
+            found |= set() if spot.pinned is None else {spot.pinned}
+            if len(found) > 1 or any(number < 0 for number in found):
+                return False
+    return True
+
+
+def _is_met(goal: Goal, pods: Mapping[str, int]) -> bool:
+    met: dict[int, bool] = {}
+    for one in reversed(list(every(goal))):
+        below = sum(met[id(child)] for child in one.children)
+        met[id(one)] = (pods.get(one.name, 0) if one.is_leaf else below) >= one.need
+    return met[id(goal)]

@@ -1,0 +1,140 @@
+"""What a gang prefers (T2), asked of the search again and again: each time a little more is required of it.
+
+Groups nearer to the root first. What is preferred is never worth an `unknown`: where the budget ends, what was found
+so far stands.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.topology import Level
+from muster.placement.budget import OutOfSteps
+from muster.placement.inter_pod.seating import settle
+from muster.placement.requirements import Goal, Spot, every, leaves, size
+from muster.placement.search.growth import Placement, grow
+from muster.placement.search.nested_search import Search, Seat, State
+
+Ints = NDArray[np.int64]
+
+
+def find(search: Search, goal: Goal) -> tuple[Seat, ...] | None:
+    """A placement; None: there is none. OutOfSteps: unknown.
+
+    Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
+    """
+    state = search.first(goal)
+    if state is None:
+        return None
+    preferring = _Preferring(search)
+    return search.seats(preferring.spread(preferring.best(goal, state)[1]))
+
+
+def find_with_growth(search: Search, goal: Goal) -> Placement | None:
+    """The same, and of these one from which most of the gang's own extras can follow (X4)."""
+    state = search.first(goal)
+    if state is None:
+        return None
+    preferring = _Preferring(search)
+    held, state = preferring.best(goal, state)
+    if search.base.company.among(search.shapes, wishes=True):
+        return Placement(search.seats(preferring.spread(state)))
+    return grow(search, held, state)
+
+
+class _Preferring:
+    """One search, and what it found so far."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+
+    def best(self, goal: Goal, state: State) -> tuple[Goal, State]:
+        """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
+        best = [state]
+        try:
+            for name in [one.name for one in every(goal) if one.preferred is not None]:
+                goal = self._tighten(goal, name, best)
+        except OutOfSteps:
+            pass
+        return goal, best[-1]
+
+    def _tighten(self, goal: Goal, name: str, best: list[State]) -> Goal:
+        """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""
+        group = next(one for one in every(goal) if one.name == name)
+        preferred, required = group.preferred, group.required
+        assert preferred is not None
+        floor = required.level if required is not None and required.topology == preferred.topology else -1
+        for level in range(preferred.level, floor, -1):
+            if preferred.placed and len(preferred.path) <= level:
+                continue  # the pods that are placed are apart already
+            spot = Spot(preferred.topology, level, preferred.path[level] if preferred.placed else None)
+            tighter = self._replaced(goal, name, tight=spot)
+            better = self.search.first(tighter)
+            if better is not None:
+                best.append(better)
+                goal = tighter
+                break
+        return self._fewest(goal, name, best)
+
+    def _fewest(self, goal: Goal, name: str, best: list[State]) -> Goal:
+        """As few domains of the preferred level as possible, where one is not enough; those of placed pods count.
+
+        The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
+        """
+        group = next(one for one in every(goal) if one.name == name)
+        assert group.preferred is not None
+        level = self.search.regions.level(group.preferred)
+        held = set(group.preferred.placed)
+        used = self._used(group, best[-1], level.domain) | held
+        for number in range(self._fewest_by_room(group, level, held), len(used)):
+            fewer = self._replaced(goal, name, at_most=number)
+            better = self.search.first(fewer)
+            if better is not None:
+                best.append(better)
+                used = self._used(group, better, level.domain) | held
+                break
+        return self._replaced(goal, name, at_most=len(used), first=tuple(sorted(used)))
+
+    def _fewest_by_room(self, group: Goal, level: Level, held: set[int]) -> int:
+        """The fewest domains whose room would do by count, those of placed pods among them: a bound, not a proof."""
+        room = np.bincount(level.domain + 1, weights=self.search.regions.room(group), minlength=len(level.paths) + 1)
+        mine = [domain + 1 for domain in held]
+        others = -np.sort(-np.delete(room, mine))
+        enough = np.searchsorted(np.cumsum(others), size(group) - room[mine].sum())
+        return max(len(held) + int(enough) + int(room[mine].sum() < size(group)), 1)
+
+    def _used(self, group: Goal, state: State, domain: Ints) -> set[int]:
+        """The domains that the pods of a group are in; nodes outside of any count as one more."""
+        mine = {leaf.name for leaf in leaves(group)}
+        return {
+            int(domain[node])
+            for demand, places in zip(state.demands, state.seats, strict=True)
+            if self.search.leaves[demand.leaf] in mine
+            for node, _ in places
+        }
+
+    def spread(self, state: State) -> State:
+        """The same regions, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
+        wishes = self.search.base.company.among(self.search.shapes, wishes=True)
+        slack = 1
+        while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
+            part = self.search.budget.part(self.search.budget.left // 10)
+            try:
+                seats = settle(self.search.base, state.demands, wishes, part, slack)
+                found = self.search.seated(state, state.demands, seats)
+            except OutOfSteps:
+                found = None
+            if found is not None:
+                return found
+            slack *= 2
+        return state
+
+    def _replaced(self, goal: Goal, name: str, **changes: Any) -> Goal:
+        """The goal with one group held more tightly."""
+        if goal.name == name:
+            return self.search.kinds.made(goal, **changes)
+        if not any(one.name == name for one in every(goal)):
+            return goal
+        children = tuple(self._replaced(child, name, **changes) for child in goal.children)
+        return self.search.kinds.made(goal, children=children)

@@ -1,0 +1,70 @@
+"""What a state of the search looks like: states that look alike fail alike, so each is tried once.
+
+Domains that are equal inside and bear equal loads may be swapped.
+"""
+
+import numpy as np
+
+from muster.placement.domains import Regions
+from muster.placement.packing.packing import Demand, Region
+from muster.placement.requirements import Goal
+
+Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
+
+
+class Looks:
+    """The looks of domains on one ledger, as pods of some classes see them."""
+
+    def __init__(self, regions: Regions, shapes: list[int], identity: bool) -> None:
+        self.regions, self.shapes = regions, shapes
+        self.identity = identity  # rules between pods see more of a node than looks: with them, nothing is swapped
+        self._looks: dict[tuple[int, int, int], bytes] = {}
+        self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
+
+    def of(self, agenda: tuple[tuple[Goal, Region], ...], demands: tuple[Demand, ...]) -> object:
+        """Loads by region: groups that still need a place there, and pods that have one."""
+        loads: Loads = {}
+        for goal, region in agenda:
+            loads.setdefault(region.key, []).append((0, goal.kind, 0))
+        for demand in demands:
+            loads.setdefault(demand.region.key, []).append((1, demand.shape, demand.count))
+        return tuple(sorted((self._appearance(key, loads), tuple(sorted(load))) for key, load in loads.items()))
+
+    def _appearance(self, key: tuple[int, ...], loads: Loads) -> bytes:
+        """A domain by its looks, if it may be swapped for another that looks the same; otherwise by its identity."""
+        if (
+            self.identity
+            or len(key) != 3
+            or any(other and other != key and self._overlap(key, other) for other in loads)
+        ):
+            return repr(key).encode()
+        tree, level, domain = key
+        if (tree, level, domain) not in self._looks:
+            self._looks[tree, level, domain] = self._looks_of(tree, level, domain)
+        return self._looks[tree, level, domain]
+
+    def _overlap(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+        if (one, other) not in self._overlaps:
+            first, second = self.regions.known[one].nodes, self.regions.known[other].nodes
+            self._overlaps[one, other] = bool(np.isin(first, second, assume_unique=True).any())
+        return self._overlaps[one, other]
+
+    def _looks_of(self, tree: int, level: int, domain: int) -> bytes:
+        """All about the nodes that placement can see: room, filters, and the domains of every level and Topology."""
+        trees, base = self.regions.trees, self.regions.base
+        nodes = trees[tree].levels[level].nodes(domain)
+        rows = np.column_stack(
+            [base.free[nodes]]
+            + [base.allowed(shape)[nodes].astype(np.int64) for shape in self.shapes]
+            + [
+                known.domain[nodes]
+                for i, other in enumerate(trees)
+                for j, known in enumerate(other.levels)
+                if i != tree or j < level
+            ]
+        )
+        finer = [np.unique(known.domain[nodes], return_inverse=True)[1] for known in trees[tree].levels[level + 1 :]]
+        groups: dict[tuple[int, ...], list[bytes]] = {}
+        for i in range(len(nodes)):
+            groups.setdefault(tuple(int(fine[i]) for fine in finer), []).append(rows[i].tobytes())
+        return repr((level, sorted((len(where), sorted(inside)) for where, inside in groups.items()))).encode()

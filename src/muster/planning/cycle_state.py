@@ -1,0 +1,432 @@
+"""A cycle as it goes on: what is free now and once those who leave have left, what queues hold, who got what.
+
+Two ledgers: `now` is what can be bound to, `later` is the same with the room that is still being freed. They are one
+until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from traceback import format_exception
+from typing import TypeVar
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.api.quantity import Resources
+from muster.fairness.entitlement import Excess, over_quota_non_preemptible
+from muster.fairness.queue_usage import QueueUsage, queue_usage
+from muster.fairness.shares import division
+from muster.model.gang import Gang, Leaf, Member, State, walk, with_members
+from muster.model.inter_pod_rules import Marks
+from muster.model.roles import non_preemptible, resources
+from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.placement.budget import Budget, Cancelled, OutOfSteps
+from muster.placement.capacity import Ledger, Shapes, Supposed
+from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.search import flat
+from muster.placement.search.growth import Placement
+from muster.placement.search.nested_search import Search, Seat
+from muster.placement.search.preferences import find, find_with_growth
+from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Proof, Refusal, Role, Verdict
+from muster.planning.memory.answer_cache import AnswerCache, Recall
+from muster.planning.policy import Policy
+
+EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
+EASY_PART = 2  # of the cycle's steps, what easy gangs behind hard ones may take beyond them: one in so many
+
+Ints = NDArray[np.int64]
+Pods = Sequence[tuple[str, Member]]  # each with its leaf
+T = TypeVar("T")
+FRAMES = 20  # of a traceback: the last ones
+LONGEST_MESSAGE = 200  # of an exception, as people read it
+
+
+class Turn(Struct, frozen=True, eq=False):
+    """A gang as it stands in this cycle."""
+
+    gang: Gang  # with what this cycle places, nominates and evicts
+    verdict: Verdict
+    refusals: tuple[Refusal, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+    nominations: tuple[Binding, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
+    hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
+
+
+class Turns(dict[str, Turn]):
+    """By gang; those that run and want nothing have one as soon as it is asked for, and are not listed until then."""
+
+    def __init__(self, gangs: Mapping[str, Gang]) -> None:
+        super().__init__((key, Turn(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
+        self._gangs = gangs
+
+    def __missing__(self, key: str) -> Turn:
+        turn = self[key] = Turn(self._gangs[key], "Scheduled")
+        return turn
+
+    def copy(self) -> "Turns":
+        """The same, to go back to."""
+        found = Turns({})
+        found._gangs = self._gangs
+        found.update(self)
+        return found
+
+
+class Checkpoint(Struct, frozen=True, eq=False):
+    """A board as it was, to go back to."""
+
+    now: Ledger
+    later: Ledger
+    unbound: Ints
+    awaited: Ints
+    usage: QueueUsage
+    turns: Turns
+    busy: int
+
+
+class Board:
+    """The state of one cycle. Whatever is decided is written here, and nowhere else."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        is_cancelled: Callable[[], bool] | None = None,
+        memory: AnswerCache | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.kinds = Kinds()
+        self.shapes = Shapes(snapshot)
+        self.now = Ledger(self.shapes, snapshot.free)
+        self.later = self.now
+        self.division = division(snapshot)
+        self.usage = queue_usage(self.division, snapshot.columns)
+        self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
+        self.gang_budgets: dict[str, Budget] = {}
+        self.spending = self.budget  # of the gang whose turn it is
+        self.before = {gang.key: gang for gang in snapshot.gangs}
+        self.turns = Turns(self.before)
+        self.busy: list[str] = []  # gangs that got something in this cycle
+        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `put` and `await_room`
+        self.failures: dict[str, Failure] = {}  # by gang
+        self.version = 0  # how often something was written
+        self.recall = Recall(memory, self)
+        self._checkpoint: Checkpoint | None = None  # before the first write of an attempt that is not a single step
+        self._is_attempting = False
+        self._resources = [
+            (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
+        ]
+        if snapshot.leaving.any():
+            self.part()
+            self.later.free_all(snapshot.leaving)
+            for pod in snapshot.objects.pods:
+                if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
+                    self._forget(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name)
+
+    # asking ---------------------------------------------------------------------------------------------------------
+
+    def goals(self, gang: Gang) -> Goals:
+        """What a gang still needs."""
+        return Goals(gang, self.snapshot, self.kinds)
+
+    def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
+        """Seats for a goal; OutOfSteps: unknown."""
+        if flat.applies(ledger, goal):
+            return flat.seats(ledger, goal, self.snapshot.topologies, allowance)
+        work = partial(find, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
+
+    def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
+        """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
+        if flat.applies(ledger, goal, growing=True):
+            found = flat.seats(ledger, goal, self.snapshot.topologies, allowance)
+            return None if found is None else Placement(found)
+        work = partial(find_with_growth, self.search(ledger, allowance=allowance), goal)
+        return self.recall.find(ledger, goal, allowance, work)
+
+    def has_room(self, seats: Sequence[Seat]) -> bool:
+        """Whether all of these seats are free now."""
+        supposed = Supposed(self.now)
+        for seat in seats:
+            if supposed.fits_in(seat.shape, np.array([seat.node]))[0] < seat.pods:
+                return False
+            supposed.put(seat.node, seat.shape, seat.pods)
+        return True
+
+    def charge_to(self, gang: str) -> None:
+        """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
+        spending = self.gang_budgets.get(gang)
+        if spending is None:
+            spending = self.gang_budgets[gang] = self.budget.grant(self.policy.steps)
+        if self.budget.is_used_up:
+            is_beyond = self.budget.spent > self.policy.cycle_steps + self.policy.cycle_steps // EASY_PART
+            spending.keep(0 if is_beyond else EASY_STEPS)
+        self.spending = spending
+
+    def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
+        """A search on a ledger, paid by the gang whose turn it is."""
+        return Search(ledger, self.snapshot.topologies, self.kinds, self.spending, allowance=allowance)
+
+    def shape(self, gang: Gang, pod: str) -> int:
+        """The class of a pod of a gang."""
+        return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
+
+    def asked(self, seats: Iterable[Seat]) -> Resources:
+        """What seated pods ask for in all."""
+        total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
+        for seat in seats:
+            total += self.shapes.asks[seat.shape] * seat.pods
+        return self.amounts(total)
+
+    def amounts(self, by_column: Ints) -> Resources:
+        """What queues share of amounts by column."""
+        return Resources({name: int(by_column[i]) for i, name in self._resources if by_column[i]})
+
+    def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
+        """What the queue still allows to a gang's core, or to its extras."""
+        preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
+        return self.usage.allowance(gang.queue, protected=not preemptible)
+
+    def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
+        """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
+        if gang.preemptibility == PREEMPTIBLE:
+            return None
+        more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
+        return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
+
+    # one gang's work --------------------------------------------------------------------------------------------------
+
+    def attempt(self, gang: str, work: Callable[[], T]) -> T | Failure:
+        """Work for one gang. Where it fails, the board is as it was before, and only that gang is concerned.
+
+        Work that is cancelled, or out of steps or memory, is no failure.
+        """
+        self._checkpoint, self._is_attempting = None, True
+        try:
+            return work()
+        except (Cancelled, OutOfSteps, MemoryError):
+            self._roll_back()
+            raise
+        except Exception as error:
+            self._roll_back()
+            self.failures[gang] = _failure(gang, error)
+            return self.failures[gang]
+        finally:
+            self._checkpoint, self._is_attempting = None, False
+
+    def save(self) -> None:
+        """Called before writes between which something could fail: what is written in one step needs none."""
+        if self._is_attempting and self._checkpoint is None:
+            now = self.now.copy()
+            later = now if self.later is self.now else self.later.copy()
+            rows = (self._unbound.copy(), self._awaited.copy())
+            self._checkpoint = Checkpoint(now, later, *rows, self.usage, self.turns.copy(), len(self.busy))
+
+    def _roll_back(self) -> None:
+        if (saved := self._checkpoint) is not None:
+            self.now, self.later, self.turns = saved.now, saved.later, saved.turns
+            self._unbound, self._awaited, self.usage = saved.unbound, saved.awaited, saved.usage
+            del self.busy[saved.busy :]
+            self.version += 1
+
+    # writing --------------------------------------------------------------------------------------------------------
+
+    def part(self) -> None:
+        """From here on, what is free later is another matter than what is free now."""
+        if self.later is self.now:
+            self.later = self.now.copy()
+            self._unbound = self.now.free.copy()
+            self._awaited = np.zeros_like(self._unbound)
+
+    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
+        """Take room for (node, class, pods), now and later; or give it back.
+
+        What is promised comes later: of now it takes only what would not be left for it then (P8).
+        """
+        self.version += 1
+        for node, shape, count in seats:
+            if self.later is self.now:
+                self.now.put(node, shape, sign * count)
+                continue
+            self.later.put(node, shape, sign * count)
+            self.now.mark(node, shape, sign * count)
+            if not is_promised:
+                self._unbound[node] -= self.shapes.asks[shape] * sign * count
+            self._level(node)
+
+    def hold(self, node: int, amounts: Ints) -> None:
+        """Promise room to pods that do not exist yet; less than none gives it back."""
+        self.part()
+        self.version += 1
+        self.later.hold(node, amounts)
+        self._level(node)
+
+    def await_room(self, seats: Iterable[Seat], sign: int = 1) -> None:
+        """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
+        self.version += 1
+        for seat in seats:
+            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods * sign
+            self.later.put(seat.node, seat.shape, seat.pods * sign)
+
+    def will_have_room(self, seats: Iterable[Seat]) -> bool:
+        """Whether no later grant took the room that was awaited."""
+        return all((self.later.free[seat.node] >= 0).all() for seat in seats)
+
+    def _level(self, node: int) -> None:
+        """What may be bound is free now, and will not be missed by those who were promised something."""
+        self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
+
+    def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
+        """Pods that go to free nodes."""
+        bindings, gang = self._seat(turn.gang, seats, role)
+        asked = self.asked(seats)
+        self.grant(gang, seats, asked, self.more_protected(turn.gang, gang, asked))
+        return replace(turn, gang=gang, bindings=(*turn.bindings, *bindings))
+
+    def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
+        """Pods whose places are still being freed."""
+        nominations, gang = self._seat(turn.gang, seats, "core")
+        asked = self.asked(seats)
+        protected = self.more_protected(turn.gang, gang, asked)
+        self.part()
+        self.grant(gang, seats, asked, protected, is_promised=True)
+        return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
+
+    def grant(
+        self,
+        gang: Gang,
+        seats: Sequence[Seat],
+        asked: Mapping[str, int],
+        protected: Mapping[str, int],
+        is_promised: bool = False,
+    ) -> None:
+        """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
+        self.busy.append(gang.key)
+        self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
+        if gang.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(gang.queue, asked, protected, is_promised)
+
+    def grant_all(
+        self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int], asked: Mapping[str, int]
+    ) -> None:
+        """Equal gangs of one queue get their cores: pods of one class without rules between them, so many on nodes."""
+        gang = next(iter(turns.values())).gang
+        self.version += 1
+        if self.later is self.now:
+            self.now.put_packed(shape, counts)
+        else:
+            self.put((node, shape, count) for node, count in counts.items())
+        self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})
+        for key, turn in turns.items():
+            self.charge_to(key)
+            self.busy.append(key)
+            self.turns[key] = turn
+
+    def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+        """How much more of a gang nobody may disturb (P3, E2)."""
+        match before.preemptibility:
+            case kind if kind == NON_PREEMPTIBLE:
+                return asked
+            case kind if kind == SEMI_PREEMPTIBLE:
+                had, has = resources(non_preemptible(before)), resources(non_preemptible(after))
+                return {name: has.get(name, 0) - had.get(name, 0) for name in (*had, *has)}
+            case _:
+                return {}
+
+    def seated(self, gang: Gang, seats: Sequence[Seat]) -> Gang:
+        """The gang with these seats taken."""
+        return self._seat(gang, seats, "core")[1]
+
+    def _seat(self, gang: Gang, seats: Sequence[Seat], role: Role) -> tuple[list[Binding], Gang]:
+        """Classes back to pods, first come first (M4)."""
+        waiting = self._first_pods(gang, seats)
+        bindings: list[Binding] = []
+        placed: dict[tuple[str, str], Member] = {}
+        for seat in seats:
+            node = self.snapshot.nodes[seat.node].metadata.name
+            line = waiting[seat.leaf, seat.shape]
+            for member in line[: seat.pods]:
+                bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
+                placed[seat.leaf, member.name] = replace(member, state=State.PLACED, node=node)
+            del line[: seat.pods]
+        return bindings, with_members(gang, placed)
+
+    def _first_pods(self, gang: Gang, seats: Sequence[Seat]) -> dict[tuple[str, int], list[Member]]:
+        """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
+        found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.shape): [] for seat in seats}
+        lacking: Counter[str] = Counter()
+        for seat in seats:
+            lacking[seat.leaf] += seat.pods
+        left = dict.fromkeys(found, 0)
+        for seat in seats:
+            left[seat.leaf, seat.shape] += seat.pods
+        for leaf in walk(gang.root):
+            if not isinstance(leaf, Leaf) or leaf.name not in lacking:
+                continue
+            for member in leaf.members:
+                if member.state is State.PENDING and left.get(kind := (leaf.name, self.shape(gang, member.name)), 0):
+                    found[kind].append(member)
+                    left[kind] -= 1
+                    lacking[leaf.name] -= 1
+                    if not lacking[leaf.name]:
+                        break
+        return found
+
+    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
+        """Pods of a gang leave; their room is free later."""
+        self.save()
+        self.version += 1
+        turn = self.turns[key]
+        gang = turn.gang
+        self.part()
+        evictions = []
+        for leaf, member in pods:
+            seat = (gang.namespace, member.name, member.node, gang.name, leaf)
+            evictions.append(Eviction(*seat, reason=reason, whom=whom, proof=proof))
+            self.free(self.later, gang, member)
+            if member.node in self.snapshot.node_index:
+                self._level(self.snapshot.node_index[member.node])
+        gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
+        after = with_members(gang, gone)
+        if gang.queue in self.usage.tree.nodes:
+            held = resources(member for _, member in pods)
+            left = {member.name for member in gang.leftovers}  # never protected (N4)
+            kept = resources(member for _, member in pods if member.name not in left)
+            less = self.more_protected(gang, after, {name: -amount for name, amount in kept.items()})
+            terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
+            self.usage = self.usage.evicted(gang.queue, held, less, terminating)
+        self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
+
+    def settle(self, key: str, pods: Pods) -> None:
+        """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
+        gang = self.turns[key].gang
+        nodes = self.snapshot.node_index
+        places = ((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        self.put(places, is_promised=True)
+        if gang.queue in self.usage.tree.nodes:
+            self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
+
+    def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
+        """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""
+        node = self.snapshot.node_index.get(member.node)
+        if node is not None:
+            ledger.release(node, self.shape(gang, member.name), self.marks(gang, member))
+
+    def marks(self, gang: Gang, member: Member) -> Marks:
+        """What rules between pods have to do with a placed pod."""
+        return self.snapshot.neighbours.running.get(f"{gang.namespace}/{member.name}", Marks())
+
+    def _forget(self, pod: str, node: str) -> None:
+        marks = self.snapshot.neighbours.running.get(pod)
+        if marks is not None:
+            self.later.unmark(self.snapshot.node_index[node], marks)
+
+
+def _failure(gang: str, error: Exception) -> Failure:
+    message = " ".join(str(error).split())[:LONGEST_MESSAGE]
+    return Failure(gang, type(error).__name__, message, "".join(format_exception(error, limit=-FRAMES)))

@@ -1,0 +1,1 @@
+"""Why a gang waits, and what would help."""

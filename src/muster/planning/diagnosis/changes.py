@@ -1,0 +1,180 @@
+"""The smallest change of a gang with which it would fit now (E1): tried at every group of its tree, within a budget.
+
+Rule 1: only changes that validation accepts (V1, V2, V5): a minimum goes down and stays above 0, `minSubGroup` stands
+on branches only, a level gets coarser or goes away. Rule 2: nothing recurses, and groups alike are tried once.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from muster.model.gang import Branch, Leaf, walk
+from muster.model.topology import NOWHERE
+from muster.placement.budget import Budget, OutOfSteps
+from muster.placement.requirements import Goal, Goals, Spot, every, size
+
+MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
+MOST_CHANGES = 4  # that are told
+Fits = Callable[[Goal], bool | None]  # None: the budget ran out
+
+
+class Change(Struct, frozen=True):
+    """Something smaller that would fit now."""
+
+    group: str
+    field: str  # minMember, minSubGroup or requiredTopologyLevel
+    was: int | str
+    fits: int | str  # the level: empty where none may be required
+    lost: int = 0  # pods that it does not need any more; for a level, how many levels coarser it is
+
+    @property
+    def weight(self) -> tuple[bool, int]:
+        """The smallest first: minimums by the pods that are given up, then levels."""
+        return self.field == "requiredTopologyLevel", self.lost
+
+    def plain(self) -> dict[str, Any]:
+        """As data."""
+        return {"subGroup": self.group, "field": self.field, "from": self.was, "to": self.fits}
+
+
+class Changes:
+    """One gang that does not fit, and the changes of one group each that would let it in."""
+
+    def __init__(self, goals: Goals, goal: Goal, fits: Fits, budget: Budget) -> None:
+        self.goals, self.goal, self.fits, self.budget = goals, goal, fits, budget
+        self.done = goals.done()
+        self.parents = {child.name: one for one in every(goal) for child in one.children}
+        self.stated = dict(_stated(goals))
+        self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(goals.gang.root))
+
+    def smallest(self, scope: Iterable[Goal]) -> list[Change]:
+        """Changes of groups in this scope, nearest first, that are known to help; smallest first."""
+        found: list[Change] = []
+        try:
+            for group in self._groups(scope):
+                found += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
+        except OutOfSteps:
+            pass  # what was found until then is true
+        return sorted(found, key=lambda change: change.weight)[:MOST_CHANGES]
+
+    def _groups(self, scope: Iterable[Goal]) -> list[Goal]:
+        """Those that could change; of groups alike under one parent the first."""
+        found: dict[tuple[str, int], Goal] = {}
+        for one in scope:
+            if self._may_change(one):
+                around = self.parents[one.name].name if one.name in self.parents else ""
+                found.setdefault((around, one.kind), one)
+                if len(found) >= MOST_GROUPS:
+                    break
+        return list(found.values())
+
+    def _may_change(self, group: Goal) -> bool:
+        lowers = group.name in self.stated and group.need > self._least(group)
+        return group.required is not None or lowers or self._counts_in_all(group)
+
+    def _counts_in_all(self, group: Goal) -> bool:
+        """Only on the PodGroup itself, and by itself, is `minMember` beside children accepted (V1, V2)."""
+        return not group.name and group.total > 1 and not self.goals.gang.source.spec.min_sub_group
+
+    def _above(self, group: Goal) -> Iterator[Goal]:
+        while group.name in self.parents:
+            group = self.parents[group.name]
+            yield group
+
+    # minimums ---------------------------------------------------------------------------------------------------------
+
+    def _lower(self, group: Goal) -> Iterator[Change]:
+        """The largest minimum of this group with which the whole gang fits now: fitting is monotone in it."""
+        low, high, done = self._least(group), group.need - 1, self.done[group.name]
+        if self.stated.get(group.name) != group.need + done or low > high or not self._helps(group, need=low):
+            return
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._helps(group, need=middle) else (low, middle - 1)
+        changed = self._with(group, need=low)
+        lost = size(self.goal) - (size(changed) if changed is not None else 0)
+        yield Change(group.name, "minMember" if group.is_leaf else "minSubGroup", group.need + done, low + done, lost)
+
+    def _fewer_in_all(self, root: Goal) -> Iterator[Change]:
+        """The largest number of pods in all (M5) with which the gang fits now."""
+        if not self._counts_in_all(root):
+            return
+        low, high = 0, root.total - 1
+        if not self._helps(root, total=low):
+            return
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._helps(root, total=middle) else (low, middle - 1)
+        stated = next(one.need_pods for one in walk(self.goals.gang.root) if isinstance(one, Branch))
+        yield Change("", "minMember", stated, stated - root.total + low, root.total - low)
+
+    def _least(self, group: Goal) -> int:
+        """What it must still get at least: a minimum stays above 0 (V1)."""
+        return 0 if self.done[group.name] and not self.totals else 1
+
+    # levels -----------------------------------------------------------------------------------------------------------
+
+    def _coarser(self, group: Goal) -> Iterator[Change]:
+        """The finest coarser level with which the whole gang fits now; at last none at all."""
+        if group.required is None or not self._helps(group, required=None):
+            return
+        spot = group.required
+        labels = [level.label for level in self.goals.snapshot.topologies[spot.topology].levels]
+        for level in range(spot.level - 1, self._implied(group), -1):
+            if self._helps(group, required=_raised(spot, level)):
+                yield Change(group.name, "requiredTopologyLevel", labels[spot.level], labels[level], spot.level - level)
+                return
+        yield Change(group.name, "requiredTopologyLevel", labels[spot.level], "", spot.level + 1)
+
+    def _implied(self, group: Goal) -> int:
+        """The finest level that a group above requires anyway: to require it here, too, changes nothing (T1)."""
+        spots = (one.required for one in self._above(group))
+        assert group.required is not None
+        return max((one.level for one in spots if one and one.topology == group.required.topology), default=-1)
+
+    # trying -----------------------------------------------------------------------------------------------------------
+
+    def _helps(self, group: Goal, **changes: Any) -> bool:
+        """Whether the whole gang fits with this; what the budget does not reach is no advice."""
+        changed = self._with(group, **changes)
+        return changed is None or bool(self.fits(changed))
+
+    def _with(self, group: Goal, **changes: Any) -> Goal | None:
+        """The goal with another minimum or level at one group; None: nothing is left to place.
+
+        Only the groups above it are made again, one after the other: depth costs no stack.
+        """
+        made: Goal | None = None
+        if changes.get("need") != 0:
+            made = self.goals.kinds.made(group, **changes)
+        below = group
+        for around in self._above(group):
+            self.budget.spend()
+            made = self._around(around, below, made)
+            below = around
+        return made
+
+    def _around(self, branch: Goal, before: Goal, after: Goal | None) -> Goal | None:
+        """A branch with one child replaced; a child that is satisfied now is one less to satisfy."""
+        if after is not None:
+            children = tuple(after if child is before else child for child in branch.children)
+            return self.goals.kinds.made(branch, children=children)
+        children = tuple(child for child in branch.children if child is not before)
+        return self.goals.kinds.made(branch, children=children, need=branch.need - 1) if branch.need > 1 else None
+
+
+def _stated(goals: Goals) -> Iterator[tuple[str, int]]:
+    """The minimums that a hint may lower: not where pods are counted in all, as both fields exclude each other (V1)."""
+    for group in walk(goals.gang.root):
+        if isinstance(group, Leaf) or not group.need_pods:
+            yield group.name, group.need
+
+
+def _raised(spot: Spot, level: int) -> Spot:
+    """The same at a coarser level; placed pods hold it to the domain that they share there (T3)."""
+    if spot.pinned is None:
+        return Spot(spot.topology, level)
+    if level >= len(spot.path):
+        return Spot(spot.topology, level, NOWHERE, spot.path, spot.placed)
+    return Spot(spot.topology, level, spot.path[level], spot.path[: level + 1], (spot.path[level],))

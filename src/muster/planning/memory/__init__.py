@@ -1,0 +1,1 @@
+"""Answers that outlive a cycle, and searches that take longer than one."""

@@ -1,0 +1,86 @@
+"""One longer search for a gang that was cut short, beside the cycles (X7). Its answer is a hint, never a decision.
+
+Rule: it looks for free room only. Who would have to leave is decided in a cycle, where every gang has its turn.
+"""
+
+from collections.abc import Callable, Container, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.api.names import PREEMPTIBLE
+from muster.model.gang import Gang
+from muster.model.snapshot import Snapshot
+from muster.placement.budget import OutOfSteps
+from muster.placement.requirements import Goal, shapes
+from muster.planning.cycle_state import Board, Turn
+from muster.planning.decision import Plan
+from muster.planning.memory.answer_cache import AnswerCache, Hint
+from muster.planning.policy import Policy
+from muster.planning.preemption.nominations import Nominations
+
+CUT_SHORT = "SearchCutShort"
+
+
+class LongerAnswer(Struct, frozen=True):
+    """What came of a longer search."""
+
+    question: bytes  # a digest of all that it depends on
+    steps: int
+    hint: Hint | None = None
+    is_known: bool = True  # False: cut short again
+
+
+def cut_short(plan: Plan) -> Iterator[str]:
+    """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
+    for found in plan.gangs:
+        reasons = (one.reason for one in found.refusals if not one.details.get("moves"))
+        if found.verdict == "Unknown" and CUT_SHORT in reasons:
+            yield found.gang.key
+
+
+def search_longer(
+    snapshot: Snapshot,
+    policy: Policy,
+    gang: str,
+    steps: int,
+    is_cancelled: Callable[[], bool] | None = None,
+    tried: Container[bytes] = (),
+) -> LongerAnswer | None:
+    """Places for the core of one gang on what is free; Cancelled: the caller gave up.
+
+    None: there is nothing to search, or just this question is among those that were `tried`.
+    """
+    board = Board(snapshot, replace(policy, steps=steps, cycle_steps=steps), is_cancelled, AnswerCache())
+    before = board.before.get(gang)
+    if before is None or before.broken or before.queue not in board.usage.tree.nodes or before.standing.satisfied:
+        return None
+    kept = Nominations(board)
+    kept.release(gang)  # what is kept for others is not free
+    kept.release_moves(before)
+    board.charge_to(gang)
+    allowance = board.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
+    question = b""
+    try:
+        for goal in _open_goals(board, before):
+            if not question and (question := board.recall.question(board.now, goal, allowance)) in tried:
+                return None
+            found = board.find_core(board.now, goal, allowance)
+            if found is not None and board.too_protected(before, found.core) is None:
+                bound = board.bind(Turn(before, "Scheduled"), found.core, "core")
+                hint = Hint(gang, tuple((one.pod, one.node) for one in bound.bindings))
+                return LongerAnswer(question, board.spending.spent, hint)
+    except OutOfSteps:
+        return LongerAnswer(question, board.spending.spent, is_known=False)
+    return LongerAnswer(question, board.spending.spent) if question else None
+
+
+def _open_goals(board: Board, gang: Gang) -> Iterator[Goal]:
+    """What the core still needs. Pods with rules between them are left to the cycles: a hint could not be checked."""
+    touched = board.now.company.touched
+    goals = board.goals(gang)
+    if goals.invalid() is None:
+        for goal in goals.cores():
+            board.budget.spend()
+            if isinstance(goal, Goal) and touched.isdisjoint(shapes(goal)):
+                yield goal

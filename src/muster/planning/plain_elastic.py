@@ -1,0 +1,121 @@
+"""Extras of gangs that are one leaf of one pod class: one pod a turn (G3, G4), at the same cost however many there are.
+
+Rule: this decides nothing by itself. What it binds is what `allocate` finds, turn by turn; what it is not sure of it
+leaves to `allocate`. A gang is written to the board once, with all the pods that it got: until then its turn is behind.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
+from muster.model.gang import Gang, Leaf, Member, State, changed
+from muster.model.roles import core
+from muster.placement.requirements import Goal, shapes
+from muster.placement.search.nested_search import Seat
+from muster.planning.cycle_state import Board, Turn
+from muster.planning.decision import Binding
+
+
+class GrowingGang(Struct, eq=False):
+    """A gang that has its core, and the pods that come after it."""
+
+    gang: Gang  # as it was before the first of them
+    goal: Goal  # one more pod
+    waiting: Sequence[Member]  # in the order of M4
+    bindings: list[Binding] = []  # of the first of them
+
+    @property
+    def left(self) -> int:
+        """Pods that still wait."""
+        return len(self.waiting) - len(self.bindings)
+
+
+class PlainExtras:
+    """The plain gangs of one cycle that grow."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._growing: dict[str, GrowingGang] = {}
+        self._others: set[str] = set()  # gangs that are not plain
+
+    def goal(self, turn: Turn) -> Goal | None:
+        """What one more pod of a gang needs; None: it is not plain, or no pod waits."""
+        key = turn.gang.key
+        if key in self._others or not turn.gang.standing.satisfied:
+            return None
+        growing = self._growing.get(key)
+        if growing is None:
+            growing = _begin(self._board, turn.gang)
+            if growing is None:
+                self._others.add(key)
+                return None
+            self._growing[key] = growing
+        if not growing.left:
+            return None
+        return self._board.kinds.made(growing.goal, pods=((growing.goal.pods[0][0], growing.left),))
+
+    def bind(self, gang: Gang, seats: Sequence[Seat]) -> tuple[Binding, bool]:
+        """The next pod goes there; and whether more of them wait."""
+        growing, (seat,) = self._growing[gang.key], seats
+        node = self._board.snapshot.nodes[seat.node].metadata.name
+        pod = growing.waiting[len(growing.bindings)]
+        asked = self._board.asked(seats)
+        self._board.grant(gang, seats, asked, protected(gang, asked))
+        growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, seat.leaf, "extra"))
+        return growing.bindings[-1], growing.left > 0
+
+    def write(self, key: str) -> None:
+        """A gang with all that it got, on the board."""
+        growing = self._growing.pop(key, None)
+        if growing is None or not growing.bindings:
+            return
+        turn, bindings = self._board.turns[key], growing.bindings
+        gang = _placed(turn.gang, growing.waiting, [binding.node for binding in bindings])
+        self._board.turns[key] = replace(
+            turn, gang=gang, verdict="Scheduled", bindings=(*turn.bindings, *bindings), hopeless=frozenset()
+        )
+
+    def write_all(self) -> None:
+        """All gangs that grew."""
+        for key in tuple(self._growing):
+            self.write(key)
+
+
+def protected(gang: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+    """How much of an extra is protected: extras of a plain gang leave its core as it is."""
+    return asked if gang.preemptibility == NON_PREEMPTIBLE else {}
+
+
+def _begin(board: Board, gang: Gang) -> GrowingGang | None:
+    """A gang of one leaf whose next pod is like all that wait, and may be wherever the last one could have been.
+
+    Every pod can move an anchor (T3), and where it comes before pods of the core it becomes core itself (P2).
+    """
+    leaf = gang.root
+    if not isinstance(leaf, Leaf) or leaf.constraint.preferred_topology_level:
+        return None
+    goals = board.goals(gang)
+    goal = None if goals.invalid() else goals.further(leaf, 1)
+    if not isinstance(goal, Goal) or len(set(shapes(goal))) > 1:
+        return None
+    waiting = leaf.those(State.PENDING)
+    if len(waiting) != goal.pods[0][1]:
+        return None
+    if gang.preemptibility == SEMI_PREEMPTIBLE and not _is_core_kept(gang, waiting):
+        return None
+    return GrowingGang(gang, goal, waiting)
+
+
+def _is_core_kept(gang: Gang, waiting: Sequence[Member]) -> bool:
+    """Whether the core is the same when all these pods are placed: then it is with the first of them, too."""
+    after = _placed(gang, waiting, [""] * len(waiting))
+    return [pod.name for pod in core(gang.root)] == [pod.name for pod in core(after.root)]
+
+
+def _placed(gang: Gang, waiting: Sequence[Member], nodes: Sequence[str]) -> Gang:
+    """A gang of one leaf with the first of its pods that wait on these nodes."""
+    pods = zip(waiting, nodes, strict=False)
+    placed = {(gang.root.name, pod.name): replace(pod, state=State.PLACED, node=node) for pod, node in pods}
+    return replace(gang, root=changed(gang.root, placed))

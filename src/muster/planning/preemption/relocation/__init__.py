@@ -1,0 +1,1 @@
+"""Pods that move aside, and the places promised to them."""

@@ -1,0 +1,85 @@
+"""Bounds for moves: totals that prove that no pods moved aside could make room for a gang (P5, P8).
+
+A pod that moves takes as much room as it gives back, so moves free nothing in all: what a gang asks for must be free
+already, on nodes that it or the moved pods can use; and where a group is bound to a domain, free there or held there by
+pods that may move. What these bounds exclude is impossible, what they leave is open.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.topology import Level
+from muster.placement.bounds import leasts
+from muster.placement.requirements import Goal, Spot, every, shapes
+from muster.planning.preemption.candidates import Mask
+from muster.planning.preemption.victims.question import Question
+
+Ints = NDArray[np.int64]
+
+
+class MoveBounds:
+    """The totals of one gang and of all units that may move for it."""
+
+    def __init__(self, question: Question, most_moved: Mapping[int, int]) -> None:
+        """`most_moved`: by column the most that may move, where there is such a bound (P8)."""
+        self.board, self.most_moved = question.board, most_moved
+        board, candidates, self.vacated = question.board, question.candidates, question.vacated
+        self.free = np.maximum(board.later.free, 0)
+        self.held = self.vacated.free - board.later.free  # by node: what pods that may move hold there
+        self.moved = np.unique(candidates.pod_class[candidates.rows(question.all)]).tolist()
+
+    def could_help(self, goal: Goal) -> bool:
+        """Whether moves might make room for a goal."""
+        asks = leasts(goal, self.board.shapes.asks)
+        classes = {*self.moved, *shapes(goal)}
+        return self._has_total(classes, asks[goal.kind]) and self._has_domains(goal, asks)
+
+    def _has_total(self, classes: Collection[int], asks: Ints) -> bool:
+        """Whether enough is free on nodes that these classes can use."""
+        columns = np.flatnonzero(asks).tolist()
+        return all(self.free[self._usable(classes, column), column].sum() >= asks[column] for column in columns)
+
+    def _usable(self, classes: Iterable[int], column: int) -> Mask:
+        """Nodes where a pod of some class that asks for a resource fits, or would once all others have moved away.
+
+        Elsewhere that resource is of no use to any of them.
+        """
+        found = np.zeros(len(self.free), dtype=bool)
+        for shape in classes:
+            if self.board.shapes.asks[shape][column]:
+                found |= self.vacated.fits(shape) > 0
+        return found
+
+    def _has_domains(self, goal: Goal, asks: Mapping[int, Ints]) -> bool:
+        """Whether as many groups as every branch needs have a domain each that could be cleared for it."""
+        made: dict[int, bool] = {}
+        for one in reversed(list(every(goal))):
+            if one.kind not in made:
+                below = sum(made[child.kind] for child in one.children)
+                made[one.kind] = (one.is_leaf or below >= one.need) and self._has_domain(one, asks[one.kind])
+        return made[goal.kind]
+
+    def _has_domain(self, goal: Goal, asks: Ints) -> bool:
+        if goal.required is None:
+            return True
+        level = self.board.snapshot.topologies[goal.required.topology].levels[goal.required.level]
+        enough = np.ones(len(level.paths), dtype=bool)
+        for column in np.flatnonzero(asks).tolist():
+            enough &= self._room(level, self._usable(shapes(goal), column), column) >= asks[column]
+        return _some(enough, goal.required)
+
+    def _room(self, level: Level, usable: Mask, column: int) -> Ints:
+        """By domain what is free on some nodes, and what could be by moves."""
+        free = level.sums(np.where(usable, self.free[:, column], 0))
+        held = level.sums(np.where(usable, self.held[:, column], 0))
+        most = self.most_moved.get(column)
+        return free + (held if most is None else np.minimum(held, most))
+
+
+def _some(domains: Mask, spot: Spot) -> bool:
+    """Whether there is such a domain; where other pods are in one, that one (T3)."""
+    if spot.pinned is None:
+        return bool(domains.any())
+    return spot.pinned >= 0 and bool(domains[spot.pinned])

@@ -1,0 +1,300 @@
+"""Relocation: pods that are evicted and find another place in the same plan are moved, not lost (P5, P6)."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, satisfied, walk
+from muster.model.inter_pod_rules import rules_of
+from muster.model.roles import units
+from muster.model.snapshot import Snapshot
+from muster.placement.budget import OutOfSteps
+from muster.placement.capacity import Ledger
+from muster.placement.requirements import Goal, Goals
+from muster.placement.search.nested_search import Seat
+from muster.planning.cycle_state import Board
+from muster.planning.decision import Eviction, Verdict
+from muster.planning.elastic import further
+from muster.planning.preemption.candidates import Candidates, Mask
+
+Ints = NDArray[np.int64]
+Pod = tuple[str, str]  # leaf and name
+Homes = dict[Pod, str]  # the node that each goes to
+Leaving = Mapping[str, set[Pod]]  # by gang
+MARK = "\0"  # between the names of a gang and of its leaf
+
+
+class Relocation:
+    """New places for pods that leave, written on the board."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self._ruled: set[str] | None = None
+        self._satisfied: dict[str, frozenset[str]] = {}
+        self._movable: Mask | None = None
+
+    # who can be moved -----------------------------------------------------------------------------------------------
+
+    def movable(self, candidates: Candidates) -> Mask:
+        """Units all of whose pods can be moved, with those inside."""
+        if self._movable is None:
+            own = [self._is_movable(candidates, number) for number in range(len(candidates.units))]
+            whole = [own[i] and all(own[n] for n in unit.inside) for i, unit in enumerate(candidates.units)]
+            self._movable = np.array(whole, dtype=bool)
+        return self._movable
+
+    def _is_movable(self, candidates: Candidates, number: int) -> bool:
+        """Pods that inter-pod rules are about stay where they are: what cannot be proved is not moved.
+
+        So do pods of groups below their minimum: there is no whole that they could be part of again.
+        """
+        unit = candidates.units[number]
+        if unit.gang.unknown_class:
+            return False  # its new pods would wait (P1)
+        if any(leaf not in self._satisfied_leaves(unit.gang) for leaf, _ in unit.pods):
+            return False
+        return not any(self._has_rules(unit.gang, member) for _, member in unit.pods)
+
+    def _has_rules(self, gang: Gang, member: Member) -> bool:
+        """Whether inter-pod rules are about a running pod, its class, or are its own."""
+        if self._ruled is None:
+            self._ruled = _pods_with_rules(self.board.snapshot)
+        pod = f"{gang.namespace}/{member.name}"
+        if pod in self.board.snapshot.neighbours.running or pod in self._ruled:
+            return True
+        return self.board.shape(gang, member.name) in self.board.now.company.touched
+
+    def _satisfied_leaves(self, gang: Gang) -> frozenset[str]:
+        """The leaves that are satisfied, with every group above them."""
+        if gang.key not in self._satisfied:
+            now = gang.standings
+            found: list[Group] = [gang.root] if now[gang.root.name].satisfied else []
+            for group in found:
+                children = group.children if isinstance(group, Branch) else ()
+                found += [child for child in children if now[child.name].satisfied]
+            self._satisfied[gang.key] = frozenset(group.name for group in found if isinstance(group, Leaf))
+        return self._satisfied[gang.key]
+
+    # what becomes of them -------------------------------------------------------------------------------------------
+
+    def place_victims(self) -> None:
+        """Victims without a new place get one, if one is left once every gang had its turn; the victim's gang pays."""
+        for key in sorted(key for key, turn in self.board.turns.items() if turn.evictions):
+            self.board.attempt(key, partial(self._place_victims_of, key))
+
+    def _place_victims_of(self, key: str) -> None:
+        turn = self.board.turns[key]
+        lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
+        if lost and self._could_move(turn.gang, lost):
+            self.board.charge_to(key)
+            homes = relocated(self.board, self.board.later.copy(), turn.gang, lost)
+            self.board.save()
+            self.write(key, homes)
+            self._keep_in_place(key)
+
+    def _could_move(self, gang: Gang, lost: set[Pod]) -> bool:
+        """Whether any of them fits anywhere, and all of them may be moved."""
+        members = [member for _, member in _members(gang, lost)]
+        if any(self._is_held_by_rules(gang, member) for member in members):
+            return False
+        return any(bool(self.board.later.fits(self.board.shape(gang, member.name)).any()) for member in members)
+
+    def _is_held_by_rules(self, gang: Gang, member: Member) -> bool:
+        if self._ruled is None:
+            self._ruled = _pods_with_rules(self.board.snapshot)
+        touched = self.board.shape(gang, member.name) in self.board.now.company.touched
+        return touched or f"{gang.namespace}/{member.name}" in self._ruled
+
+    def _keep_in_place(self, key: str) -> None:
+        """Pods that would come back to where they are stay: single units, or all of the gang that were to go."""
+        turn = self.board.turns[key]
+        core = {(leaf, pod.name) for unit in units(self.board.before[key].root) if unit.core for leaf, pod in unit.pods}
+        loses_core = any((one.sub_group, one.pod) in core for one in turn.evictions)
+        back = [one for one in turn.evictions if one.move_to == one.node and one.reason != "Stale"]
+        if not back or (loses_core and len(back) < len(turn.evictions)):
+            return
+        kept = {(one.sub_group, one.pod) for one in back} if loses_core else self._whole_units(key, back)
+        stay = tuple(one for one in turn.evictions if (one.sub_group, one.pod) not in kept)
+        verdict: Verdict = "Scheduled" if satisfied(turn.gang.root) else turn.verdict
+        self.board.turns[key] = replace(turn, evictions=stay, verdict=verdict)
+
+    def _whole_units(self, key: str, back: list[Eviction]) -> set[Pod]:
+        """Pods of units that come back as a whole."""
+        names = {(one.sub_group, one.pod) for one in back}
+        found: set[Pod] = set()
+        for unit in units(self.board.before[key].root):
+            mine = {(leaf, pod.name) for leaf, pod in unit.pods}
+            if mine and mine <= names:
+                found |= mine
+        return found
+
+    def write(self, key: str, homes: Homes) -> None:
+        """They are evicted from where they are, and their new places are kept for them."""
+        turn = self.board.turns[key]
+        if not homes:
+            return
+        members = {(leaf, member.name): member for leaf, member in _members(turn.gang, set(homes))}
+        placed = {at: replace(members[at], state=State.PLACED, node=node) for at, node in homes.items()}
+        self.board.settle(key, [(leaf, member) for (leaf, _), member in placed.items()])
+        evictions = tuple(
+            replace(one, move_to=homes.get((one.sub_group, one.pod), one.move_to)) for one in turn.evictions
+        )
+        gang = replace(turn.gang, root=changed(turn.gang.root, placed))
+        self.board.turns[key] = replace(turn, gang=gang, evictions=evictions)
+
+
+# one gang after the other -------------------------------------------------------------------------------------------
+
+
+def relocated(board: Board, ledger: Ledger, gang: Gang, leaving: set[Pod]) -> Homes:
+    """New places on a ledger for pods of a gang: its core whole or not at all, then extras; the ledger moves along.
+
+    In `gang` they are placed still, or terminating: here they wait, and no other pod of it does.
+    """
+    gang = _waiting(gang, leaving)
+    homes: Homes = {}
+    known = gang.queue in board.usage.tree.nodes
+    allowance = board.usage.allowance(gang.queue, protected=False, later=True) if known else None
+    try:
+        while len(homes) < len(leaving):
+            goals = Goals(gang, board.snapshot, board.kinds)
+            seats = _next_seats(board, ledger, gang, goals, allowance)
+            if seats is None:
+                break
+            for seat in seats:
+                ledger.put(seat.node, seat.shape, seat.pods)
+                if allowance is not None:
+                    allowance = allowance - board.shapes.asks[seat.shape] * seat.pods
+            gang = board.seated(gang, seats)
+            homes |= _homes(gang, leaving)
+    except OutOfSteps:
+        pass
+    return homes
+
+
+def _next_seats(
+    board: Board, ledger: Ledger, gang: Gang, goals: Goals, allowance: Ints | None
+) -> tuple[Seat, ...] | None:
+    """Seats for the core if that is missing, else for the next further part that fits."""
+    if not goals.standings[gang.root.name].satisfied:
+        for goal in goals.cores():
+            if isinstance(goal, Goal) and (seats := board.find(ledger, goal, allowance)) is not None:
+                return seats
+        return None
+    for _, part, pods in further(gang.root, goals.standings):
+        more = goals.further(part, pods)
+        if isinstance(more, Goal) and (seats := board.find(ledger, more, allowance)) is not None:
+            return seats
+    return None
+
+
+def beside(
+    board: Board, ledger: Ledger, seats: tuple[Seat, ...], gangs: Mapping[str, Gang], leaving: Leaving
+) -> dict[str, Homes] | None:
+    """New places for all pods that leave, gang by gang beside seats that are taken; None: not found this way."""
+    ledger = ledger.copy()
+    for seat in seats:
+        ledger.put(seat.node, seat.shape, seat.pods)
+    homes: dict[str, Homes] = {}
+    for key, gang in gangs.items():
+        after = _waiting(gang, leaving[key])
+        goal = Goals(after, board.snapshot, board.kinds).restored(leaving[key])
+        found = board.find(ledger, goal) if isinstance(goal, Goal) else None
+        if found is None:
+            return None
+        for seat in found:
+            ledger.put(seat.node, seat.shape, seat.pods)
+        homes[key] = _homes(board.seated(after, found), leaving[key])
+    return homes
+
+
+# all at once --------------------------------------------------------------------------------------------------------
+
+
+def together(
+    board: Board, ledger: Ledger, goal: Goal, gangs: Mapping[str, Gang], leaving: Leaving
+) -> tuple[tuple[Seat, ...], dict[str, Homes]] | None:
+    """Seats for a goal, and new places for all pods of some gangs that leave, found as one goal; None: there are none.
+
+    Every gang is whole again: as many pods in every part, all levels kept. OutOfSteps: unknown.
+    """
+    parts = [_renamed(board, "", goal)]
+    after: dict[str, Gang] = {}
+    for key, gang in gangs.items():
+        after[key] = _waiting(gang, leaving[key])
+        part = Goals(after[key], board.snapshot, board.kinds).restored(leaving[key])
+        if not isinstance(part, Goal):
+            return None
+        parts.append(_renamed(board, key, part))
+    whole = board.kinds.made(Goal("*", len(parts), children=tuple(parts)))
+    found = board.find(ledger, whole)
+    if found is None:
+        return None
+    seats: dict[str, list[Seat]] = {}
+    for seat in found:
+        key, _, leaf = seat.leaf.partition(MARK)
+        seats.setdefault(key, []).append(replace(seat, leaf=leaf))
+    homes = {key: _homes(board.seated(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()}
+    return tuple(seats.get("", ())), homes
+
+
+def _renamed(board: Board, key: str, goal: Goal) -> Goal:
+    """The goal with names that no other gang has; bottom up, as trees may be deep."""
+    order: list[Goal] = [goal]
+    made: dict[int, Goal] = {}
+    for one in order:
+        order += one.children
+    for one in reversed(order):
+        children = tuple(made[id(child)] for child in one.children)
+        made[id(one)] = board.kinds.made(one, name=f"{key}{MARK}{one.name}", children=children)
+    return made[id(goal)]
+
+
+# gangs and their pods -----------------------------------------------------------------------------------------------
+
+
+def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
+    """The gang with those that leave waiting for a place, and no other pod of it."""
+    back = {(leaf, one.name): replace(one, state=State.PENDING, node="") for leaf, one in _members(gang, leaving)}
+    aside = {
+        (leaf.name, one.name): replace(one, state=State.GATED)
+        for leaf in walk(gang.root)
+        if isinstance(leaf, Leaf)
+        for one in leaf.those(State.PENDING)
+    }
+    return replace(gang, root=changed(gang.root, aside | back))
+
+
+def _homes(gang: Gang, leaving: set[Pod]) -> Homes:
+    return {
+        (leaf.name, one.name): one.node
+        for leaf in walk(gang.root)
+        if isinstance(leaf, Leaf)
+        for one in leaf.placed
+        if (leaf.name, one.name) in leaving
+    }
+
+
+def _members(gang: Gang, wanted: set[Pod]) -> list[tuple[str, Member]]:
+    leaves = {name for name, _ in wanted}
+    return [
+        (leaf.name, one)
+        for leaf in walk(gang.root)
+        if isinstance(leaf, Leaf) and leaf.name in leaves
+        for one in leaf.members
+        if (leaf.name, one.name) in wanted
+    ]
+
+
+def _pods_with_rules(snapshot: Snapshot) -> set[str]:
+    """Running pods that carry inter-pod rules themselves."""
+    return {
+        f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+        for pod in snapshot.objects.pods
+        if pod.spec.node_name
+        and (pod.spec.affinity is not None or pod.spec.topology_spread_constraints)
+        and any(rule.firm for rule in rules_of(pod))
+    }

@@ -1,0 +1,212 @@
+"""Eviction cost: what a seat costs in pods that have to leave. A ledger on which cheap seats come first, and a bound.
+
+The cost guides the search, the bound proves that no smaller set exists; what really leaves is decided in `victims`.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.model.topology import Level
+from muster.placement.capacity import Ledger
+from muster.planning.preemption.candidates import Candidates, Mask, Units
+
+Ints = NDArray[np.int64]
+MOST_SEATS = int(np.iinfo(np.int64).max)
+POD = 1 << 20  # one pod weighs more than all priorities together
+
+
+class CandidatePods:
+    """The pods of some units."""
+
+    def __init__(self, candidates: Candidates, numbers: Units) -> None:
+        self.candidates = candidates
+        self.rows = candidates.rows(numbers)  # among all pods
+
+    def stacks(self, column: int, ask: int, nodes: Mask) -> "Stacks":
+        """The pods of some nodes, on each those that free most of a column first."""
+        order = self.candidates.most_useful_first(column, ask)
+        pod_node = self.candidates.pod_node
+        order = order[(self.rows & nodes[pod_node])[order]]
+        row = np.cumsum(nodes) - 1  # of every node in the tables
+        node = row[pod_node[order]]
+        counts = np.bincount(node, minlength=int(row[-1]) + 1 if len(row) else 0)
+        start = np.cumsum(counts) - counts
+        places = np.arange(len(order)) - start[node] + 1
+        return Stacks(self.candidates, order, node, places, (len(counts), int(counts.max(initial=0)) + 1))
+
+
+class Stacks(Struct, frozen=True, eq=False):
+    """The pods of every node in an order: sums over its first 0, 1, 2 … pods."""
+
+    candidates: Candidates
+    order: Ints  # by rows of the candidates' pods
+    node: Ints  # of every pod, in that order: its row
+    place: Ints  # of every pod on its node, from 1
+    shape: tuple[int, int]  # nodes, and places on each
+
+    def freed(self, column: int) -> Ints:
+        """What they free of a column."""
+        return self._sums(self.candidates.asks[self.candidates.pod_class[self.order], column])
+
+    def weights(self) -> Ints:
+        """What it costs that they leave: fewest pods, then the lower priorities."""
+        _, priority = np.unique(self.candidates.priority[self.candidates.pod_unit[self.order]], return_inverse=True)
+        return self._sums(POD + priority)
+
+    def _sums(self, values: Ints) -> Ints:
+        found = np.zeros(self.shape, dtype=np.int64)
+        found[self.node, self.place] = values
+        return np.cumsum(found, axis=1, out=found)
+
+
+class CostLedger(Ledger):
+    """A ledger on which some units are gone, and every seat has a cost: the pods that must leave for it."""
+
+    def __init__(self, free: Ledger, vacated: Ledger, candidates: Candidates, numbers: Units) -> None:
+        """`vacated`: what is free once these units have left."""
+        super().__init__(vacated.shapes, vacated.free, vacated.company)
+        self.vacated = vacated
+        self.kept = free.free
+        self.pods = CandidatePods(candidates, numbers)
+        self._costs: dict[int, list[tuple[int, Ints]]] = {}
+
+    def fits(self, shape: int) -> Ints:
+        """As without the units: costs change nothing in it."""
+        return self.vacated.fits(shape)
+
+    @property
+    def bidding(self) -> bool:
+        """Cheap domains first."""
+        return True
+
+    def costs(self, shape: int) -> list[tuple[int, Ints]]:
+        """Seats by node for every cost, cheapest first."""
+        if shape not in self._costs:
+            self._costs[shape] = self._count_costs(shape)
+        return self._costs[shape]
+
+    def _count_costs(self, shape: int) -> list[tuple[int, Ints]]:
+        columns = self.shapes.columns[shape]
+        asks = self.shapes.asks[shape][columns]
+        scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
+        usable = self.fits(shape) > 0
+        stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
+        weight = stacks.weights()
+        seats = np.full(stacks.shape, MOST_SEATS)
+        kept, nodes = self.kept[usable], np.flatnonzero(usable)
+        for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
+            np.minimum(seats, (kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
+        found: dict[int, Ints] = {}
+        for rows, costs in _each_seat(seats, weight):
+            for value in np.unique(costs).tolist():
+                there = found.setdefault(value, np.zeros(len(usable), dtype=np.int64))
+                there[nodes[rows[costs == value]]] += 1
+        return sorted(found.items(), key=lambda item: item[0])
+
+    def tiers(self, shape: int) -> list[Ints] | None:
+        """Cheap seats first."""
+        return [seats for _, seats in self.costs(shape)]
+
+    def bid(self, shape: int, nodes: Ints, need: int) -> int:
+        """The fewest pods that would leave for so many seats, with a minus."""
+        total = 0
+        for cost, seats in self.costs(shape):
+            taken = min(need, int(seats[nodes].sum()))
+            total -= taken * cost
+            need -= taken
+            if not need:
+                break
+        return total
+
+    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+        """The same for domains of a level."""
+        total = np.zeros(len(domains), dtype=np.int64)
+        lacking = np.full(len(domains), need, dtype=np.int64)
+        for cost, seats in self.costs(shape):
+            taken = np.minimum(lacking, level.sums(seats)[domains])
+            total -= taken * cost
+            lacking -= taken
+            if not lacking.any():
+                break
+        return total
+
+
+def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
+    """For the first, the second, … seat: the rows of nodes that can have it, and what it costs there.
+
+    Both tables are by node and by the number of pods that leave it.
+    """
+    nodes = np.arange(len(seats))
+    paid = np.zeros(len(seats), dtype=np.int64)
+    number = 0
+    while True:
+        number += 1
+        there = seats[:, -1] >= number
+        nodes, seats, weight, paid = nodes[there], seats[there], weight[there], paid[there]
+        if not len(nodes):
+            return
+        now = weight[np.arange(len(nodes)), (seats >= number).argmax(axis=1)]
+        yield nodes, now - paid
+        paid = now
+
+
+def fewest_pods(free: Ledger, candidates: Candidates, numbers: Units, shape: int, seats: Ints, need: int) -> int:
+    """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
+
+    `seats`: by node, once all of these units have left. Any pod may leave by itself here, and of each column only as
+    many as that column lacks.
+    """
+    usable = seats > 0
+    most = min(int(seats.max(initial=0)), need)
+    if not most:
+        return 1
+    pods, asks = CandidatePods(candidates, numbers), free.shapes.asks[shape]
+    costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
+    for column in free.shapes.columns[shape].tolist():
+        freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
+        room = (free.free[usable, column, None] + freed) // asks[column]
+        np.maximum(costs, _too_few(room, most), out=costs)
+    return _cheapest(costs, seats[usable], need)
+
+
+def _too_few(seats: Ints, most: int) -> Ints:
+    """By node and number of seats, from 1: how many entries of its row are below that number."""
+    nodes = len(seats)
+    key = np.clip(seats, 0, most) + np.arange(nodes)[:, None] * (most + 1)
+    counts = np.bincount(key.ravel(), minlength=nodes * (most + 1)).reshape(nodes, most + 1)
+    return np.cumsum(counts, axis=1)[:, :most]
+
+
+def _cheapest(costs: Ints, seats: Ints, need: int) -> int:
+    """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole seats."""
+    rows, counts = _distinct(np.column_stack((np.minimum(seats, costs.shape[1]), costs))[seats > 0])
+    steps: list[tuple[Fraction, int]] = []
+    for row, times in zip(rows.tolist(), counts.tolist(), strict=True):
+        at, have = 0, 0
+        while at < row[0]:
+            slope, end = min((Fraction(row[there] - have, there - at), -there) for there in range(at + 1, row[0] + 1))
+            steps.append((slope, (-end - at) * times))
+            at, have = -end, row[-end]
+    total = Fraction(0)
+    for slope, number in sorted(steps):
+        taken = min(number, need)
+        total += slope * taken
+        need -= taken
+        if not need:
+            break
+    return max(-(-total.numerator // total.denominator), 1)
+
+
+def _distinct(rows: Ints) -> tuple[Ints, Ints]:
+    """Every row once, and how often it is there; written as one number where that is large enough."""
+    base = int(rows.max(initial=0)) + 1
+    if base ** rows.shape[1] > MOST_SEATS:
+        found = np.unique(rows, axis=0, return_counts=True)
+        return found[0], found[1]
+    keys = rows @ np.array([base**i for i in range(rows.shape[1])], dtype=np.int64)
+    _, first, counts = np.unique(keys, return_index=True, return_counts=True)
+    return rows[first], counts

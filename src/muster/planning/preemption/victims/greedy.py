@@ -1,0 +1,111 @@
+"""A greedy set of victims by eviction cost, and its reduction until no unit can be left out (P6)."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.placement.budget import OutOfSteps
+from muster.placement.search.nested_search import Seat
+from muster.planning.cycle_state import Board
+from muster.planning.preemption.candidates import Candidates, Units
+from muster.planning.preemption.victims.eviction_cost import CostLedger
+from muster.planning.preemption.victims.question import QUESTION_STEPS, Question
+
+Ints = NDArray[np.int64]
+Short = dict[int, Ints]  # by node and column: what seats still lack there
+
+
+def greedy_set(question: Question, among: Units) -> Units | None:
+    """Units in the way of the cheapest seats, if they are enough and allowed."""
+    seats = cheapest_seats(question, among)
+    units = None if seats is None else in_the_way(question, seats, among)
+    return units if units is not None and question.is_enough(units) else None
+
+
+def cheapest_seats(question: Question, among: Units) -> tuple[Seat, ...] | None:
+    """Seats by eviction cost, with some units gone; None: there are none."""
+    question.board.spending.spend(QUESTION_STEPS + question.candidates.pass_steps)
+    ledger = CostLedger(question.board.later, question.ledger_without(among), question.candidates, among)
+    search = question.board.search(ledger, allowance=question.rules.most(among))
+    state = search.first(question.goal)
+    return None if state is None else search.seats(state)
+
+
+def in_the_way(question: Question, seats: Iterable[Seat], among: Units) -> Units | None:
+    """Units on the nodes of the seats, until all of these fit; for these seats none of them can be left out."""
+    candidates = question.candidates
+    short = _lacking(question.board, seats)
+    rows = np.flatnonzero(candidates.rows(among) & np.isin(candidates.pod_node, list(short)))
+    there: dict[int, dict[int, None]] = {}
+    for number, node in zip(candidates.pod_unit[rows].tolist(), candidates.pod_node[rows].tolist(), strict=True):
+        there.setdefault(node, {})[number] = None
+    gone: set[int] = set()
+    for node in sorted(short):
+        for number in _most_useful_first(candidates, list(there.get(node, ())), short[node], node):
+            if (short[node] <= 0).all():
+                break
+            if number not in gone:
+                for part in candidates.whole([number]) - gone:
+                    _count(candidates, part, short, 1)
+                    gone.add(part)
+        if (short[node] > 0).any():
+            return None
+    return _without_needless(candidates, gone, short)
+
+
+def _lacking(board: Board, seats: Iterable[Seat]) -> Short:
+    short: Short = {}
+    for seat in seats:
+        row = short.setdefault(seat.node, -board.later.free[seat.node])
+        short[seat.node] = row + board.shapes.asks[seat.shape] * seat.pods
+    return short
+
+
+def _most_useful_first(candidates: Candidates, numbers: list[int], short: Ints, node: int) -> list[int]:
+    """Units that free most of what is short there, for the fewest pods; then the first to leave."""
+    lacking = np.flatnonzero(short > 0)
+    if not len(lacking):
+        return []
+
+    def key(number: int) -> tuple[float, int, int]:
+        freed = sum(candidates.freed_on(one, node) for one in candidates.whole([number]))
+        part = float(np.minimum(np.asarray(freed)[lacking] / short[lacking], 1).sum())
+        pods = int(candidates.total_pods[number])
+        return (-part / max(pods, 1), pods, int(candidates.rank[number]))
+
+    return sorted(numbers, key=key)
+
+
+def _count(candidates: Candidates, number: int, short: Short, sign: int) -> None:
+    """A unit leaves, or stays after all: so much less, or more, is short on its nodes."""
+    for node in dict.fromkeys(candidates.units[number].nodes):
+        if node in short:
+            short[node] = short[node] - sign * candidates.freed_on(number, node)
+
+
+def _without_needless(candidates: Candidates, gone: set[int], short: Short) -> Units:
+    """Without units that are not needed for the seats, the last to leave first."""
+    for number in candidates.last_first(gone):
+        if any(outer in gone for outer in candidates.units[number].around):
+            continue
+        _count(candidates, number, short, -1)
+        nodes = (node for node in dict.fromkeys(candidates.units[number].nodes) if node in short)
+        if any((short[node] > 0).any() for node in nodes):
+            _count(candidates, number, short, 1)
+        else:
+            gone.discard(number)
+    return frozenset(gone)
+
+
+def reduced(question: Question, units: Units) -> Units:
+    """One unit after the other stays if the rest is enough, the last to leave first, as long as there are steps."""
+    candidates = question.candidates
+    try:
+        for number in candidates.last_first(units):
+            if not any(outer in units for outer in candidates.units[number].around):
+                fewer = units - {number}
+                units = fewer if question.is_enough(fewer) else units
+    except OutOfSteps:
+        pass
+    return units

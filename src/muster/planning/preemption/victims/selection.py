@@ -1,0 +1,227 @@
+"""Which units leave: in tiers, each paid from the budget of the gang (P6, X7, decision 0018).
+
+(a) Bounds and one search with every candidate gone: if that is no, no unit leaves. (b) A greedy set by eviction cost,
+reduced until no unit can be left out. (c) The smallest set: a bound that the greedy set meets, a search over sets where
+units are few, or an integer program.
+"""
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.placement.budget import Budget, OutOfSteps
+from muster.placement.search.nested_search import Seat
+from muster.planning.decision import Proof
+from muster.planning.preemption.candidates import Units
+from muster.planning.preemption.victims.greedy import cheapest_seats, greedy_set, in_the_way, reduced
+from muster.planning.preemption.victims.question import Question, Selection
+from muster.planning.preemption.victims.smallest import smallest
+
+Ints = NDArray[np.int64]
+SOME = 256  # units that are looked at together
+SETS_STEPS = 600  # that a search over sets may take before the integer program takes over
+BETTER_STEPS = 5_000  # that a smaller set than the greedy one is worth where units are many
+MANY = 256  # units of which a smaller set is not looked for at any price
+FEW = 64  # units that a search over sets can go through
+NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
+NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
+
+
+def select(question: Question, exact_steps: int, better: Budget) -> Selection | None:
+    """The set that leaves; None: no set is enough, or none is allowed. OutOfSteps: unknown.
+
+    `better`: what the cycle has left for smaller sets than those that are known (X7).
+    """
+    if (single := _single_pod(question)) is not None:
+        return single
+    if not question.all or question.fewest > question.rules.most_pods or not question.could_fit(question.all):
+        return None
+    greedy = greedy_set(question, question.all)
+    if greedy is not None:
+        exact_steps = min(exact_steps, better.left, BETTER_STEPS if len(question.numbers) > MANY else exact_steps)
+    whole = question.board.spending
+    question.board.spending = part = whole.part(exact_steps)
+    try:
+        units, proof = _smallest(question, greedy)
+    finally:
+        question.board.spending = whole
+        better.charge(0 if greedy is None else part.spent)
+    if units is not None and proof == "irreducible":
+        units = reduced(question, units)
+    return None if units is None else question.selection(units, proof)
+
+
+def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
+    """The smallest set by the cheapest method that proves it; else the greedy one. OutOfSteps: there is none."""
+    if len(question.numbers) <= FEW and not (greedy is None and question.rules.reason == "Consolidate"):
+        found, proof = _by_search(question, greedy)
+        if proof == "exact":
+            return found, proof
+        greedy = found
+    elif greedy is not None and question.candidates.count(greedy) <= question.fewest:
+        return greedy, "exact"
+    try:
+        return smallest(question, greedy)
+    except OutOfSteps:
+        if greedy is None:
+            raise
+        return greedy, "irreducible"
+
+
+def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
+    """A search over sets within a small part of the steps: it knows all of the order in which units leave."""
+    whole = question.board.spending
+    try:
+        question.board.spending = whole.part(SETS_STEPS)
+        return smallest_set(question, greedy)
+    except OutOfSteps:
+        return None, "irreducible"
+    finally:
+        question.board.spending = whole
+
+
+def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: Budget) -> Selection | None:
+    """The same for moves (P8): all sets where units are few, else a few neighbourhoods, the cheapest seats first.
+
+    None: no moves within P8 would do. OutOfSteps: unknown, as after neighbourhoods of which none would do.
+    `nearby`: what the cycle has left for neighbourhoods (X7).
+    """
+    if not question.all or not question.rules.could_help(question):
+        return None
+    if len(question.numbers) <= FEW:
+        return select(question, exact_steps, better)
+    if not nearby.left:
+        raise OutOfSteps
+    whole = question.board.spending
+    question.board.spending = part = whole.part(nearby.left)
+    try:
+        return _nearby(question)
+    finally:
+        question.board.spending = whole
+        nearby.charge(part.spent)
+
+
+def _nearby(question: Question) -> Selection | None:
+    if (single := _single_pod(question)) is not None:
+        return single
+    if question.fewest > question.rules.most_pods or not question.could_fit(question.all):
+        return None
+    for units in takewhile(question.rules.is_cheap, _neighbourhoods(question)):
+        if (found := _move(question, units)) is not None:
+            return found
+    raise OutOfSteps
+
+
+def _neighbourhoods(question: Question) -> Iterator[Units]:
+    """Units in the way of the cheapest seats, then of the cheapest without those, and so on."""
+    among = question.rules.with_homes(question.all)
+    for _ in range(NEIGHBOURHOODS):
+        seats = cheapest_seats(question, among) if among else None
+        units = None if seats is None else in_the_way(question, seats, among)
+        if not units:
+            return
+        yield units
+        among -= units
+
+
+def _move(question: Question, units: Units) -> Selection | None:
+    """These units, or some of them, moved aside, if few steps find it. OutOfSteps: the gang has none left."""
+    whole = question.board.spending
+    try:
+        question.board.spending = whole.part(NEIGHBOURHOOD_STEPS)
+        return question.selection(reduced(question, units), "irreducible") if question.is_enough(units) else None
+    except OutOfSteps:
+        whole.spend(0)  # raises where it is the gang's own budget that ran out
+        return None
+    finally:
+        question.board.spending = whole
+
+
+# a single pod ---------------------------------------------------------------------------------------------------------
+
+
+def _single_pod(question: Question) -> Selection | None:
+    """For a goal of one pod that can be anywhere: one pod in the way, if one is enough."""
+    goal, candidates = question.goal, question.candidates
+    if not goal.is_leaf or goal.need > 1 or len(goal.pods) > 1 or goal.required or goal.preferred:
+        return None
+    shape = goal.pods[0][0]
+    if shape in question.board.later.company.touched:
+        return None
+    mine = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
+    mine &= question.rules.with_home(mine)
+    order = candidates.first_to_leave[mine[candidates.first_to_leave]]
+    for start in range(0, len(order), SOME):
+        for number in _making_room(question, shape, order[start : start + SOME]):
+            units = candidates.whole([number])
+            seats = (Seat(goal.name, shape, int(candidates.only_node[number]), 1),)
+            question.board.spending.spend()
+            if question.rules.allows(units, question.board.asked(seats)) and question.rules.is_within(units, seats):
+                settled = question.rules.settle(units, seats)
+                if settled is not None:
+                    return Selection(units, settled, "exact")
+    return None
+
+
+def _making_room(question: Question, shape: int, numbers: Ints) -> list[int]:
+    """Units each of which makes room for a pod of a class on its node."""
+    board, candidates, ledger = question.board, question.candidates, question.board.later
+    columns, nodes = board.shapes.columns[shape], candidates.only_node[numbers]
+    room = ledger.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
+    good = (room >= board.shapes.asks[shape][columns]).all(axis=1) & ledger.allowed(shape)[nodes]
+    found: list[int] = numbers[good].tolist()
+    return found
+
+
+# the smallest set -----------------------------------------------------------------------------------------------------
+
+
+def smallest_set(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
+    """The first of the smallest sets, or the best that was found before the steps ran out. OutOfSteps: none was."""
+    best = [greedy] if greedy is not None else []
+    try:
+        best.extend(_smaller_and_smaller(question, greedy))
+    except OutOfSteps:
+        if not best:
+            raise
+        return best[-1], "irreducible"
+    return (best[-1] if best else None), "exact"
+
+
+def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[Units]:
+    """Depth first over sets: the last to leave stays if the rest could still be enough."""
+    candidates = question.candidates
+    least = candidates.count(greedy) + 1 if greedy is not None else question.rules.most_pods + 1
+    order = candidates.last_first(question.numbers)
+    looks = {n: _looks(question, n) for n in question.all}
+    ahead: list[tuple[Units, Units]] = [(frozenset(), question.all)]
+    while ahead:
+        gone, undecided = ahead.pop()
+        if candidates.count(gone) >= least or not question.could_fit(gone | undecided):
+            continue
+        if question.is_enough(gone):
+            least = candidates.count(gone)
+            yield gone
+            continue
+        number = next((n for n in order if n in undecided), None)
+        if number is None:
+            continue
+        around = [outer for outer in candidates.units[number].around if outer in undecided]
+        alike = [n for n in undecided if looks[n] == looks[number]]  # they leave before it, and are as good
+        taken = candidates.whole([number, *alike])
+        ahead.append((gone | taken, undecided - taken))
+        ahead.append((gone, undecided - {number, *around}))
+
+
+def _looks(question: Question, number: int) -> object:
+    """Units that look alike can take each other's place."""
+    unit, board = question.candidates.units[number], question.board
+    if unit.inside:
+        return number
+    pods = sorted(
+        (node, board.shape(unit.gang, member.name), question.rules.looks(f"{unit.gang.namespace}/{member.name}"))
+        for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
+    )
+    return (unit.gang.queue, unit.around, tuple(pods))

@@ -1,0 +1,78 @@
+"""Annotations on PodGroups: what is remembered of them from cycle to cycle (S2, S3, S4, P7), and their last start."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+from muster.api import names
+from muster.api.moment import moment, stamp
+from muster.api.podgroup import PodGroup
+from muster.model.gang import satisfied
+from muster.planning import backoff
+from muster.planning.preemption.relocation import moved_places
+from muster.reporting.explain import sentence
+from muster.reporting.outcome import Outcome
+
+
+def stale_marks(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str | None]:
+    """Annotations to set, or with None to remove: since when a gang or its SubGroups are short, and its last start.
+
+    A spec that is not a tree changes nothing: nobody can say whether such a gang is short.
+    """
+    if outcome.gang.broken:
+        return {}
+    have = old.metadata.annotations
+    wanted = {
+        names.STALE_SINCE: _since(have.get(names.STALE_SINCE), now) if outcome.is_short else None,
+        names.STALE_SUBGROUPS: _subgroup_marks(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
+        names.LAST_START: stamp(now) if _starts(outcome, old, now) else have.get(names.LAST_START),
+        names.BACKED_OFF: _backed_off(outcome, old),
+        names.MOVED_TO: moved_places.annotation(outcome.gang, outcome.evictions, now),
+    }
+    return {name: mark for name, mark in wanted.items() if mark != have.get(name)}
+
+
+def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
+    """S4: the one attempt has failed, and on what; whoever has not failed may try."""
+    if old.spec.scheduling_backoff != 1 or outcome.found.snapshot is None:
+        return None
+    if any(refusal.reason == "BackedOff" for refusal in outcome.found.refusals):
+        return old.metadata.annotations.get(names.BACKED_OFF)
+    if outcome.found.verdict not in ("Infeasible", "Unknown") or not outcome.found.refusals:
+        return None
+    why = outcome.found.refusals[0]
+    return backoff.mark(outcome.gang, outcome.found.snapshot, why.reason, sentence(why))
+
+
+def _since(mark: object, now: datetime) -> str:
+    """A mark that is there stays; one that cannot be read, or is of a time to come, is as good as none."""
+    return mark if isinstance(mark, str) and _is_past(mark, now) else stamp(now)
+
+
+def _is_past(mark: str, now: datetime) -> bool:
+    since = moment(mark)
+    return since is not None and since <= now
+
+
+def _subgroup_marks(parts: tuple[str, ...], mark: str, now: datetime) -> str | None:
+    known = _marks(mark)
+    found = {name: _since(known.get(name), now) for name in parts}
+    return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else None
+
+
+def _marks(mark: str) -> Mapping[str, object]:
+    try:
+        found = json.loads(mark or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
+    """This plan satisfies the root, and the status does not say so yet; or it runs and nobody noted since when."""
+    if not outcome.satisfied:
+        return False
+    if not _is_past(old.metadata.annotations.get(names.LAST_START, ""), now):
+        return True
+    told = old.status is not None and bool(old.status.satisfied)
+    return not satisfied(outcome.before.root) and not told

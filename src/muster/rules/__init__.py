@@ -1,1 +1,0 @@
-"""What is valid: pure functions that yield every problem. Webhook, CLI and controllers ask `check`."""

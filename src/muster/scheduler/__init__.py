@@ -1,0 +1,1 @@
+"""The loop that plans, binds and evicts."""

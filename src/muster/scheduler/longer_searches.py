@@ -1,0 +1,133 @@
+"""Longer searches for gangs that were cut short, beside the cycles: one at a time, and never while a cycle runs (X7).
+
+Rule: an answer is a hint for the next cycle, which checks it again. What was tried on an unchanged cluster is not tried
+again.
+"""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import structlog
+from msgspec import Struct
+
+from muster.model.snapshot import Snapshot
+from muster.placement.budget import Cancelled
+from muster.planning.decision import Plan
+from muster.planning.memory.answer_cache import AnswerCache
+from muster.planning.memory.longer_search import LongerAnswer, cut_short, search_longer
+from muster.planning.policy import Policy
+from muster.scheduler.daemon_threads import in_daemon_thread
+from muster.scheduler.observer import Observer
+
+log = structlog.get_logger()
+MOST_TRIED = 10_000  # questions that are remembered
+MOST_AT_ONCE = 8  # gangs that are looked at after one cycle: others have their turn after the next
+REST_SECONDS = 0.001  # between slices of work: the loop has the interpreter to itself for a moment
+LOOK_SECONDS = 0.2  # while a cycle runs: how soon the end of everything is noticed
+
+
+class Asked(Struct, frozen=True, eq=False):
+    """The outcome of a cycle that left gangs without an answer."""
+
+    snapshot: Snapshot
+    policy: Policy
+    gangs: tuple[str, ...]
+
+
+class LongerSearches:
+    """A loop of its own; `found` is called when there is a hint for the next cycle."""
+
+    def __init__(
+        self, memory: AnswerCache, steps: int, observer: Observer, found: Callable[[], None] = lambda: None
+    ) -> None:
+        self._memory, self._steps, self._observer, self._found = memory, steps, observer, found
+        self._tried: OrderedDict[bytes, None] = OrderedDict()
+        self._latest: Asked | None = None
+        self._woken = asyncio.Event()
+        self._last = ""  # the gang that was searched for last
+        self._no_cycle_runs = threading.Event()
+        self._no_cycle_runs.set()
+        self._given_up = threading.Event()
+
+    def offer(self, snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
+        """A cycle has ended; who was cut short is searched for, soon."""
+        gangs = tuple(cut_short(plan)) if self._steps else ()
+        self._latest = Asked(snapshot, policy, gangs) if gangs else None
+        known = {found.gang.key for found in plan.gangs}
+        self._memory.hints = {key: hint for key, hint in self._memory.hints.items() if key in known}
+        if gangs:
+            self._woken.set()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """While a cycle runs: it has the interpreter to itself."""
+        self._no_cycle_runs.clear()
+        try:
+            yield
+        finally:
+            self._no_cycle_runs.set()
+
+    def forget(self) -> None:
+        """We do not lead: whoever does searches."""
+        self._latest = None
+        self._memory.hints = {}
+        self._given_up.set()
+
+    async def run(self) -> None:
+        """Without end."""
+        try:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                asked, self._latest = self._latest, None
+                if asked is not None:
+                    self._given_up = threading.Event()
+                    await self._search_each(asked)
+        finally:
+            self._given_up.set()
+
+    async def _search_each(self, asked: Asked) -> None:
+        given_up = self._given_up
+        for gang in _in_turn(asked.gangs, self._last):
+            work = partial(search_longer, asked.snapshot, asked.policy, gang, self._steps)
+            try:
+                found = await in_daemon_thread(
+                    "longer search", partial(work, partial(self._rest, given_up), self._tried)
+                )
+            except Cancelled:
+                return
+            except Exception:  # as in a cycle: one gang's failure is no other's
+                log.exception("longer search failed", gang=gang)
+                found = None
+            self._last = gang
+            if found is not None and not given_up.is_set():
+                self._answered(gang, found)
+
+    def _answered(self, gang: str, found: LongerAnswer) -> None:
+        self._tried[found.question] = None
+        while len(self._tried) > MOST_TRIED:
+            self._tried.popitem(last=False)
+        outcome = "found" if found.hint else "infeasible" if found.is_known else "unknown"
+        log.info("longer search", gang=gang, outcome=outcome, steps=found.steps)
+        self._observer.searched_longer(outcome)
+        if found.hint is not None:
+            self._memory.hints[gang] = found.hint
+            self._found()
+
+    def _rest(self, given_up: threading.Event) -> bool:
+        """Asked by the search between its steps, in its thread: waits for cycles, and tells whether to give up."""
+        time.sleep(REST_SECONDS)
+        while not given_up.is_set():
+            if self._no_cycle_runs.wait(LOOK_SECONDS):
+                return given_up.is_set()
+        return True
+
+
+def _in_turn(gangs: Sequence[str], last: str) -> list[str]:
+    """Some of them, going on after the one that was last."""
+    return sorted(gangs, key=lambda gang: (gang <= last, gang))[:MOST_AT_ONCE]

@@ -1,0 +1,41 @@
+"""Promises to pods that move, from the plan that makes them until their PodGroups are seen to carry them (P7).
+
+They are written as annotations, behind the evictions and without waiting: a cycle that runs before that must know them.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from muster.api import names
+from muster.api.podgroup import PodGroup
+from muster.model.snapshot import Snapshot
+from muster.planning.decision import Eviction, Plan
+from muster.planning.preemption.relocation.moved_places import annotation, is_newer
+
+Stored = Callable[[str], PodGroup | None]
+
+
+class UnseenPromises:
+    """Annotations by gang that were decided and are not seen yet."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def note(self, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+        """A plan was made."""
+        moves: dict[str, list[Eviction]] = {}
+        for eviction in plan.evictions:
+            if eviction.move_to:
+                moves.setdefault(eviction.gang, []).append(eviction)
+        for gang in snapshot.gangs if moves else ():
+            if gang.key in moves and (text := annotation(gang, moves[gang.key], now)) is not None:
+                self._texts[gang.key] = text
+
+    def unseen(self, stored: Stored) -> dict[str, str]:
+        """Those that no PodGroup carries yet; what is seen, or whose PodGroup is gone, is forgotten."""
+        for key in list(self._texts):
+            group = stored(key)
+            text = None if group is None else group.metadata.annotations.get(names.MOVED_TO, "")
+            if text is None or not is_newer(self._texts[key], text):
+                del self._texts[key]
+        return dict(self._texts)

@@ -1,0 +1,1 @@
+"""Statuses, events and log lines about what a cycle decided."""

@@ -1,0 +1,143 @@
+"""Events: why something waits, on the object that waits, as `kubectl describe` shows it (E1, N4).
+
+What was done is told by `event_queue`.
+
+Rule 1: the same about the same object is one Event that counts, as with Kubernetes' own recorders; it says what was
+found last. Rule 2: how often that is told is not decided here.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from muster.api.core import Pod
+from muster.api.meta import ObjectMeta
+from muster.api.moment import stamp
+from muster.api.podgroup import PodGroup
+from muster.kube.cache.cache import resource_of
+from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.model.gang import State, state
+from muster.reporting.conditions import stray_words
+from muster.reporting.explain import is_worth_an_event, reasons
+from muster.reporting.outcome import Outcome
+from muster.validation.pods.membership import Stray
+
+EVENTS = Resource("", "v1", "events", "Event")
+STRAY_PODS = "StrayPods"
+LONGEST = 1024  # characters of a message, as Kubernetes has it
+LONGEST_NAME = 200  # of the object, in the name of an Event
+KEPT_SECONDS = 3600.0  # for so long, API servers keep an Event that nobody writes to
+Series = tuple[str, str, str, str, str]  # what tells events apart: kind, namespace, name, uid, and the reason
+
+
+class Counted(Struct, frozen=True):
+    """An Event that is there, or was asked for."""
+
+    name: str
+    count: int  # 0: nobody knows whether it was taken
+    at: float  # of a clock that never goes back
+
+
+class Recorder:
+    """Writes events, and remembers for as long as they are kept how often each was told."""
+
+    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self.cluster, self.clock = cluster, clock
+        self._told: dict[Series, Counted] = {}  # the one that was told last comes last
+
+    async def record(self, event: Raw) -> None:
+        """One more time."""
+        series, meta = series_of(event), event["metadata"]
+        self._forget()
+        told = self._told.get(series)
+        if told is None or not await self._again(told, event):
+            told = Counted(meta["name"], 0, self.clock())
+            self._told[series] = told  # also where no answer comes: the next try finds it, or not
+            await self.cluster.create(EVENTS, event)
+        self._told.pop(series, None)
+        self._told[series] = Counted(told.name, told.count + 1, self.clock())
+
+    async def _again(self, told: Counted, event: Raw) -> bool:
+        """Whether it is still there to be counted up."""
+        news = {"count": told.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+        try:
+            await self.cluster.patch(EVENTS, event["metadata"]["namespace"], told.name, news)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
+
+    def _forget(self) -> None:
+        """Those that API servers have forgotten as well."""
+        old = self.clock() - KEPT_SECONDS
+        while self._told and self._told[first := next(iter(self._told))].at < old:
+            del self._told[first]
+
+
+def series_of(event: Raw) -> Series:
+    """Events of one series are one Event."""
+    about = event["involvedObject"]
+    return (about["kind"], about["namespace"], about["name"], about["uid"], event["reason"])
+
+
+# words --------------------------------------------------------------------------------------------------------------
+
+
+def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
+    """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
+    resource, meta = resource_of(PodGroup), group.metadata
+    for reason in reasons(outcome.found):
+        if is_worth_an_event(reason["reason"], reason["details"]):
+            runs = reason["details"].get("role") == "extra"
+            yield event(resource, meta, reason["reason"], reason["message"], now, is_normal=runs)
+    strays = [stray for stray in outcome.gang.strays if state(pods[stray.pod]) in (State.PENDING, State.GATED)]
+    if strays:
+        yield event(resource, meta, STRAY_PODS, stray_words(strays), now)
+    for stray in strays:
+        yield about_stray(stray, pods[stray.pod], now)
+
+
+def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
+    """Something else about a gang."""
+    return event(resource_of(PodGroup), group.metadata, reason, message, now)
+
+
+def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
+    """Why a pod belongs to nobody."""
+    return event(resource_of(Pod), pod.metadata, stray.why, f"the pod {stray.says}", now)
+
+
+def event(
+    resource: Resource, meta: ObjectMeta, reason: str, message: str, now: datetime, is_normal: bool = False
+) -> Raw:
+    """An Event about an object."""
+    about = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+    at = stamp(now.replace(microsecond=0))
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": _name(meta, reason, now), "namespace": meta.namespace},
+        "involvedObject": about,
+        "reason": reason,
+        "message": message[:LONGEST],
+        "type": "Normal" if is_normal else "Warning",
+        "source": {"component": "muster"},
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+def _name(meta: ObjectMeta, reason: str, now: datetime) -> str:
+    """Known before it is sent, so that an Event whose creation nobody answered is found again."""
+    mark = blake2b(f"{meta.uid}/{reason}/{now.timestamp()}".encode(), digest_size=8).hexdigest()
+    return f"{meta.name[:LONGEST_NAME].rstrip('.-')}.{mark}"

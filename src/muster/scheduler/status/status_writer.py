@@ -1,0 +1,374 @@
+"""What people and programs are told after a cycle: statuses, conditions, annotations and events (E1-E3).
+
+Rule 1: telling is a loop of its own, on the latest outcome: news that are not out when newer ones come are dropped, and
+scheduling never waits for it. Rule 2: one letter about one object at a time, and only what differs from what is stored;
+a letter that is lost is written again after the next cycle.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Container, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Any, Literal
+
+import structlog
+from msgspec import Struct
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.decoding import encode
+from muster.api.meta import Condition, Wire
+from muster.api.moment import stamp
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.kube.cache.cache import resource_of
+from muster.kube.cluster import ApiError, Cluster, PatchType, Raw, Resource
+from muster.model.gang import Gang, State, state
+from muster.model.snapshot import Snapshot
+from muster.planning.decision import GangPlan, Plan
+from muster.planning.diagnosis.waiting import NOT_ENOUGH_PODS
+from muster.reporting.annotations import stale_marks
+from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
+from muster.reporting.outcome import Outcome, orphans, outcomes
+from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
+from muster.scheduler.binder import CONFLICT, Fence, in_time
+from muster.scheduler.daemon_threads import in_daemon_thread
+from muster.scheduler.observer import Nobody, Observer
+from muster.scheduler.status.event_recorder import EVENTS, Recorder, about_gang, about_group, about_stray, series_of
+from muster.validation.pods.membership import gang_of
+
+log = structlog.get_logger()
+AGAIN_SECONDS = 300.0  # the same event about the same object is not told more often
+HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
+AT_ONCE = 16  # letters: few, as bindings come first
+SHOWN = 5  # failures that are told in words
+SILENT_SECONDS = 60.0  # while nothing works, that is logged again after this time
+JSON: PatchType = "application/json-patch+json"
+STRATEGIC: PatchType = "application/strategic-merge-patch+json"
+Kind = Literal["marks", "status", "condition", "event"]
+Address = tuple[str, str, str]  # of an object: plural, namespace, name
+Said = Mapping[tuple[Address, Kind], tuple[object, float]]  # what, and when
+
+
+class News(Struct, frozen=True, eq=False):
+    """The outcome of a cycle."""
+
+    number: int  # of the cycle
+    snapshot: Snapshot
+    plan: Plan
+    now: datetime
+    unsettled: Mapping[str, str] = {}  # gangs with bindings that are not settled, and why where that lasts long
+
+
+class Letter(Struct, frozen=True, eq=False):
+    """One thing to write about one object."""
+
+    kind: Kind
+    resource: Resource
+    namespace: str
+    name: str
+    says: object  # where the same was said already, it need not be said again
+    body: Any
+
+    @property
+    def address(self) -> Address:
+        """The object."""
+        return self.resource.plural, self.namespace, self.name
+
+
+class Teller:
+    """Writes what plans mean to the objects they are about."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        fence: Fence,
+        clock: Callable[[], float],
+        seconds: float = 10.0,
+        observer: Observer | None = None,
+        again: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self.cluster, self.fence, self.clock, self.seconds = cluster, fence, clock, seconds
+        self.observer: Observer = observer or Nobody()
+        self.again = again  # called when everything is out: whether something was not taken
+        self.told = 0  # the last cycle of which all was told that a later one does not tell better
+        self._latest: News | None = None
+        self._woken = asyncio.Event()
+        self._number = 0  # the cycle that the letters are of
+        self._newest = 0  # the last cycle that there are news of
+        self._letters: dict[Address, list[Letter]] = {}
+        self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
+        self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
+        self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
+        self._failures: list[str] = []  # the first few
+        self._failed = 0
+        self._silent_until = -math.inf
+        self._drafts = Drafts()
+        self._recorder = Recorder(cluster, clock)
+
+    def tell(self, news: News) -> None:
+        """Soon; or never, if there are newer ones by then."""
+        self._latest, self._newest = news, news.number
+        self._woken.set()
+
+    async def make_way(self, namespace: str, pod: str) -> None:
+        """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
+        address = (resource_of(Pod).plural, namespace, pod)
+        self._placed[address] = self._newest + 1
+        self._letters.pop(address, None)
+        if address in self._busy:
+            await self._busy[address].wait()
+
+    def forget(self) -> None:
+        """We do not lead: others write, so what we said does not stand, and what we would say is not asked for."""
+        self._latest = None
+        self._letters.clear()
+        self._said.clear()
+
+    async def run(self) -> None:
+        """Without end."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._woken.wait()
+                self._woken.clear()
+                news, self._latest = self._latest, None
+                if news is not None:
+                    drafts = await in_daemon_thread("status", partial(self._drafts.letters, news))
+                    self._put(news, drafts)
+                    self._go_on(tasks)
+
+    def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:
+        """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
+        for letter in [*_withdrawn(self._said, fresh, news)]:
+            fresh[letter.address] = [letter]
+        self._placed = {address: number for address, number in self._placed.items() if number > news.number}
+        for address in self._placed:
+            fresh.pop(address, None)
+        now, due = self.clock(), {(address, one.kind) for address, found in fresh.items() for one in found}
+        self._said = {about: (said, at) for about, (said, at) in self._said.items() if _stands(about, now - at, due)}
+        if self._failed:
+            self._own_up()
+        self._letters = {address: fresh[address] for address in self._letters if address in fresh} | fresh
+        self._number = news.number
+
+    def _go_on(self, tasks: asyncio.TaskGroup) -> None:
+        while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
+            self._busy[address] = asyncio.Event()
+            tasks.create_task(self._send(address, self._letters.pop(address), tasks))
+        if not self._busy:
+            self._all_out()
+
+    def _next(self) -> Address | None:
+        return next((address for address in self._letters if address not in self._busy), None)
+
+    def _all_out(self) -> None:
+        self.told = self._number
+        self._own_up()
+
+    def _own_up(self) -> None:
+        """Say what was not taken, and ask for another try."""
+        failures, failed = self._failures, self._failed
+        self._failures, self._failed = [], 0
+        if failures and self.clock() >= self._silent_until:
+            self._silent_until = self.clock() + SILENT_SECONDS
+            for failure in failures:
+                log.warning("not told", what=failure, of=failed)
+        self.again(failed > 0)
+
+    async def _send(self, address: Address, found: list[Letter], tasks: asyncio.TaskGroup) -> None:
+        """All that is to be written about one object, in order."""
+        for letter in found:
+            about = (address, letter.kind)
+            said, _ = self._said.get(about, (None, 0.0))
+            if said != letter.says and self.fence.leading and await self._write(letter):
+                self._said[about] = letter.says, self.clock()
+        self._busy.pop(address).set()
+        self._go_on(tasks)
+
+    async def _write(self, letter: Letter) -> bool:
+        """Whether it was taken. What changed or went away meanwhile is no failure: it is heard of anyway."""
+        try:
+            async with in_time(self.fence, self.seconds):
+                await self._request(letter)
+        except ApiError as error:
+            if error.status == CONFLICT:
+                self.observer.conflict(letter.resource.plural)
+            elif error.status != 404:
+                self._failed += 1
+                if len(self._failures) < SHOWN:
+                    self._failures.append(f"{letter.resource.plural} {letter.namespace}/{letter.name}: {error.message}")
+            return False
+        return True
+
+    async def _request(self, letter: Letter) -> None:
+        """One request a letter, but for an event that is no longer there to be counted up."""
+        where = letter.resource, letter.namespace, letter.name
+        match letter.kind:
+            case "event":
+                await self._recorder.record(letter.body)
+            case "marks":
+                await self.cluster.patch(*where, letter.body)
+            case "status":
+                await self.cluster.patch(*where, letter.body, JSON, "status")
+            case "condition":
+                await self.cluster.patch(*where, letter.body, STRATEGIC, "status")
+
+
+def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tuple[Address, Kind]]) -> bool:
+    """Whether what was said need not be said again.
+
+    Conditions of pods are not heard back, so they stand for as long as they are due; a status that is still due after
+    a while was changed by somebody.
+    """
+    match about[1]:
+        case "event":
+            return age_seconds < AGAIN_SECONDS
+        case "condition":
+            return about in due
+        case _:
+            return about in due and age_seconds < HEARD_SECONDS
+
+
+# letters ------------------------------------------------------------------------------------------------------------
+
+
+class Drafts:
+    """Everything that differs from what is stored, cycle after cycle.
+
+    A gang about which there was nothing to say is not looked at again until something happens to it: on a large
+    cluster that is nearly all of them.
+    """
+
+    def __init__(self) -> None:
+        self._silent: dict[str, Gang] = {}
+        self._where: object = None  # the domains that statuses name
+
+    def letters(self, news: News) -> dict[Address, list[Letter]]:
+        """By the object they are about."""
+        found: dict[Address, list[Letter]] = {}
+        for letter in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
+            found.setdefault(letter.address, []).append(letter)
+        return found
+
+    def _of_gangs(self, news: News) -> Iterator[Letter]:
+        before = {gang.key: gang for gang in news.snapshot.gangs}
+        if news.snapshot.topologies is not self._where:
+            self._silent, self._where = {}, news.snapshot.topologies
+        at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
+        self._silent = {key: self._silent[key] for key in at_rest}
+        foreign = {gang.key for gang in news.snapshot.gangs if gang.is_foreign}  # another scheduler's to report (N6)
+        yield from _of_unsettled(news)
+        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | foreign | news.unsettled.keys()).items():
+            about = _about_one(outcome, before[key].source, news)
+            yield from about or ()
+            is_kept = names.MOVED_TO in before[key].source.metadata.annotations  # a promise ends with time (P7)
+            if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found) and not is_kept:
+                self._silent[key] = before[key]
+
+    def _is_silent(self, found: GangPlan) -> bool:
+        """There was nothing to say about it, and nothing has happened since."""
+        return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
+
+
+def _of_unsettled(news: News) -> Iterator[Letter]:
+    """Whatever a status said about these gangs could be wrong: only an event tells that it is not known (E1)."""
+    sources = {gang.key: gang.source for gang in news.snapshot.gangs if news.unsettled.get(gang.key)}
+    for key, group in sources.items():
+        yield _of_event(about_group(group, "BindingFailed", news.unsettled[key], news.now))
+
+
+def _at_rest(found: GangPlan) -> bool:
+    """It runs, and what is said of its extras, if anything, depends on nothing but the gang itself."""
+    return found.verdict == "Scheduled" and all(
+        one.details.get("role") == "extra" and one.reason == NOT_ENOUGH_PODS for one in found.refusals
+    )
+
+
+def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | None:
+    """None: something about this gang cannot be put into words. That must not keep anybody from being scheduled."""
+    try:
+        return list(_about(outcome, group, news))
+    except Exception:
+        log.exception("not told", gang=outcome.gang.key)
+        return None
+
+
+def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
+    if not is_reported_elsewhere(outcome.before, news.snapshot.schedulers):
+        yield from _of_group(outcome, group, news.now)
+    for name, condition in pod_conditions(outcome, group).items():
+        pod = news.snapshot.pods.get(name)
+        yield _of_pod(name, pod.metadata.uid if pod else "", condition, news.now)
+    yield from map(_of_event, about_gang(outcome, group, news.snapshot.pods, news.now))
+
+
+def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Letter]:
+    meta, resource = group.metadata, resource_of(PodGroup)
+    if marks := stale_marks(outcome, group, now):
+        body = {"metadata": {"uid": meta.uid, "annotations": marks}}
+        yield Letter("marks", resource, meta.namespace, meta.name, body, body)
+    status = pod_group_status(outcome, group, now)
+    if status != group.status:
+        said = _status(meta.uid, status)
+        yield Letter("status", resource, meta.namespace, meta.name, said, said)
+
+
+def _of_queues(news: News) -> Iterator[Letter]:
+    stored = {queue.metadata.name: queue for queue in news.snapshot.objects.queues}
+    for name, status in queue_statuses(news.snapshot, news.plan, news.now).items():
+        queue = stored.get(name)
+        if queue is not None and queue.status != status:
+            body = _status(queue.metadata.uid, status)
+            yield Letter("status", resource_of(Queue), "", name, body, body)
+
+
+def _status(uid: str, status: Wire) -> list[Raw]:
+    """The whole status in one request: what it does not say any more must go.
+
+    A JSON patch, as Kubernetes heeds a uid in a merge patch nowhere but in objects of its own kinds.
+    """
+    same = {"op": "test", "path": "/metadata/uid", "value": uid}
+    return [same, {"op": "add", "path": "/status", "value": encode(status)}]
+
+
+def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> Letter:
+    """A pod that was deleted and came back under its name has heard nothing yet."""
+    namespace, _, name = pod.partition("/")
+    raw = encode(condition) | {"lastTransitionTime": stamp(now)}
+    return Letter("condition", resource_of(Pod), namespace, name, (uid, condition), _on_pod(uid, raw))
+
+
+def _on_pod(uid: str, condition: Raw) -> Raw:
+    return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+
+
+def _of_orphans(news: News) -> Iterator[Letter]:
+    """Pods that no gang speaks for."""
+    for stray in orphans(news.snapshot):
+        pod = news.snapshot.pods[stray.pod]
+        yield _of_pod(stray.pod, pod.metadata.uid, of_stray(stray), news.now)
+        yield _of_event(about_stray(stray, pod, news.now))
+
+
+def _of_event(event: Raw) -> Letter:
+    kind, namespace, name, _, reason = series = series_of(event)
+    return Letter("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
+
+
+def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[Letter]:
+    """Conditions of pods that still wait, where nothing takes their place: of gangs that want none, or no more (S4)."""
+    bound = {(one.namespace, one.pod) for one in news.plan.bindings}
+    for (address, kind), (says, _) in said.items():
+        if kind == "condition" and address not in fresh and address[1:] not in bound:
+            yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.unsettled)
+
+
+def _unsaid(address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]) -> Iterator[Letter]:
+    """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
+    if pod is None or state(pod) is not State.PENDING or not isinstance(says, tuple) or gang_of(pod) in unsettled:
+        return
+    uid, _ = says
+    if uid == pod.metadata.uid:
+        body = _on_pod(uid, {"type": ON_PODS, "$patch": "delete"})
+        yield Letter("condition", resource_of(Pod), *address[1:], says=(uid, None), body=body)

@@ -1,0 +1,56 @@
+"""Claims that wait for their first consumer: the node is written on them before the pod is bound (X5, decision 0014).
+
+Restart safe: a claim with a node on it is never given another one; the next plan holds the pod to that node.
+"""
+
+from collections.abc import Callable
+
+from muster.api.core import PersistentVolumeClaim, StorageClass
+from muster.api.names import SELECTED_NODE
+from muster.kube.cache.cache import Mirror, resource_of
+from muster.kube.cluster import ApiError, Cluster
+from muster.placement.claims import STATIC, WAITS, claims_of, selected_node
+from muster.planning.decision import Binding
+
+CLAIMS = resource_of(PersistentVolumeClaim)
+UNSEEN_SECONDS = 30.0  # for so long, a node that was written counts, although the watch has not brought it yet
+
+
+class VolumeBinder:
+    """Selects the node of unbound claims, as kube-scheduler does."""
+
+    def __init__(self, cluster: Cluster, mirror: Mirror, clock: Callable[[], float]) -> None:
+        self.cluster, self.mirror, self.clock = cluster, mirror, clock
+        self._written: dict[str, tuple[str, float]] = {}  # by the uid of a claim: the node, and when
+
+    async def select_node(self, one: Binding) -> None:
+        """Writes the node on every claim of the pod that waits for it. ApiError: not all of them took it."""
+        pod = self.mirror.pod(one.key)
+        for name in claims_of(pod) if pod is not None else ():
+            claim = self._waiting(name)
+            if claim is not None and selected_node(claim) != one.node:
+                await self._select(claim, one.node)
+
+    async def _select(self, claim: PersistentVolumeClaim, node: str) -> None:
+        other = selected_node(claim) or self._unseen(claim.metadata.uid)
+        if other not in ("", node):
+            raise ApiError(409, "Conflict", f"the volume of claim `{claim.metadata.name}` is made on node `{other}`")
+        self._written[claim.metadata.uid] = node, self.clock()  # also where no answer comes
+        body = {"metadata": {"uid": claim.metadata.uid, "annotations": {SELECTED_NODE: node}}}
+        await self.cluster.patch(CLAIMS, claim.metadata.namespace, claim.metadata.name, body)
+
+    def _unseen(self, uid: str) -> str:
+        """The node that was written lately, whether or not it has arrived; empty: none."""
+        old = self.clock() - UNSEEN_SECONDS
+        self._written = {uid: written for uid, written in self._written.items() if written[1] >= old}
+        return self._written.get(uid, ("", 0.0))[0]
+
+    def _waiting(self, name: str) -> PersistentVolumeClaim | None:
+        """The claim, if its volume is made where its first consumer goes."""
+        namespace, _, last = name.partition("/")
+        claim = self.mirror.get(PersistentVolumeClaim, namespace, last)
+        if not isinstance(claim, PersistentVolumeClaim) or claim.spec.volume_name:
+            return None
+        kind = self.mirror.get(StorageClass, "", claim.spec.storage_class_name)
+        waits = isinstance(kind, StorageClass) and kind.volume_binding_mode == WAITS and kind.provisioner != STATIC
+        return claim if waits else None

@@ -1,1 +1,0 @@
-"""Time at will: a clock, kubelets, workloads and scenarios that are not real."""

@@ -1,0 +1,1 @@
+"""Clusters and workloads to try muster on."""

@@ -1,0 +1,109 @@
+"""A data centre to play with: nodes in nested domains, and the Dynamo example as a workload."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from muster.errors import InputError
+from muster.kube.cluster import Raw
+
+TOPOLOGY = "datacenter-topology"
+PREFIX = "topology/"
+GPU = "nvidia.com/gpu"
+LEVEL = re.compile(r"(?P<name>[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)=(?P<number>[0-9]{1,6})")
+EXAMPLE = "levels are name=number, coarse to fine, such as zone=2,rack=8"
+
+
+def levels(text: str) -> dict[str, int]:
+    """`zone=2,block=4,rack=8`: how many domains each level has in all, coarse to fine."""
+    found: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        level = LEVEL.fullmatch(part.strip())
+        if level is None or not int(level["number"]):
+            raise InputError(f"--topology: `{part}` is no level", hint=f"{EXAMPLE}; names are like those of labels")
+        if level["name"] in found:
+            raise InputError(f"--topology: level `{level['name']}` is there twice", hint="keep one of them")
+        found[level["name"]] = int(level["number"])
+    if not found:
+        raise InputError("--topology: there is no level", hint=EXAMPLE)
+    for (coarse, few), (fine, many) in pairwise(found.items()):
+        if many % few:
+            raise InputError(
+                f"--topology: {many} {fine}s cannot be shared evenly by {few} {coarse}s",
+                hint=f"make the number of {fine}s a multiple of {few}; levels go from coarse to fine",
+            )
+    return found
+
+
+def topology(shape: dict[str, int]) -> Raw:
+    """The Topology over these levels."""
+    return {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": TOPOLOGY},
+        "spec": {"levels": [{"nodeLabel": f"{PREFIX}{name}"} for name in shape]},
+    }
+
+
+def nodes(number: int, gpus: int, shape: dict[str, int]) -> Iterator[Raw]:
+    """Nodes, shared evenly by the domains of every level."""
+    for i in range(number):
+        labels = {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in shape.items()}
+        name = f"node-{i:03}"
+        room = {"cpu": "96", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+        yield {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
+            "status": {"capacity": room, "allocatable": room},
+        }
+
+
+# the example --------------------------------------------------------------------------------------------------------
+
+NAMESPACE, GANG = "inference", "dynamo"
+REPLICAS = {"prefill": (4, 3, 8), "decode": (2, 1, 4)}  # replicas, of which so many must run, pods of each
+
+
+def dynamo() -> Iterator[Raw]:
+    """Prefill and decode, each in a zone, each replica in a rack; 3 of 4 and 1 of 2 start it, nobody disturbs these."""
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    groups: list[Raw] = []
+    for role, (replicas, needed, pods) in REPLICAS.items():
+        groups.append({"name": role, "minSubGroup": needed, "topologyConstraint": _in("zone")})
+        groups += [
+            {"name": f"{role}-{i}", "parent": role, "minMember": pods, "topologyConstraint": _in("rack")}
+            for i in range(replicas)
+        ]
+    spec = {
+        "preemptibility": "semi-preemptible",
+        "minSubGroup": len(REPLICAS),
+        "topologyConstraint": {"topology": TOPOLOGY},
+        "subGroups": groups,
+    }
+    meta = {"name": GANG, "namespace": NAMESPACE}
+    yield {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    for role, (replicas, _, pods) in REPLICAS.items():
+        for i in range(replicas):
+            yield from (_pod(f"{role}-{i}", j) for j in range(pods))
+
+
+def _in(level: str) -> Raw:
+    return {"topology": TOPOLOGY, "requiredTopologyLevel": level}
+
+
+def _pod(leaf: str, number: int) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{leaf}-{number}",
+            "namespace": NAMESPACE,
+            "labels": {"kai.scheduler/subgroup-name": leaf, "app": GANG},
+            "annotations": {"pod-group-name": GANG},
+        },
+        "spec": {
+            "schedulerName": "muster",
+            "containers": [{"name": "main", "image": "dynamo", "resources": {"limits": {GPU: "1"}}}],
+        },
+    }

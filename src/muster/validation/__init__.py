@@ -1,0 +1,1 @@
+"""What is valid, and what a missing value means."""

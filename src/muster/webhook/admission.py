@@ -1,0 +1,206 @@
+"""What is said to the API server about an object: `validate` (V1-V6), and `mutate`, which converts (D). Pure.
+
+Rule: only what an object says itself refuses it. What lies around it may still come (`kubectl apply` of a folder has
+no order): there a PodGroup without its Topology is told in a warning, and waits with a reason (T6, Q2).
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.api.codec import Document, title
+from muster.conversion.older_formats import Conversion, convert, looks_older
+from muster.conversion.update_conversion import Managers, convert_update, taken_back
+from muster.errors import MusterError
+from muster.reporting.problems import lines
+from muster.reporting.text import plain
+from muster.validation.check import check, errors
+from muster.validation.context import Around
+from muster.validation.problem import Problem
+from muster.webhook.admission_review import JUDGED, Answer, Asked, Raw, short
+
+MOST_TOLD = 200  # problems in one answer; the rest is counted
+MOST_WARNINGS = 20
+_CAUSES = {"V5": "FieldValueForbidden"}
+_WHERE = "request"
+
+
+def validate(asked: Asked, around: Around | None = None) -> Answer:
+    """V1-V6 on what is created or updated; everything else passes."""
+    if not asked.judged or _leaving(asked.object):
+        return Answer(asked.uid, allowed=True)
+    old = asked.old_object if asked.operation == "UPDATE" else None
+    problems = _problems(asked.new, old, around)
+    refused = errors(problems)
+    warnings = _warnings(problem for problem in problems if problem.severity == "warning")
+    if not refused:
+        return Answer(asked.uid, allowed=True, warnings=warnings)
+    return Answer(asked.uid, allowed=False, status=_status(asked, refused), warnings=warnings)
+
+
+def _leaving(raw: Raw) -> bool:
+    """An object that is being deleted is not judged: its finalizers must go, whatever it says."""
+    meta = raw.get("metadata")
+    return isinstance(meta, dict) and bool(meta.get("deletionTimestamp"))
+
+
+def _problems(raw: Raw, old: Any, around: Around | None) -> tuple[Problem, ...]:
+    """Rule 3: an error that only what lies around shows is a warning."""
+    problems = check(raw, old, around)
+    if around is None or not errors(problems):
+        return problems
+    alone = frozenset(check(raw, old))
+    return tuple(problem if problem in alone else replace(problem, severity="warning") for problem in problems)
+
+
+def _status(asked: Asked, refused: tuple[Problem, ...]) -> Raw:
+    told, more = refused[:MOST_TOLD], len(refused) - MOST_TOLD
+    message = f"{title(asked.new)} is invalid\n{plain(lines(told))}"
+    meta = asked.object.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return {
+        "status": "Failure",
+        "code": 422,
+        "reason": "Invalid",
+        "message": f"{message}\n  … and {more} more" if more > 0 else message,
+        "details": {
+            "name": name if isinstance(name, str) else "",
+            "group": asked.kind.group,
+            "kind": asked.kind.kind,
+            "causes": [_cause(problem) for problem in told],
+        },
+    }
+
+
+def _cause(problem: Problem) -> Raw:
+    kind = "FieldValueTypeInvalid" if problem.key == "type" else _CAUSES.get(problem.rule, "FieldValueInvalid")
+    return {"reason": kind, "message": _sentence(problem, at=False), "field": problem.at}
+
+
+def _sentence(problem: Problem, *, at: bool = True) -> str:
+    """One line: where, what, the rule, the way out."""
+    where = f"{problem.at}: " if problem.at and at else ""
+    rule = f" ({problem.rule})" if problem.rule else ""
+    hint = f"; hint: {problem.hint}" if problem.hint else ""
+    return " ".join(f"{where}{problem.says}{rule}{hint}".split())
+
+
+def _warnings(problems: Any) -> tuple[str, ...]:
+    told = [short(_sentence(problem)) for problem in problems]
+    more = len(told) - MOST_WARNINGS
+    return tuple(told if more <= 0 else [*told[:MOST_WARNINGS], f"… and {more} more warnings"])
+
+
+def mutate(asked: Asked) -> Answer:
+    """Older dialects to the form of record (D). It never refuses: what cannot be converted is left to `validate`.
+
+    What is stored in an older form stays as it is until somebody rewrites it (V4): its reading must not change in
+    passing, because another field was updated.
+    """
+    if not asked.judged or asked.type != JUDGED[0] or _leaving(asked.object) or not _may_be_older(asked):
+        return Answer(asked.uid, allowed=True)
+    raw = _only_needed(asked.new)
+    try:
+        done = _converted(asked, Document(_WHERE, raw))
+    except MusterError as error:
+        return Answer(asked.uid, allowed=True, warnings=(short(f"not converted: {_in_one_line(error)}"),))
+    patch = difference(asked.object.get("spec"), done.raw.get("spec")) if done.changes else []
+    if not patch:
+        return Answer(asked.uid, allowed=True)
+    prefix = f"{_WHERE}: {title(raw)}: "
+    told = tuple(short(f"converted: {change.removeprefix(prefix)}") for change in done.changes[:MOST_WARNINGS])
+    return Answer(asked.uid, allowed=True, warnings=told, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
+
+
+def leave(asked: Asked) -> Answer:
+    """`/mutate` where conversion is not wanted: whoever asks all the same must not be held up."""
+    return Answer(asked.uid, allowed=True)
+
+
+def _may_be_older(asked: Asked) -> bool:
+    """Whether a closer look is worth its time: most requests say nothing in an older form, and take nothing back."""
+    spec = asked.object.get("spec")
+    if asked.operation != "UPDATE":
+        return looks_older(spec)
+    old = asked.old_object.get("spec")
+    says_older = spec != old and looks_older(spec)
+    return (says_older or _takes_back(asked)) and not _older(_only_needed({**asked.new, "spec": old}))
+
+
+def _takes_back(asked: Asked) -> bool:
+    """Whether a manifest was applied that no longer says something in an older form."""
+    new, old = asked.object.get("metadata"), asked.old_object.get("metadata")
+    if not isinstance(new, dict) or not isinstance(old, dict):
+        return False
+    by_server = bytes(asked.managed) != bytes(asked.old_managed) and b'"Apply"' in bytes(asked.old_managed)
+    by_client = new.get("annotations") != old.get("annotations")
+    return (by_server or by_client) and bool(taken_back(asked.object, asked.old_object, _managers(asked)))
+
+
+def _managers(asked: Asked) -> Managers:
+    return Managers(_decoded(asked.managed), _decoded(asked.old_managed))
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    """None where there is nothing, or nothing that can be read: nobody has looked at it until now."""
+    try:
+        return msgspec.json.decode(raw) if bytes(raw) else None
+    except (msgspec.MsgspecError, UnicodeError, ValueError):
+        return None
+
+
+def _only_needed(raw: Raw) -> Raw:
+    """Without what no conversion looks at, such as `managedFields`: it is copied."""
+    meta = raw.get("metadata")
+    named = (
+        {name: meta[name] for name in ("name", "generateName", "namespace", "annotations") if name in meta}
+        if (isinstance(meta, dict))
+        else meta
+    )
+    return {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "metadata": named, "spec": raw.get("spec")}
+
+
+def _converted(asked: Asked, document: Document) -> Conversion:
+    """As a new object, or laid over a stored one (`muster.conversion.update_conversion`)."""
+    if asked.operation != "UPDATE":
+        return convert(document)
+    meta = asked.object.get("metadata")
+    identified = isinstance(meta, dict) and bool(meta.get("uid"))
+    # Only an object that was written whole, as by `kubectl replace`, comes without the identity of the stored one.
+    whole = bool(bytes(asked.managed)) and not identified
+    return convert_update(document, asked.old_object, _managers(asked), whole=whole)
+
+
+def _in_one_line(error: MusterError) -> str:
+    """Why something is not converted, without the object's name, which whoever asks knows."""
+    lines = [line.strip() for line in error.message.removeprefix(f"{_WHERE}: ").splitlines()]
+    said = [line for line in lines if not line.endswith(("cannot be converted", "cannot be read"))]
+    sentence = "; ".join(said).replace("two ways; ", "two ways: ", 1)
+    return " ".join(f"{sentence}; hint: {error.hint}".split()) if error.hint else " ".join(sentence.split())
+
+
+def _older(raw: Raw) -> bool:
+    """Whether there is something to convert, or something that cannot be."""
+    if not looks_older(raw.get("spec")):
+        return False
+    try:
+        return bool(convert(Document(_WHERE, raw)).changes)
+    except MusterError:
+        return True
+
+
+def difference(old: Any, new: Any) -> list[Raw]:
+    """A JSON Patch from one spec to another, field by field: what is untouched is not mentioned."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [{"op": "add", "path": "/spec", "value": new}]
+    gone = [{"op": "remove", "path": _pointer(key)} for key in old if key not in new]
+    return gone + [
+        {"op": "add", "path": _pointer(key), "value": value}
+        for key, value in new.items()
+        if key not in old or old[key] != value
+    ]
+
+
+def _pointer(key: str) -> str:
+    return "/spec/" + key.replace("~", "~0").replace("/", "~1")

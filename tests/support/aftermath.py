@@ -1,0 +1,95 @@
+"""What is left after a cycle, for tests of what is told: plans made by hand, and answers stored again."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+import muster
+from muster.api.decoding import decode, encode
+from muster.api.podgroup import PodGroup, PodGroupStatus
+from muster.model.gang import Gang, Leaf, seated, walk
+from muster.model.snapshot import Snapshot, take
+from muster.planning.decision import Binding, Eviction, GangPlan, Plan, Refusal, Verdict
+from muster.reporting.annotations import stale_marks
+from muster.reporting.outcome import Outcome, outcomes
+from muster.reporting.status import pod_group_status
+from tests.support.factories import Raw
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+EARLIER = "2026-05-01T11:58:00Z"
+Places = Mapping[str, str]  # pod -> node
+
+
+class World(msgspec.Struct, frozen=True, eq=False):
+    """A snapshot and what was decided about its one gang."""
+
+    snapshot: Snapshot
+    plan: Plan
+
+    @property
+    def stored(self) -> PodGroup:
+        return self.snapshot.objects.pod_groups[0]
+
+    @property
+    def outcome(self) -> Outcome:
+        (found,) = outcomes(self.snapshot, self.plan).values()
+        return found
+
+    def status(self, now: datetime = NOW) -> PodGroupStatus:
+        return pod_group_status(self.outcome, self.stored, now)
+
+    def marks(self, now: datetime = NOW) -> dict[str, str | None]:
+        return stale_marks(self.outcome, self.stored, now)
+
+
+def world(
+    *raws: Raw,
+    bind: Places | None = None,
+    nominate: Places | None = None,
+    evict: Sequence[str] = (),
+    verdict: Verdict = "Waiting",
+    refusals: Sequence[Refusal] = (),
+) -> World:
+    """One PodGroup among these objects, and a plan for it."""
+    snapshot = take(muster.objects(raws), NOW)
+    (gang,) = snapshot.gangs
+    leaf_of = {pod.name: leaf.name for leaf in walk(gang.root) if isinstance(leaf, Leaf) for pod in leaf.members}
+    bindings, nominations = (
+        tuple(sorted(Binding(gang.namespace, pod, node, gang.name, leaf_of[pod], "core") for pod, node in some.items()))
+        for some in (bind or {}, nominate or {})
+    )
+    evictions = tuple(
+        Eviction(gang.namespace, pod, "n", gang.name, leaf_of[pod], "Preempt", "team/other") for pod in evict
+    )
+    after = _seated(gang, (*bindings, *nominations))
+    plan = Plan(bindings, nominations, evictions, (GangPlan(after, verdict, tuple(refusals), snapshot),))
+    return World(snapshot, plan)
+
+
+def _seated(gang: Gang, bindings: Sequence[Binding]) -> Gang:
+    nodes = {(one.sub_group, one.pod): one.node for one in bindings}
+    return msgspec.structs.replace(gang, root=seated(gang.root, nodes))
+
+
+def planned(*raws: Raw) -> World:
+    """One PodGroup among these objects, and what muster decides about it."""
+    made = muster.plan(muster.objects(raws), now=NOW)
+    return World(made.snapshot, made.decided)
+
+
+def written(manifest: Raw, told: World, now: datetime = NOW) -> Raw:
+    """The PodGroup with its status and its marks stored, by way of the wire."""
+    meta = dict(manifest["metadata"])
+    notes: dict[str, Any] = {**meta.get("annotations", {}), **told.marks(now)}
+    meta["annotations"] = {name: mark for name, mark in notes.items() if mark is not None}
+    return manifest | {"metadata": meta, "status": encode(told.status(now))}
+
+
+def stored(status: PodGroupStatus) -> PodGroupStatus:
+    """A status after a visit to the API server."""
+    found, wrong = decode(encode(status), PodGroupStatus)
+    assert not wrong, wrong
+    return found

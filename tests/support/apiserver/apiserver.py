@@ -1,0 +1,275 @@
+"""A real API server for the tests: etcd and kube-apiserver on loopback, with muster's CRDs; see `envtest`.
+
+A pytest plugin with one fixture, `apiserver`, and one line where it cannot be had. There is no controller manager: no
+garbage collection, namespaces never finish to terminate, nobody keeps the status of budgets, nobody taints nodes.
+"""
+
+import ctypes
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+import msgspec
+import pytest
+import yaml
+
+from muster.validation.crds import crds
+from tests.support.apiserver import envtest
+from tests.support.apiserver.envtest_certificates import certificates
+
+ADMIN, NOBODY = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
+OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers nobody runs here
+AUDITED: dict[str, object] = {  # every request of a service account, without its body
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts"]}, {"level": "None"}],
+}
+START_SECONDS = 120.0
+STOP_SECONDS = 20.0
+
+
+class ApiServer:
+    """Two processes, a folder, and how to reach them."""
+
+    def __init__(self, folder: Path, programs: dict[str, Path]) -> None:
+        self.folder, self._programs = folder, programs
+        self.etcd_port, self.port = _free_port(), _free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self._running: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Of the administrator, by client certificate; context `token` by token, `nobody` may do nothing."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def audit(self) -> Path:
+        """What service accounts have asked for, a JSON object a line."""
+        return self.folder / "audit.log"
+
+    def start(self) -> None:
+        """Until it is ready and knows our kinds."""
+        certificates(self.folder)
+        (self.folder / "tokens.csv").write_text(
+            f"{ADMIN},admin,admin,system:masters\n{NOBODY},nobody,nobody,tests\n", encoding="utf-8"
+        )
+        (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDITED), encoding="utf-8")
+        self.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
+        self.kubeconfig.chmod(0o600)
+        self._run("etcd", *self._etcd_flags())
+        self._run("kube-apiserver", *self._server_flags())
+        self._until_ready()
+        self._apply_crds()
+
+    def stop(self) -> None:
+        """Both are gone when this returns."""
+        while self._running:
+            process, log = self._running.pop()
+            process.terminate()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            log.close()
+
+    def clean(self, keep_logs: bool) -> None:
+        """Nothing is left but the logs, where they are of use."""
+        if not keep_logs:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        shutil.rmtree(self.folder / "etcd", ignore_errors=True)
+        sys.stderr.write(f"\nlogs of the API server: {self.folder}\n")
+
+    def request(
+        self, path: str, body: bytes | None = None, method: str = "GET", media: str = "application/json"
+    ) -> bytes:
+        """As the administrator, without any of our code."""
+        headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": media}
+        asked = urllib.request.Request(self.url + path, body, headers, method=method)
+        trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
+        )
+        with opener.open(asked, timeout=10) as answer:
+            return bytes(answer.read())
+
+    def _run(self, name: str, *flags: str) -> None:
+        log = (self.folder / f"{name}.log").open("wb")
+        process = subprocess.Popen(
+            [str(self._programs[name]), *flags],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            cwd=self.folder,
+            preexec_fn=_die_with_parent,
+        )
+        self._running.append((process, log))
+
+    def _etcd_flags(self) -> list[str]:
+        url = f"http://127.0.0.1:{self.etcd_port}"
+        return [
+            f"--data-dir={self.folder / 'etcd'}",
+            f"--listen-client-urls={url}",
+            f"--advertise-client-urls={url}",
+            "--listen-peer-urls=http://127.0.0.1:0",
+            "--unsafe-no-fsync",  # nothing here outlives the tests
+            "--log-level=warn",
+        ]
+
+    def _server_flags(self) -> list[str]:
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--cert-dir={self.folder}",
+            f"--tls-cert-file={self.folder / 'server.crt'}",
+            f"--tls-private-key-file={self.folder / 'server.key'}",
+            f"--client-ca-file={self.folder / 'ca.crt'}",
+            f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--anonymous-auth=false",
+            "--authorization-mode=RBAC",
+            f"--audit-policy-file={self.folder / 'audit.yaml'}",
+            f"--audit-log-path={self.audit}",
+            f"--disable-admission-plugins={OFF}",
+            "--service-account-issuer=https://muster.test",
+            f"--service-account-key-file={self.folder / 'server.key'}",
+            f"--service-account-signing-key-file={self.folder / 'server.key'}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--endpoint-reconciler-type=none",
+            "--allow-privileged=true",
+            "--max-requests-inflight=0",
+            "--max-mutating-requests-inflight=0",
+            "--enable-priority-and-fairness=false",
+        ]
+
+    def _until_ready(self) -> None:
+        ends = time.monotonic() + START_SECONDS
+        while time.monotonic() < ends:
+            for process, log in self._running:
+                if process.poll() is not None:
+                    raise NotStarted(f"{Path(log.name).name} ends with {process.returncode}: {_tail(Path(log.name))}")
+            with suppress(OSError, urllib.error.URLError):
+                self.request("/readyz")
+                return
+            time.sleep(0.1)
+        raise NotStarted(f"not ready in {START_SECONDS:g} s: {_tail(self.folder / 'kube-apiserver.log')}")
+
+    def _apply_crds(self) -> None:
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        for crd in crds():
+            self.request(path, msgspec.json.encode(crd), "POST")
+        for crd in crds():
+            self._until_served(f"{path}/{crd['metadata']['name']}")
+
+    def _until_served(self, path: str) -> None:
+        ends = time.monotonic() + START_SECONDS
+        while time.monotonic() < ends:
+            found = msgspec.json.decode(self.request(path))
+            conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+            if conditions.get("Established") == "True":
+                return
+            time.sleep(0.05)
+        raise NotStarted(f"{path} is not served")
+
+    def _kubeconfig(self) -> str:
+        users = {
+            "certificate": {"client-certificate": "admin.crt", "client-key": "admin.key"},
+            "token": {"token": ADMIN},
+            "nobody": {"token": NOBODY},
+        }
+        cluster = {"server": self.url, "certificate-authority": "ca.crt"}
+        contexts = [{"name": name, "context": {"cluster": "tests", "user": name}} for name in users]
+        return yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "tests", "cluster": cluster}],
+                "users": [{"name": name, "user": user} for name, user in users.items()],
+                "contexts": contexts,
+                "current-context": "certificate",
+            }
+        )
+
+
+class NotStarted(Exception):
+    """The API server did not come up; its own words."""
+
+
+def _die_with_parent() -> None:
+    """Even a pytest that is killed leaves nothing behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _tail(log: Path) -> str:
+    return " / ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
+
+
+def started(programs: dict[str, Path], tries: int = 3) -> ApiServer:
+    """A free port may be somebody else's a moment later; then once more."""
+    while True:
+        server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs)
+        tries -= 1
+        try:
+            server.start()
+        except BaseException as error:
+            server.stop()
+            server.clean(keep_logs=True)
+            if tries and isinstance(error, NotStarted):
+                continue
+            raise
+        return server
+
+
+class _Shared:
+    """One server for all who use it in this process, and where its logs are."""
+
+    users = 0
+    server: ApiServer
+
+
+@pytest.fixture(scope="session")
+def apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    """A real API server with muster's CRDs, one for all tests of a process; its logs stay where a test fails."""
+    programs = envtest.found()
+    if programs is None:
+        pytest.skip(envtest.HOW_TO_GET_THEM)
+    if not _Shared.users:
+        _Shared.server = started(programs)
+    _Shared.users += 1
+    try:
+        yield _Shared.server
+    finally:
+        _Shared.users -= 1
+        if not _Shared.users:
+            _Shared.server.stop()
+            _Shared.server.clean(keep_logs=request.session.testsfailed > 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One clear line, however many tests were skipped."""
+    skipped = [
+        each for each in terminalreporter.stats.get("skipped", ()) if envtest.HOW_TO_GET_THEM in str(each.longrepr)
+    ]
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} tests skipped: {envtest.HOW_TO_GET_THEM}", yellow=True)

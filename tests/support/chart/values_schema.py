@@ -1,0 +1,94 @@
+"""values.schema.json: what Helm accepts as values of the chart, made from values.yaml and the configuration's types.
+
+Rule: every value that is in values.yaml must be there, so that no template meets nothing; under `config` stand the
+settings of config.py, but for those that the chart fills in; whatever else is written is a mistake, and is refused.
+"""
+
+from collections.abc import Iterable
+from typing import get_args
+
+import msgspec
+
+from muster.api.meta import Wire
+from muster.config import settings
+from tests.support.factories import Raw
+
+FILLED_IN = {  # by the chart, from `name`, the namespace of the release and `certificatesSecret`
+    "leaderElection.leaseName",
+    "leaderElection.leaseNamespace",
+    "webhook.configurationName",
+    "webhook.certificates.namespace",
+    "webhook.certificates.secretName",
+    "webhook.certificates.serviceName",
+    "webhook.certificates.source",
+    "webhook.certificates.folder",
+}
+
+
+def _object(properties: Raw, required: Iterable[str]) -> Raw:
+    needed = list(required)
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        **({"required": needed} if needed else {}),
+    }
+
+
+def _whole(**properties: Raw) -> Raw:
+    return _object(properties, properties)
+
+
+_TYPES = {bool: "boolean", int: "integer", str: "string"}
+_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+_OWN: Raw = {  # of the chart alone
+    "name": {"type": "string", "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63 - len("-webhook")},
+    "image": _whole(
+        repository={"type": "string", "minLength": 1},
+        tag={"type": "string"},
+        pullPolicy={"enum": ["Always", "IfNotPresent", "Never"]},
+    ),
+    "replicas": {"type": "integer", "minimum": 0},
+    "priorityClassName": {"type": "string", "pattern": f"^$|{_NAME}"},
+    "resources": {"type": "object"},
+    "nodeSelector": {"type": "object", "additionalProperties": {"type": "string"}},
+    "tolerations": {"type": "array", "items": {"type": "object"}},
+    "certificatesSecret": {"type": "string", "pattern": f"^$|{_NAME}"},
+    "serviceMonitor": _whole(
+        enabled={"type": "boolean"}, interval={"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
+    ),
+}
+
+
+def schema(values: Raw) -> Raw:
+    """Of the whole of values.yaml."""
+    parts = {**_OWN, "config": _section(settings.Config, values["config"], "")}
+    shared: Raw = {"type": "object", "description": "Of the chart that this one is a part of; not read."}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **_object({**{key: parts[key] for key in values}, "global": shared}, values),
+    }
+
+
+def _section(kind: type[Wire], values: Raw, at: str) -> Raw:
+    found = {}
+    for field in msgspec.structs.fields(kind):
+        where = f"{at}.{field.encode_name}".lstrip(".")
+        if where not in FILLED_IN:
+            inner = settings.struct_of(field)
+            found[field.encode_name] = (
+                _section(inner, values.get(field.encode_name, {}), where) if inner else _setting(field, where)
+            )
+    return _object(found, values)
+
+
+def _setting(field: msgspec.structs.FieldInfo, where: str) -> Raw:
+    (note,) = settings.notes_of(field)
+    kind = get_args(field.type)[0]
+    limits = dict(note.extra_json_schema or {})
+    each = settings.LABEL
+    if where == "scheduling.schedulerNames":
+        each = settings.NAME
+        del limits["minItems"]  # empty: the chart's name
+    shape: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **each}}
+    return {"description": note.description, **shape, **limits}

@@ -1,0 +1,312 @@
+"""Reading verbs on a live cluster: what they hold of it, and what they say where it does not let itself be read."""
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from muster.api.codec import Document
+from muster.api.core import Node, Pod
+from muster.api.podgroup import PodGroup
+from muster.cli import live
+from muster.cli.main import cli
+from muster.embedded.memory_cluster import Memory
+from muster.errors import InputError
+from muster.kube.cache.cache import FOLLOWED, resource_of
+from muster.kube.cluster import ApiError, Listing, Raw, Resource
+from muster.validation.crds import crds
+
+SERVER = "https://cluster.example.com/prefix"
+NOT_FOUND = ApiError(404, "NotFound", "GET /api/v1/pods: HTTP status 404")
+PODS = resource_of(Pod)
+Verb = Callable[..., Result]
+
+
+class Served(Memory):
+    """A cluster that counts who lists what, and can be told what to say."""
+
+    server = SERVER
+
+    def __init__(self, fails: Callable[[Resource, dict[str, Any]], ApiError | None] = lambda *_: None) -> None:
+        super().__init__()
+        self.fails, self.lists = fails, list[str]()
+
+    async def list(self, resource: Resource, *words: Any, **page: Any) -> Listing:
+        self.lists.append(resource.plural)
+        if error := self.fails(resource, page):
+            raise error
+        return await super().list(resource, *words, **page)
+
+    def put(self, struct: type, *names: str, **spec: Any) -> "Served":
+        resource = resource_of(struct)
+        for name in names:
+            namespace = {"namespace": "default"} if resource.namespaced else {}
+            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
+            self.store.create(resource, {**kind, "metadata": {"name": name, **namespace}, **spec})
+        return self
+
+
+def always(error: ApiError) -> Served:
+    return Served(lambda *_: error)
+
+
+def without_crds() -> Served:
+    return Served(lambda resource, _: NOT_FOUND if "." in resource.group and "k8s" not in resource.group else None)
+
+
+def names(page: list[Document]) -> list[str]:
+    return [document.where for document in page]
+
+
+async def read(cluster: Served) -> tuple[dict[Resource, list[list[str]]], list[Resource]]:
+    return await live._read(cluster, SERVER, names)
+
+
+@pytest.fixture
+def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
+    """A verb on this cluster, from its words to its exit."""
+
+    def run(cluster: Served, *words: str) -> Result:
+        monkeypatch.setattr(live, "_connected", lambda *_: cluster)
+        return CliRunner().invoke(cli, [*words, "--kubeconfig", "my config"], standalone_mode=False)
+
+    return run
+
+
+def pod_spec() -> Raw:
+    return {"schedulerName": "muster", "containers": [{"name": "c", "image": "x"}]}
+
+
+# a cluster that cannot be read ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (ApiError(401, "Unauthorized", "Unauthorized"), "log in again"),
+        (ApiError(403, "Forbidden", "you may not"), "ask for the right to list podgroups.scheduling.run.ai"),
+        (ApiError(503, "ServiceUnavailable", "x: its certificate is not trusted"), "`certificate-authority`"),
+        (ApiError(503, "ServiceUnavailable", "x: cannot be reached"), "kubectl cluster-info"),
+        (ApiError(504, "Timeout", "x: no answer in time"), "kubectl cluster-info"),
+        (ApiError(500, "InternalError", "etcd has no leader"), "kubectl get"),
+    ],
+)
+async def test_a_cluster_that_cannot_be_read_is_told_with_a_way_out(error: ApiError, hint: str) -> None:
+    with pytest.raises(InputError, match="cannot list podgroups") as caught:
+        await read(always(error))
+    assert error.message in caught.value.message
+    assert SERVER in caught.value.message
+    assert hint in caught.value.hint
+
+
+async def test_who_knows_not_even_pods_is_no_kubernetes() -> None:
+    """A wrong path, or a load balancer's default backend, says 404 to everything: that is no empty cluster."""
+    with pytest.raises(InputError, match="is not a Kubernetes API server") as caught:
+        await read(always(NOT_FOUND))
+    assert SERVER in caught.value.message
+    assert "`server:`" in caught.value.hint
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FOLLOWED if kind.kind not in live.INSTALLED], ids=lambda k: k.plural)
+async def test_a_kind_that_every_kubernetes_has_must_be_there(kind: Resource) -> None:
+    cluster = Served(lambda resource, _: NOT_FOUND if resource == kind else None)
+    with pytest.raises(InputError, match=kind.plural) as caught:
+        await read(cluster)
+    assert caught.value.exit_code == 2
+    assert caught.value.hint
+
+
+async def test_kinds_of_crds_may_be_missing_and_all_others_are_read() -> None:
+    """An API server says of a group that is not installed only `404 page not found`, which is no Status."""
+    found, missing = await read(without_crds().put(Node, "a"))
+    assert [resource.kind for resource in missing] == ["PodGroup", "Queue", "Topology"]
+    assert found[resource_of(Node)] == [["nodes/a"]]
+    assert len(found) + len(missing) == len(FOLLOWED)
+
+
+def test_what_may_be_missing_is_what_muster_installs() -> None:
+    assert set(live.INSTALLED) == {crd["spec"]["names"]["kind"] for crd in crds()}
+
+
+@pytest.mark.parametrize("words", [("plan",), ("topology",), ("queues",), ("tree",)])
+def test_missing_kinds_are_told_beside_the_data_with_a_way_out(verb: Verb, words: tuple[str, ...]) -> None:
+    """Else `0 gangs: nothing to do` hides that nothing is installed."""
+    told = verb(without_crds(), *words, "-o", "json")
+    assert told.exit_code == 0
+    json.loads(told.stdout)
+    (note,) = [line for line in told.stderr.splitlines() if "does not know" in line]
+    assert note.startswith("note: this cluster does not know PodGroups, Queues, Topologies: ")
+    assert "`muster crds | kubectl --kubeconfig 'my config' apply --server-side -f -`" in note
+
+
+def test_a_cluster_that_knows_every_kind_is_read_without_a_word(verb: Verb) -> None:
+    told = verb(Served(), "plan", "-o", "json")
+    assert (told.exit_code, told.stderr) == (0, "")
+
+
+# pages ------------------------------------------------------------------------------------------------------------
+
+
+async def test_pages_that_grow_too_old_are_read_again_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was seen before counts no more: a pod that left in between is not in the cluster."""
+    monkeypatch.setattr(live, "PAGE", 2)
+
+    def expires(resource: Resource, page: dict[str, Any]) -> ApiError | None:
+        if resource != PODS or not page.get("after"):
+            return None
+        cluster.store.delete(PODS, "default", "p0", grace_seconds=0)
+        return ApiError(410, "Expired", "the continue parameter is too old")
+
+    cluster = Served(expires).put(Pod, "p0", "p1", "p2", spec=pod_spec())
+    found, _ = await read(cluster)
+    assert found[PODS] == [["pods/p1", "pods/p2"]]
+
+
+async def test_a_list_that_is_too_old_from_the_start_is_an_error() -> None:
+    with pytest.raises(InputError, match="too old"):
+        await read(always(ApiError(410, "Expired", "too old")))
+
+
+async def test_a_page_is_done_with_before_the_next_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100,000 pods as they travel take gigabytes."""
+    monkeypatch.setattr(live, "PAGE", 2)
+    cluster = Served().put(Pod, *(f"p{i}" for i in range(5)), spec=pod_spec())
+
+    def keep(page: list[Document]) -> tuple[int, int]:
+        return cluster.lists.count("pods"), len(page)
+
+    found, _ = await live._read(cluster, SERVER, keep)
+    assert found[PODS] == [(1, 2), (2, 2), (3, 1)]
+
+
+def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PAGE", 1)
+    cluster = Served().put(Pod, "p0", "p1", spec=pod_spec()).put(Pod, "p2", spec=pod_spec() | {"nodeName": "a"})
+    monkeypatch.setattr(live, "_connected", lambda *_: cluster)
+    one, two, three = live.objects(None, None).pods
+    assert (one.metadata.name, two.metadata.name, three.spec.node_name) == ("p0", "p1", "a")
+    assert one.spec.containers is two.spec.containers
+
+
+def test_values_of_a_wrong_type_are_told_by_object_and_field(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Served()
+    junk = {"metadata": {"name": "x", "namespace": "d"}, "spec": {"containers": "no"}}
+
+    async def listing(resource: Resource, **_: Any) -> Listing:
+        return Listing((junk,) if resource == PODS else (), "1")
+
+    monkeypatch.setattr(cluster, "list", listing)
+    told = verb(cluster, "plan")
+    assert isinstance(told.exception, InputError)
+    assert "pods/x: pod `d/x` cannot be read\n  spec.containers: expected a list" in told.exception.message
+
+
+# beside files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    """The PodGroup `default/g`."""
+    path = tmp_path / "g.yaml"
+    metadata = {"name": "g", "namespace": "default"}
+    resource = resource_of(PodGroup)
+    one = {"apiVersion": resource.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
+    path.write_text(yaml.safe_dump(one))
+    return path
+
+
+def test_files_are_added_to_the_cluster(verb: Verb, manifest: Path) -> None:
+    planned = json.loads(
+        verb(Served().put(PodGroup, "there", spec={"minMember": 1}), "plan", "-o", "json", str(manifest)).stdout
+    )
+    assert {gang["name"] for gang in planned["podGroups"]} == {"there", "g"}
+
+
+def test_an_object_of_a_file_that_the_cluster_has_is_given_twice(verb: Verb, manifest: Path) -> None:
+    told = verb(Served().put(PodGroup, "g", spec={"minMember": 1}), "plan", str(manifest))
+    assert isinstance(told.exception, InputError)
+    assert told.exception.message == f"{manifest}: podgroup `default/g` is given twice"
+    assert "the live cluster" in told.exception.hint
+
+
+def test_what_if_adds_only_what_is_in_the_files(verb: Verb, manifest: Path) -> None:
+    """The cluster is read once, and its own objects are not said to be replaced by themselves."""
+    cluster = Served().put(PodGroup, "g", "other", spec={"minMember": 1}).put(Node, "a")
+    told = verb(cluster, "plan", "-o", "json", "--with", str(manifest))
+    assert told.exception is None
+    assert cluster.lists.count("pods") == 1
+    (added,) = json.loads(told.stdout)["changes"]
+    assert "1 PodGroup" in json.dumps(added)
+    assert "Node" not in json.dumps(added)
+
+
+# patience ---------------------------------------------------------------------------------------------------------
+
+
+def slowly(cluster: Served, kind: Resource, seconds: float) -> Served:
+    asked = cluster.list
+
+    async def listing(resource: Resource, *words: Any, **page: Any) -> Listing:
+        if resource == kind:
+            await asyncio.sleep(seconds)
+        return await asked(resource, *words, **page)
+
+    cluster.list = listing  # type: ignore[method-assign]
+    return cluster
+
+
+async def test_who_waits_long_is_told_for_what(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(live, "QUIET_SECONDS", 0.1)
+    await read(slowly(Served(), PODS, 0.5))
+    assert capsys.readouterr().err == f"note: waiting for {SERVER} to list pods\n"
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
+    """The kubeconfig of a server that accepts, reads and never answers, and what it was asked."""
+    door, asked, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
+
+    def accept() -> None:
+        while True:
+            try:
+                line, _ = door.accept()
+            except OSError:
+                return
+            held.append(line)
+            asked.append(line.recv(100))
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    path = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{door.getsockname()[1]}"}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    whole = {"clusters": [cluster], "users": [{"name": "u", "user": {}}], "contexts": [context], "current-context": "x"}
+    path.write_bytes(msgspec.json.encode(whole))
+    yield path, asked
+    door.shutdown(socket.SHUT_RDWR)
+    door.close()
+    thread.join()
+    for line in held:
+        line.close()
+
+
+def test_a_server_that_never_answers_is_given_up_and_named(
+    silent: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Someone sits there and waits: about a minute, not five."""
+    assert live.ANSWER_SECONDS * live.ATTEMPTS <= 60
+    monkeypatch.setattr(live, "ANSWER_SECONDS", 0.2)
+    path, asked = silent
+    with pytest.raises(InputError, match=r"cannot list podgroups of http://127\.0\.0\.1:\d+: .*no answer in time"):
+        live.objects(str(path), None)
+    assert len(asked) == live.ATTEMPTS

@@ -1,0 +1,129 @@
+"""`muster run` as a whole, on the embedded cluster: who may compete for the lease, and when it is given back."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from muster.cli import run
+from muster.config.settings import Config
+from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
+from muster.kube.cache import reflector
+from muster.kube.cluster import ApiError, Raw, Resource
+from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.progress import Progress
+from tests.support.live_cluster import GROUPS, Call, Fault, Faulty, World, group, node, pod
+
+
+class Slow(Faulty):
+    """Bindings take their time; when the lease is given back, it is noted who was bound by then."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.memory)
+        self.world, self.begun = world, asyncio.Event()
+        self.bound_by_then: list[str] | None = None
+
+    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+        self.begun.set()
+        await asyncio.sleep(0.3)
+        await super().bind(namespace, pod, uid, node)
+
+    async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
+        if resource == LEASES and not raw["spec"]["holderIdentity"]:
+            self.bound_by_then = sorted(self.world.seats())
+        return await super().replace(resource, raw, subresource)
+
+
+def world() -> World:
+    found = World([node("a")])
+    found.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
+    return found
+
+
+async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """I9: the next leader would meet them on their way."""
+    there = world()
+    cluster = Slow(there)
+
+    async def fails() -> None:
+        await cluster.begun.wait()
+        raise OSError("no port")
+
+    monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
+    there.create(GROUPS, group("g", minMember=1))
+    there.create(PODS, pod("g-0", "g"))
+    async with asyncio.timeout(20):
+        with pytest.raises(OSError, match="no port"):
+            await run._run(Config(), cluster)
+    assert cluster.bound_by_then == ["g-0"]
+
+
+async def test_who_does_not_know_the_cluster_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = world()
+
+    def script(call: Call) -> Fault | None:
+        return "broken" if call.verb == "list" and call.what == "pods" else None
+
+    monkeypatch.setattr(run, "_servers", lambda *_: [])
+    task = asyncio.create_task(run._run(Config(), Faulty(there.memory, script)))
+    await asyncio.sleep(0.5)
+    with pytest.raises(ApiError, match="not found"):
+        await there.memory.get(LEASES, "muster-system", "muster")
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: it may still arrive, so the lease runs out by itself instead of being given back."""
+    there, sent = world(), asyncio.Event()
+
+    def script(call: Call) -> Fault | None:
+        if call.verb != "bind":
+            return None
+        sent.set()
+        return "lost"
+
+    async def fails() -> None:
+        await sent.wait()
+        raise OSError("no port")
+
+    monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
+    there.create(GROUPS, group("g", minMember=1))
+    there.create(PODS, pod("g-0", "g"))
+    settings = replace(Config(), scheduling=replace(Config().scheduling, bind_timeout_seconds=1))
+    async with asyncio.timeout(20):
+        with pytest.raises(OSError, match="no port"):
+            await run._run(settings, Faulty(there.memory, script))
+    lease = await there.memory.get(LEASES, "muster-system", "muster")
+    assert lease["spec"]["holderIdentity"] != ""
+
+
+class Candidate(Leader):
+    """Says who would compete, and does not."""
+
+    able: Callable[[], bool]
+
+    async def run(self, _: object = None, able: Callable[[], bool] = lambda: True, *_more: object) -> None:
+        self.able = able
+
+
+async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it knew everything; by now it knows less than another one."""
+    monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
+    there, dead = world(), False
+
+    def script(call: Call) -> Fault | None:
+        if not dead or call.what.split()[0] != "pods":
+            return None
+        return "reset" if call.verb == "event" else "broken" if call.verb in ("watch", "list") else None
+
+    cluster = Faulty(there.memory, script)
+    candidate = Candidate(cluster, "me", Terms(), lambda: there.seconds, there.time.now)
+    async with there.running(cluster, fence=candidate) as live:
+        await run._elected(candidate, live.scheduler, Progress(60, live.scheduler.clock))
+        await live.until(lambda: candidate.able())
+        dead = True
+        await live.until(lambda: not candidate.able())

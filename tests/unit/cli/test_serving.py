@@ -1,0 +1,312 @@
+"""Doors to the outside: TLS on each of them, the embedded API on loopback only, and no secret in what is logged."""
+
+import asyncio
+import io
+import logging
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import structlog
+import yaml
+from click.testing import CliRunner
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from muster.cli import run, up
+from muster.cli.main import cli
+from muster.config.settings import Certificates, Config, Log, Observability, Webhook
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.server import serve
+from muster.embedded.store.kinds import NAMESPACES
+from muster.errors import InputError
+from muster.observability import asgi_server
+from muster.observability.logging import configure
+from muster.webhook import handlers as webhook
+from muster.webhook.certificates.certificate_bundle import issue
+from muster.webhook.certificates.certificate_rotation import Door, Keeping
+from muster.webhook.certificates.certificate_sources import SECRETS, source
+
+ELSEWHERE = "127.0.0.2"  # reaches whoever listens on every address, and nobody who listens on 127.0.0.1
+
+
+def port_of(address: str) -> int:
+    return int(address.rpartition(":")[2])
+
+
+async def reaches(host: str, port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(host, port)
+    except OSError:
+        return False
+    writer.close()
+    await writer.wait_closed()
+    return True
+
+
+async def said_without_tls(port: int) -> bytes:
+    """What a client that does not speak TLS hears."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /livez HTTP/1.1\r\nhost: muster\r\nconnection: close\r\n\r\n")
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_the_embedded_api_is_for_this_machine_alone() -> None:
+    """Unless another address is asked for by name."""
+    async with serve(Memory()) as serving:
+        assert await reaches("127.0.0.1", port_of(serving.address))
+        assert not await reaches(ELSEWHERE, port_of(serving.address))
+    async with serve(Memory(), "0.0.0.0") as serving:
+        assert await reaches(ELSEWHERE, port_of(serving.address))
+
+
+def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command's own default; `--host` is how it is told otherwise."""
+    asked: list[str] = []
+
+    async def listen(_start: object, host: str, *_: object) -> None:
+        asked.append(host)
+
+    monkeypatch.setattr(up, "_up", listen)
+    for words in ([], ["--host", "0.0.0.0"]):
+        found = CliRunner().invoke(cli, ["up", *words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
+        assert found.exception is None, found.exception
+    assert asked == ["127.0.0.1", "0.0.0.0"]
+
+
+async def test_nobody_is_answered_without_tls() -> None:
+    """Neither by the embedded API nor by the webhook."""
+    async with serve(Memory()) as serving:
+        assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
+    door = Door()
+    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0, door)
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    assert b"HTTP/" not in await said_without_tls(server.servers[0].sockets[0].getsockname()[1])
+    server.should_exit = True
+    await running
+
+
+def test_old_tls_is_not_spoken() -> None:
+    """1.2 is the least, on the door of the webhook before and after a certificate is shown."""
+    door = Door()
+    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    assert door._inner is not None
+    assert {door.context.minimum_version, door._inner.minimum_version} == {ssl.TLSVersion.TLSv1_2}
+
+
+async def test_keys_and_tokens_are_in_no_log() -> None:
+    """Certificates are made, kept, renewed and found broken, a client knocks: at level debug."""
+    stream, root = io.StringIO(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    configure(Log(level="debug"), stream)
+    try:
+        secrets = await _much_ado()
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        structlog.reset_defaults()
+    said = stream.getvalue()
+    assert "new certificate" in said, "there is something to be silent about"
+    assert [secret for secret in secrets if secret in said] == []
+    assert "PRIVATE" not in said
+
+
+async def _much_ado() -> list[str]:
+    """What must not be told, afterwards."""
+    memory, settings, now = Memory(), Webhook(), [datetime.now(UTC)]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
+    memory.store.create(NAMESPACES, namespace)
+    keeping = Keeping(
+        Door(), source(settings.certificates, memory), memory, settings, now=lambda: now[0], settle_seconds=0
+    )
+    await keeping.look()
+    kept = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
+    now[0] += timedelta(days=80)
+    await keeping.look()
+    renewed = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
+    broken = {**renewed, "data": {**renewed["data"], "tls.crt": renewed["data"]["tls.key"]}}
+    await memory.replace(SECRETS, broken)
+    await keeping.look()
+    async with serve(memory) as serving:
+        token = yaml.safe_load(serving.kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
+        await said_without_tls(port_of(serving.address))
+    keys = [raw["data"][name] for raw in (kept, renewed) for name in ("tls.key", "ca.key")]
+    return [token, *(key[40:80] for key in keys)]
+
+
+# addresses ----------------------------------------------------------------------------------------------------------
+
+NOWHERE = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: x}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+NOT_OURS = "203.0.113.1"  # RFC 5737: for documentation
+
+
+@pytest.fixture
+def occupied() -> Iterator[int]:
+    with socket.socket() as somebody:
+        somebody.bind(("127.0.0.1", 0))
+        somebody.listen()
+        yield somebody.getsockname()[1]
+
+
+def ended(folder: Path, settings: str) -> tuple[int, str]:
+    """`muster run` as a process of its own: how it ended, and what it said."""
+    (folder / "kubeconfig").write_text(NOWHERE, encoding="utf-8")
+    (folder / "config.yaml").write_text(settings, encoding="utf-8")
+    command = [sys.executable, "-m", "muster.cli.main", "run", "--config", str(folder / "config.yaml")]
+    command += ["--kubeconfig", str(folder / "kubeconfig")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return told.returncode, told.stderr
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
+    """Exit code 2, as for whatever cannot be used, and one sentence: the address, why, and where it is set."""
+    code, told = ended(tmp_path, f"observability: {{host: 127.0.0.1, port: {occupied}}}")
+    assert code == 2
+    assert told.splitlines() == [
+        f"error: cannot listen on 127.0.0.1:{occupied}: Address already in use",
+        "  hint: `observability.host` and `observability.port` of the configuration say where",
+    ]
+
+
+def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
+    """Of the webhook, too."""
+    seen = f"{{host: 127.0.0.1, port: {free_port()}}}"
+    code, told = ended(tmp_path, f"webhook: {{host: {NOT_OURS}, port: 9443}}\nobservability: {seen}")
+    assert code == 2
+    assert told.startswith(f"error: cannot listen on {NOT_OURS}:9443: ")
+    assert told.endswith("hint: `webhook.host` and `webhook.port` of the configuration say where\n")
+
+
+def free_port() -> int:
+    with asgi_server.listening("127.0.0.1", 0, "") as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> None:
+    """Whoever calls may try again elsewhere."""
+    free = free_port()
+    settings = Config(
+        webhook=Webhook(port=occupied, host="127.0.0.1"), observability=Observability(port=free, host="127.0.0.1")
+    )
+    with pytest.raises(InputError, match=f"127.0.0.1:{occupied}"):
+        run._addresses(settings, ("observability", "webhook"))
+    asgi_server.listening("127.0.0.1", free, "").close()
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "two\0words", "::1::2"])
+def test_what_is_no_address_is_told(host: str) -> None:
+    """Whatever somebody typed."""
+    with pytest.raises(InputError, match="cannot listen on"):
+        asgi_server.listening(host, 0, "")
+
+
+# connections --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def listening() -> AsyncIterator[int]:
+    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0)
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    await running
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST /valid", b"GET / HTTP/1.1\r\nhost: muster\r\n"])
+async def test_half_a_request_does_not_hold_a_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    """A thousand of them would shut everybody out. One that has asked before is no better."""
+    monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.1)
+    async with listening() as port, asyncio.timeout(10):
+        for asked_before in (b"", b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(asked_before)
+            if asked_before:
+                assert b"404" in await reader.readuntil(b"\r\n\r\n")
+            if begun or not asked_before:  # else it is idle between requests, which has a longer limit
+                writer.write(begun)
+                await reader.read()
+            writer.close()
+
+
+async def test_a_connection_between_requests_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server comes back to it."""
+    monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.05)
+    async with listening() as port, asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"404" in head
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            await reader.readexactly(length)
+            await asyncio.sleep(0.3)
+        writer.close()
+
+
+async def test_signals_are_left_to_whoever_runs_the_server() -> None:
+    """It answers until its task is cancelled: on SIGTERM others have not heard yet that this replica goes."""
+    heard = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+    try:
+        async with listening() as port, asyncio.timeout(10):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await heard.wait()
+            await asyncio.sleep(0.3)
+            assert await reaches("127.0.0.1", port)
+    finally:
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+
+
+async def test_a_server_that_is_cancelled_answers_what_it_was_asked() -> None:
+    """And takes nothing new."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Request) -> Response:
+        begun.set()
+        await go_on.wait()
+        return Response(b"done")
+
+    server = webhook.listener(Starlette(routes=[Route("/", slow)]), "127.0.0.1", 0)
+    running = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n")
+        await begun.wait()
+        running.cancel()
+        await asyncio.sleep(0.2)
+        assert not await reaches("127.0.0.1", port)
+        go_on.set()
+        assert (await reader.read()).endswith(b"done")
+        writer.close()
+        await running

@@ -1,0 +1,180 @@
+"""`muster snapshot`: afterwards the folder says what the cluster says, and nothing of anybody else's is lost."""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from muster.api.codec import Document
+from muster.cli import live
+from muster.cli.main import cli
+from muster.embedded.memory_cluster import Memory
+from muster.errors import InputError
+from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cluster import ApiError, Listing, Resource
+
+T = TypeVar("T")
+Take = Callable[..., Result]
+OLD = ("nodes/a", "pods/p", "queues/q")
+NEW = ("nodes/b", "pods/r", "podgroups/g")
+
+
+@pytest.fixture
+def take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Take:
+    """A snapshot of a cluster with these objects, as `plural/name`, into `tmp_path`."""
+
+    def taken(*objects: str) -> Result:
+        found = [Document(one, {"kind": "X", "metadata": {"name": one.partition("/")[2]}}) for one in objects]
+
+        def read(_kubeconfig: str, _context: str, keep: live.Keep[T]) -> dict[Resource, list[T]]:
+            of = {kind: [one for one in found if one.where.startswith(f"{kind.plural}/")] for kind in FOLLOWED}
+            return {kind: [keep([one]) for one in mine] or [keep([])] for kind, mine in of.items()}
+
+        monkeypatch.setattr(live, "read", read)
+        return snapshot(tmp_path)
+
+    return taken
+
+
+def snapshot(folder: Path) -> Result:
+    return CliRunner().invoke(cli, ["snapshot", str(folder), "--kubeconfig", "k"], standalone_mode=False)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def files(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_files_of_kinds_that_are_gone_go(take: Take, tmp_path: Path) -> None:
+    """Else the next plan would count pods that are no more."""
+    take("nodes/a", "pods/p", "podgroups/g")
+    assert files(tmp_path) == {"nodes.yaml", "pods.yaml", "podgroups.yaml"}
+    take("nodes/b")
+    assert files(tmp_path) == {"nodes.yaml"}
+    assert "name: b" in (tmp_path / "nodes.yaml").read_text()
+
+
+@pytest.mark.parametrize("kinds", [("nodes/a", "pods/p"), ("nodes/a",)])
+def test_a_file_that_muster_did_not_write_is_neither_overwritten_nor_removed(
+    take: Take, tmp_path: Path, kinds: tuple[str, ...]
+) -> None:
+    (tmp_path / "pods.yaml").write_text("precious")
+    told = take(*kinds)
+    assert isinstance(told.exception, InputError)
+    assert "pods.yaml" in str(told.exception)
+    assert told.exception.hint
+    assert files(tmp_path) == {"pods.yaml"}, "and nothing is written beside it"
+    assert (tmp_path / "pods.yaml").read_text() == "precious"
+
+
+def test_a_file_that_is_too_large_to_be_read_without_a_word_is_told(
+    take: Take, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--max-file-mib" not in take("nodes/a").stderr
+    monkeypatch.setattr("muster.cli.snapshot.MOST_MIB", 0)
+    assert "`--max-file-mib 1`" in take("nodes/a").stderr
+
+
+def test_other_manifests_in_the_folder_stay_and_are_told(take: Take, tmp_path: Path) -> None:
+    """`muster plan FOLDER` reads them, too."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "more.json").write_text("{}")
+    (tmp_path / "README.md").write_text("mine")
+    told = take("nodes/a")
+    assert told.exit_code == 0
+    assert "more.json" in told.stderr
+    assert "README" not in told.stderr
+    assert files(tmp_path) == {"deep", "README.md", "nodes.yaml"}
+
+
+def test_a_folder_that_cannot_be_written_is_named(take: Take, tmp_path: Path) -> None:
+    target = tmp_path / "taken"
+    target.write_text("a file, not a folder")
+    take("nodes/a")
+    told = snapshot(target / "x")
+    assert isinstance(told.exception, InputError)
+    assert str(target) in str(told.exception)
+
+
+def test_pages_of_a_kind_are_one_file(take: Take, tmp_path: Path) -> None:
+    told = take("pods/p", "pods/q", "pods/r")
+    assert [one["metadata"]["name"] for one in yaml.safe_load_all((tmp_path / "pods.yaml").read_text())] == [*"pqr"]
+    assert told.stdout == f"{tmp_path / 'pods.yaml'}: 3\n"
+
+
+class Nobody(Memory):
+    """Says 404 to everything, as a load balancer's default backend does."""
+
+    server = "https://nobody.example.com"
+
+    async def list(self, *_: Any, **__: Any) -> Listing:
+        raise ApiError(404, "NotFound", "GET /api/v1/pods: HTTP status 404")
+
+
+def test_a_server_that_is_no_kubernetes_costs_no_file(
+    take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a wrong address would remove the snapshot, and call that success."""
+    take(*OLD)
+    before = contents(tmp_path)
+    monkeypatch.undo()
+    monkeypatch.setattr(live, "_connected", lambda *_: Nobody())
+    told = snapshot(tmp_path)
+    assert isinstance(told.exception, InputError)
+    assert told.exception.exit_code == 2
+    assert contents(tmp_path) == before
+
+
+STEPS = [*(("open", i) for i in range(3)), *(("replace", i) for i in range(6))]  # three new files; three old ones go
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(("step", "before"), STEPS)
+def test_what_fails_in_the_middle_leaves_the_old_snapshot(
+    take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, step: str, before: int
+) -> None:
+    """Nodes of one moment with pods of another make plans of a cluster that never was."""
+    take(*OLD)
+    old, does, done = contents(tmp_path), getattr(Path, step), list[Path]()
+
+    def fails(path: Path, *words: Any, **more: Any) -> Any:
+        if words != ("rb",):
+            done.append(path)
+        if len(done) == before + 1 and words != ("rb",):
+            raise error
+        return does(path, *words, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, step, fails)
+        told = take(*NEW)
+    assert isinstance(told.exception, InputError | click.Abort)
+    assert contents(tmp_path) == old, "and nothing is left beside it"
+
+
+def test_no_reader_ever_meets_a_mix_of_old_and_new(take: Take, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the process is ended between two files, and nobody is left to undo it."""
+    take(*OLD)
+    seen, move = list[set[str]](), Path.replace
+
+    def look() -> set[str]:
+        return {text.partition("name: ")[2].strip() for name, text in contents(tmp_path).items() if name[0] != "."}
+
+    def moved(path: Path, to: Path) -> Path:
+        seen.append(look())
+        return move(path, to)
+
+    monkeypatch.setattr(Path, "replace", moved)
+    take(*NEW)
+    seen.append(look())
+    assert seen[0] == {"a", "p", "q"}
+    assert seen[-1] == {"b", "r", "g"}
+    assert all(one <= seen[0] or one <= seen[-1] for one in seen)
+    assert {path.name for path in tmp_path.iterdir()} == {"nodes.yaml", "pods.yaml", "podgroups.yaml"}

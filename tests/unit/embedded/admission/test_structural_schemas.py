@@ -1,0 +1,137 @@
+"""Structural schemas: pruning, defaults, and what does not fit."""
+
+from typing import Any
+
+import pytest
+
+from muster.embedded.admission.structural_schemas import broken, filled, misfits, pruned, unknown
+from muster.validation.crds import crds
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["spec"],
+    "properties": {
+        "spec": {
+            "type": "object",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "integer", "minimum": 1, "maximum": 9},
+                "share": {"type": "number"},
+                "on": {"type": "boolean", "default": True},
+                "mode": {"type": "string", "enum": ["a", "b"], "default": "a"},
+                "name": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^[a-z]+$"},
+                "when": {"type": "string", "format": "date-time"},
+                "port": {"x-kubernetes-int-or-string": True},
+                "maybe": {"type": "string", "nullable": True},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+                "words": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 2},
+                "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                "map": {
+                    "type": "array",
+                    "maxItems": 2,
+                    "minItems": 1,
+                    "x-kubernetes-list-type": "map",
+                    "x-kubernetes-list-map-keys": ["k"],
+                    "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"default": 1}}},
+                },
+            },
+        }
+    },
+}
+
+
+def test_unknown_fields_are_pruned_and_metadata_is_not() -> None:
+    raw = {
+        "apiVersion": "v1",
+        "kind": "K",
+        "metadata": {"name": "a", "annotations": {"x": "y"}},
+        "spec": {"size": 1, "no": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a", "no": 1}]},
+        "no": 1,
+    }
+    found = pruned(raw, SCHEMA)
+    assert found["metadata"] == raw["metadata"]
+    assert found["spec"] == {"size": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a"}]}
+    assert "no" not in found
+    assert sorted(unknown(raw, SCHEMA)) == ["no", "spec.map[0].no", "spec.no"]
+    assert list(unknown(found, SCHEMA)) == []
+
+
+def test_defaults_fill_what_is_missing_and_what_is_null() -> None:
+    raw = {"spec": {"size": 1, "on": None, "map": [{"k": "a"}]}}
+    assert filled(raw, SCHEMA) == {"spec": {"size": 1, "on": True, "mode": "a", "map": [{"k": "a", "v": 1}]}}
+    assert filled({}, SCHEMA) == {}
+    assert raw == {"spec": {"size": 1, "on": None, "map": [{"k": "a"}]}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"size": 9, "share": 1, "on": False, "mode": "b", "name": "ab", "when": "2026-01-01T00:00:00Z"},
+        {"size": 1.0, "share": 0.5, "port": 80, "maybe": None},
+        {"size": 1, "port": "http", "free": {"a": []}, "words": {}, "set": ["a", "b"]},
+        {"size": 1, "map": [{"k": "a"}, {"k": "b"}]},
+    ],
+)
+def test_what_fits_has_no_misfits(spec: Any) -> None:
+    assert list(misfits({"spec": spec}, SCHEMA)) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("size", "1"),
+        ("size", True),
+        ("size", 1.5),
+        ("size", 0),
+        ("size", 10),
+        ("share", "1"),
+        ("on", 1),
+        ("mode", "c"),
+        ("name", "a"),
+        ("name", "abcde"),
+        ("name", "AB"),
+        ("name", None),
+        ("when", "yesterday"),
+        ("port", True),
+        ("port", 1.5),
+        ("free", []),
+        ("words", {"a": 1}),
+        ("words", {"a": "", "b": "", "c": ""}),
+        ("set", ["a", "a"]),
+        ("set", "a"),
+        ("map", []),
+        ("map", [{"k": "a"}, {"k": "a"}]),
+        ("map", [{"k": "a"}, {"k": "b"}, {"k": "c"}]),
+    ],
+)
+def test_what_does_not_fit_says_where(field: str, value: Any) -> None:
+    (problem,) = misfits({"spec": {"size": 1, field: value}}, SCHEMA)
+    assert problem.field.startswith(f"spec.{field}")
+
+
+def test_what_is_required_is_missed() -> None:
+    assert [one.field for one in misfits({}, SCHEMA)] == ["spec"]
+    assert [one.field for one in misfits({"spec": {}}, SCHEMA)] == ["spec.size"]
+
+
+def test_musters_own_schemas_know_their_own_fields() -> None:
+    schema = crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    raw = {"spec": {"subGroups": [{"name": "a", "minMember": 1, "nonsense": 1}], "queue": "q"}}
+    assert list(unknown(raw, schema)) == ["spec.subGroups[0].nonsense"]
+    assert list(misfits(pruned(raw, schema), schema)) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [3, [], {"type": "text"}, {"properties": []}, {"properties": {"a": 1}}, {"items": []}, {"required": "a"},
+     {"pattern": "("}, {"enum": 1}, {"maxItems": "1"}, {"additionalProperties": 1}, {"minimum": "1"},
+     {"properties": {"a": {"items": {"pattern": "["}}}}, {"x-kubernetes-list-map-keys": 1}],
+)  # fmt: skip
+def test_schemas_that_make_no_sense_are_told(schema: Any) -> None:
+    assert len(list(broken(schema, "schema"))) == 1
+
+
+def test_schemas_that_make_sense_are_not() -> None:
+    schemas = [version["schema"]["openAPIV3Schema"] for crd in crds() for version in crd["spec"]["versions"]]
+    for schema in (SCHEMA, *schemas):
+        assert list(broken(schema, "schema")) == []

@@ -1,0 +1,147 @@
+"""What a table shows of an object."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.embedded.memory_cluster import Store
+from muster.embedded.rest.table import printer_columns, workload_columns
+from muster.embedded.rest.table.jsonpath import found
+from muster.embedded.store.kinds import BUILT_IN, POD_GROUPS, defined
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RAW: Any = {
+    "metadata": {"name": "a", "labels": {"example.com/x": "y"}},
+    "list": [{"type": "A", "v": 1}, {"type": "B", "v": 2}],
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (".metadata.name", ["a"]),
+        ("{.metadata.name}", ["a"]),
+        ("$.metadata.name", ["a"]),
+        (".metadata.none", []),
+        (".metadata.labels['example.com/x']", ["y"]),
+        (r".metadata.labels.example\.com/x", ["y"]),
+        (".list[0].v", [1]),
+        (".list[-1].v", [2]),
+        (".list[9].v", []),
+        (".list[*].v", [1, 2]),
+        ('.list[?(@.type=="B")].v', [2]),
+        (".list[?(@.type=='C')].v", []),
+        (".list[", []),
+        (".metadata.name.deeper", []),
+    ],
+)
+def test_paths_find_what_kubectl_would(path: str, wanted: list[Any]) -> None:
+    assert found(RAW, path) == wanted
+
+
+@pytest.mark.parametrize(
+    ("seconds", "wanted"),
+    [(0, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (600, "10m"), (3 * 3600, "3h"), (3 * 3600 + 420, "3h7m"),
+     (9 * 3600, "9h"), (2 * 86400, "2d"), (2 * 86400 + 3600, "2d1h"), (9 * 86400, "9d"), (800 * 86400, "2y70d"),
+     (730 * 86400, "2y"), (3000 * 86400, "8y")],
+)  # fmt: skip
+def test_ages_read_as_kubectl_has_them(seconds: int, wanted: str) -> None:
+    text = (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    assert printer_columns.age(text, NOW) == wanted
+
+
+def test_ages_of_nothing_are_unknown() -> None:
+    assert printer_columns.age(None, NOW) == "<unknown>"
+    assert printer_columns.age("2027-01-01T00:00:00Z", NOW) == "<invalid>"
+
+
+def _row(kind: tuple[printer_columns.Column, ...], raw: Any) -> dict[str, Any]:
+    return {column.name: column.cell(raw, NOW) for column in kind}
+
+
+def test_a_pods_row_says_how_it_is() -> None:
+    raw: Any = {
+        "metadata": {"name": "a", "creationTimestamp": "2025-12-31T23:59:00Z"},
+        "spec": {"containers": [{}, {}], "nodeName": "n"},
+        "status": {"phase": "Running", "containerStatuses": [{"ready": True, "restartCount": 2}]},
+    }
+    row = _row(printer_columns.POD, raw)
+    assert row["Ready"] == "1/2"
+    assert (row["Status"], row["Restarts"], row["Age"], row["Node"]) == ("Running", "2", "60s", "n")
+    assert _row(printer_columns.POD, {**raw, "status": {"phase": "Succeeded"}})["Status"] == "Completed"
+    terminating = {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "x"}}
+    assert _row(printer_columns.POD, terminating)["Status"] == "Terminating"
+
+
+def test_a_nodes_row_says_whether_it_is_ready() -> None:
+    raw: Any = {
+        "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/gpu": ""}},
+        "spec": {"unschedulable": True},
+    }
+    raw["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+    row = _row(printer_columns.NODE, raw)
+    assert (row["Status"], row["Roles"]) == ("Ready,SchedulingDisabled", "gpu")
+
+
+def test_a_workloads_row_says_what_it_runs() -> None:
+    """`-o wide`: containers, images, and the selector by key."""
+    selector = {"matchLabels": {"z": "1", "a": "2"}, "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}
+    pods = {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]}}
+    raw: Any = {"metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": selector, "template": pods}}
+    row = _row(workload_columns.DEPLOYMENT, raw)
+    assert (row["Ready"], row["Containers"], row["Images"]) == ("0/2", "a,b", "x:1,y:2")
+    assert row["Selector"] == "a=2,!b,z=1"
+    nested: Any = {"metadata": {"name": "c"}, "spec": {"schedule": "@daily", "jobTemplate": {"spec": raw["spec"]}}}
+    row = _row(workload_columns.CRON_JOB, nested)
+    assert (row["Schedule"], row["Suspend"], row["Last Schedule"], row["Images"]) == (
+        "@daily",
+        "False",
+        "<none>",
+        "x:1,y:2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "shown"),
+    [
+        ({}, {}, ("Running", "0/1", "")),
+        ({"startTime": "2025-12-31T23:55:00Z"}, {}, ("Running", "0/1", "5m")),
+        (
+            {
+                "startTime": "2025-12-31T23:00:00Z",
+                "completionTime": "2025-12-31T23:01:00Z",
+                "succeeded": 1,
+                "conditions": [{"type": "Complete", "status": "True"}],
+            },
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            ("Complete", "1/1", "60s"),
+        ),
+        (
+            {"conditions": [{"type": "Suspended", "status": "True"}]},
+            {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+            ("Terminating", "0/1", ""),
+        ),
+        ({"conditions": [{"type": "Suspended", "status": "True"}]}, {}, ("Suspended", "0/1", "")),
+    ],
+)
+def test_a_jobs_row_says_how_far_it_is(status: Any, metadata: Any, shown: Any) -> None:
+    row = _row(workload_columns.JOB, {"metadata": {"name": "j", **metadata}, "spec": {}, "status": status})
+    assert (row["Status"], row["Completions"], row["Duration"]) == shown
+
+
+def test_every_column_can_show_an_object_with_nothing_in_it() -> None:
+    for kind in (*BUILT_IN, *Store().kinds):
+        for column in kind.columns:
+            column.cell({"metadata": {"name": "a"}}, NOW)
+
+
+def test_columns_of_custom_kinds_come_from_their_definition() -> None:
+    kind = Store().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
+    raw: Any = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
+    raw["status"] = {"conditions": [{"type": "Scheduled", "reason": "Fits"}]}
+    row = _row(kind.columns, raw)
+    assert (row["Name"], row["Queue"], row["Min-Pods"], row["Reason"]) == ("g", "q", 3, "Fits")
+    bare = defined({"spec": {"group": "g", "scope": "Cluster", "names": {"kind": "K", "plural": "ks"}, "versions": [
+        {"name": "v1"}]}})[0]  # fmt: skip
+    assert [column.name for column in bare.columns] == ["Name", "Age"]

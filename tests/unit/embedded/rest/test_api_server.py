@@ -1,0 +1,695 @@
+"""The REST face answers as an API server does: status codes, tables, watches, discovery; always with a sentence."""
+
+import asyncio
+import itertools
+import ssl
+import string
+from base64 import b64decode
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from starlette.types import ASGIApp
+
+from muster.embedded import tls
+from muster.embedded.memory_cluster import Memory, Store
+from muster.embedded.rest import discovery, verbs
+from muster.embedded.rest.api_server import application, face
+from muster.embedded.rest.negotiation import LARGEST_BODY
+from muster.embedded.rest.watch_stream import Watches
+from muster.embedded.server import serve
+from muster.embedded.store.kinds import BUILT_IN
+from muster.errors import InputError
+from tests.e2e.asgi import ask
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"}
+PARTIAL_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+PROTOBUF = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **metadata},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }
+
+
+def podgroup(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"queue": "default", "minMember": 2, **spec},
+    }
+
+
+class World:
+    """A store, its face, and a clock that is moved by hand."""
+
+    def __init__(self, token: str = "") -> None:
+        self.now = T0
+        numbers = itertools.count()
+        self.store = Store(clock=lambda: self.now, new_uid=lambda: f"uid-{next(numbers)}")
+        self.face = face(self.store, token, lambda: self.now)
+        self.app: ASGIApp = application(self.face)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def app(world: World) -> ASGIApp:
+    return world.app
+
+
+# every failure is a Status ------------------------------------------------------------------------------------------
+
+DEEP = b'{"a":' * 300 + b"1" + b"}" * 300
+FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
+    ("GET", "/nothing", b"", {}, 404, "NotFound"),
+    ("GET", "/api/v2", b"", {}, 404, "NotFound"),
+    ("GET", "/api/v1/things", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/nobody.io", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/nobody.io/v1", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/nobody.io/v1/things", b"", {}, 404, "NotFound"),
+    ("GET", f"{PODS}/a", b"", {}, 404, "NotFound"),
+    ("GET", "/api/v1/pods/a", b"", {}, 404, "NotFound"),
+    ("GET", "/api/v1/namespaces/default/nodes", b"", {}, 404, "NotFound"),
+    ("GET", f"{PODS}/a/log", b"", {}, 404, "NotFound"),
+    ("GET", f"{PODS}/a/b/c", b"", {}, 404, "NotFound"),
+    ("GET", "/api/v1/namespaces//pods", b"", {}, 404, "NotFound"),
+    ("GET", "/openapi/v3/apis/nobody.io/v1", b"", {}, 404, "NotFound"),
+    ("PUT", PODS, b"{}", {}, 405, "MethodNotAllowed"),
+    ("HEAD", PODS, b"", {}, 405, "MethodNotAllowed"),
+    ("BREW", PODS, b"", {}, 405, "MethodNotAllowed"),
+    ("POST", "/api/v1/pods", pod("a"), {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/api/v1/pods", b"", {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/apis/scheduling.run.ai/v2alpha2/podgroups", b"", {}, 405, "MethodNotAllowed"),
+    ("DELETE", "/api/v1/namespaces", b"", {}, 405, "MethodNotAllowed"),
+    ("POST", f"{PODS}/a", pod("a"), {}, 405, "MethodNotAllowed"),
+    ("GET", f"{PODS}/a/eviction", b"", {}, 405, "MethodNotAllowed"),
+    ("POST", "/version", b"", {}, 405, "MethodNotAllowed"),
+    ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", b"", {}, 405, "MethodNotAllowed"),
+    ("GET", PODS, b"", {"Accept": "text/html"}, 406, "NotAcceptable"),
+    ("GET", PODS, b"", {"Accept": "application/json;as=Chair;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable"),
+    ("GET", PODS, b"", {"Accept": "application/vnd.kubernetes.protobuf"}, 406, "NotAcceptable"),
+    ("GET", f"{PODS}?watch=true", b"", {"Accept": "application/yaml"}, 406, "NotAcceptable"),
+    ("POST", PODS, b"x", {"Content-Type": "application/cbor"}, 415, "UnsupportedMediaType"),
+    ("POST", PODS, b"x", PROTOBUF, 400, "BadRequest"),
+    ("POST", PODS, b"k8s\0\x0a\xff", PROTOBUF, 400, "BadRequest"),
+    ("POST", PODS, b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod", PROTOBUF, 415, "UnsupportedMediaType"),
+    ("PATCH", f"{PODS}/a", b"{}", {}, 415, "UnsupportedMediaType"),
+    ("PATCH", f"{PODS}/a", b"{}", {"Content-Type": "application/json"}, 415, "UnsupportedMediaType"),
+    ("POST", PODS, b" " * (LARGEST_BODY + 1), {}, 413, "RequestEntityTooLarge"),
+    ("POST", PODS, b"", {}, 400, "BadRequest"),
+    ("POST", PODS, b"{", {}, 400, "BadRequest"),
+    ("POST", PODS, b"\xff\xfe", {}, 400, "BadRequest"),
+    ("POST", PODS, b"[]", {}, 400, "BadRequest"),
+    ("POST", PODS, b'{"a": 1, "a": 2}', {}, 400, "BadRequest"),
+    ("POST", PODS, b'{"a": "\\ud800"}', {}, 400, "BadRequest"),
+    ("POST", PODS, b'{"a": NaN}', {}, 400, "BadRequest"),
+    ("POST", PODS, b'{"a": 1} {"b": 2}', {}, 400, "BadRequest"),
+    ("POST", PODS, DEEP, {}, 400, "BadRequest"),
+    ("POST", PODS, {"kind": "Node"}, {}, 400, "BadRequest"),
+    ("POST", PODS, {**pod("a"), "apiVersion": "v2"}, {}, 400, "BadRequest"),
+    ("POST", PODS, {**pod("a"), "metadata": []}, {}, 400, "BadRequest"),
+    ("POST", PODS, pod("a", namespace="other"), {}, 400, "BadRequest"),
+    ("PUT", f"{PODS}/a", pod("b"), {}, 400, "BadRequest"),
+    ("DELETE", f"{PODS}/a", {"kind": "Pod"}, {}, 400, "BadRequest"),
+    ("DELETE", f"{PODS}/a", {"preconditions": 5}, {}, 400, "BadRequest"),
+    ("DELETE", f"{PODS}/a", {"propagationPolicy": "Sideways"}, {}, 422, "Invalid"),
+    ("DELETE", f"{PODS}/a", {"gracePeriodSeconds": "soon"}, {}, 400, "BadRequest"),
+    ("DELETE", f"{PODS}/a?dryRun=Some", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?limit=many", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?watch=perhaps", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=abc", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=-1", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersion=99999999", b"", {}, 504, "Timeout"),
+    ("GET", f"{PODS}/a?resourceVersion=abc", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}/a?resourceVersion=99999999", b"", {}, 504, "Timeout"),
+    ("GET", f"{PODS}?continue=x&resourceVersion=1", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact&resourceVersion=0", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Roughly&resourceVersion=1", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?resourceVersionMatch=Exact&resourceVersion=1&continue=x", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?sendInitialEvents=true", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&sendInitialEvents=true", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&resourceVersionMatch=NotOlderThan", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&sendInitialEvents=true&resourceVersionMatch=Exact", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?watch=1&continue=x", b"", {}, 422, "Invalid"),
+    ("GET", f"{PODS}?labelSelector=a%3D%3D%3Db", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?fieldSelector=spec.colour%3Dred", b"", {}, 400, "BadRequest"),
+    ("GET", f"{PODS}?includeObject=Half", b"", TABLE, 400, "BadRequest"),
+    ("PATCH", f"{PODS}/a", pod("a"), APPLY, 422, "Invalid"),
+    ("PATCH", f"{PODS}/a?force=true", {}, MERGE, 422, "Invalid"),
+    ("PATCH", f"{PODS}/a", {}, MERGE, 404, "NotFound"),
+    ("POST", f"{PODS}?fieldValidation=Maybe", pod("a"), {}, 422, "Invalid"),
+    ("POST", f"{PODS}?fieldManager={'m' * 129}", pod("a"), {}, 422, "Invalid"),
+    ("POST", f"{PODS}/a/binding", {"metadata": {"name": "a"}}, {}, 422, "Invalid"),
+    ("POST", f"{PODS}/a/binding", {"kind": "Pod"}, {}, 400, "BadRequest"),
+    ("POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}}, {}, 404, "NotFound"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "headers", "status", "reason"), FAILURES)
+async def test_every_failure_is_a_status_with_a_sentence(
+    app: ASGIApp, method: str, path: str, body: Any, headers: dict[str, str], status: int, reason: str
+) -> None:
+    """kubectl prints the message; programs read the reason and the code."""
+    reply = await ask(app, method, path, body, headers)
+    found = reply.json
+    assert (reply.status, found["reason"]) == (status, reason), found
+    assert (found["kind"], found["apiVersion"], found["status"], found["code"]) == ("Status", "v1", "Failure", status)
+    assert len(found["message"]) > 5
+    assert "Traceback" not in found["message"]
+
+
+async def test_a_bug_is_a_500_that_tells_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What went wrong is for the log."""
+
+    async def broken(*_: object) -> Any:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(verbs, "COLLECTION", {"GET": broken})
+    reply = await ask(world.app, "GET", PODS)
+    assert (reply.status, reply.json["reason"]) == (500, "InternalError")
+    assert b"secret" not in reply.body
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+# the token ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [("", 401), ("Bearer wrong", 401), ("Basic dG9rZW4=", 401), ("Bearer tökén", 401), ("Bearer token", 200)],
+)
+async def test_only_the_token_opens_it(said: str, status: int) -> None:
+    """Everything but health and version."""
+    reply = await ask(World("token").app, "GET", PODS, headers={"Authorization": said})
+    assert reply.status == status
+    assert (reply.headers.get("www-authenticate") == "Bearer") is (status == 401)
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/livez/ping", "/version"])
+async def test_health_and_version_are_told_to_everyone(path: str) -> None:
+    """Probes have no token."""
+    assert (await ask(World("token").app, "GET", path)).status == 200
+
+
+def test_secrets_do_not_show_in_representations() -> None:
+    """What is printed by accident lands in logs."""
+    assert "token" not in repr(World("token").face)
+    assert "PRIVATE" not in repr(tls.generate(["localhost"], T0))
+
+
+# writing and reading ------------------------------------------------------------------------------------------------
+
+
+async def test_an_object_lives_and_goes(app: ASGIApp) -> None:
+    """201, 200, 200, 200, 404: with the codes of Kubernetes."""
+    created = await ask(app, "POST", PODS, pod("a"))
+    assert (created.status, created.json["metadata"]["namespace"]) == (201, "default")
+    raw = (await ask(app, "GET", f"{PODS}/a")).json
+    raw["metadata"]["labels"] = {"x": "1"}
+    assert (await ask(app, "PUT", f"{PODS}/a", raw)).json["metadata"]["labels"] == {"x": "1"}
+    assert (await ask(app, "PUT", f"{PODS}/a", raw)).json["reason"] == "Conflict"
+    patched = await ask(app, "PATCH", f"{PODS}/a", {"metadata": {"labels": {"y": "2"}}}, MERGE)
+    assert patched.json["metadata"]["labels"] == {"x": "1", "y": "2"}
+    assert (await ask(app, "POST", PODS, pod("a"))).json["reason"] == "AlreadyExists"
+    gone = await ask(app, "DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+    assert (gone.status, gone.json["status"], gone.json["details"]["uid"]) == (200, "Success", raw["metadata"]["uid"])
+    assert (await ask(app, "GET", f"{PODS}/a")).status == 404
+
+
+async def test_yaml_goes_in_and_out(app: ASGIApp) -> None:
+    """As on an API server; tables too."""
+    sent = yaml.safe_dump(podgroup("g")).encode()
+    created = await ask(app, "POST", GROUPS, sent, {"Content-Type": "application/yaml", "Accept": "application/yaml"})
+    assert created.status == 201
+    assert yaml.safe_load(created.body)["spec"]["minMember"] == 2
+    assert created.headers["content-type"].startswith("application/yaml")
+
+
+async def test_apply_creates_with_201_and_changes_with_200(app: ASGIApp) -> None:
+    """kubectl tells `created` from `configured` by the object, others by the code."""
+    target = f"{GROUPS}/g?fieldManager=me"
+    assert (await ask(app, "PATCH", target, podgroup("g"), APPLY)).status == 201
+    assert (await ask(app, "PATCH", target, podgroup("g", minMember=3), APPLY)).json["spec"]["minMember"] == 3
+    other = await ask(app, "PATCH", f"{GROUPS}/g?fieldManager=you", podgroup("g", minMember=4), APPLY)
+    assert (other.status, other.json["reason"]) == (409, "Conflict")
+    forced = await ask(app, "PATCH", f"{GROUPS}/g?fieldManager=you&force=true", podgroup("g", minMember=4), APPLY)
+    assert (forced.status, forced.json["spec"]["minMember"]) == (200, 4)
+
+
+async def test_a_dry_run_leaves_nothing_behind(app: ASGIApp) -> None:
+    """It answers as if."""
+    assert (await ask(app, "POST", f"{PODS}?dryRun=All", pod("a"))).status == 201
+    assert (await ask(app, "GET", f"{PODS}/a")).status == 404
+    await ask(app, "POST", PODS, pod("a"))
+    assert (await ask(app, "DELETE", f"{PODS}/a", {"dryRun": ["All"]})).status == 200
+    assert (await ask(app, "GET", f"{PODS}/a")).status == 200
+
+
+async def test_unknown_fields_are_refused_when_asked_to(app: ASGIApp) -> None:
+    """kubectl asks for it by default."""
+    reply = await ask(app, "POST", f"{GROUPS}?fieldValidation=Strict", podgroup("g", minMembre=3))
+    assert reply.status == 400
+    assert "minMembre" in reply.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"), [("POST", GROUPS, {}), ("PATCH", f"{GROUPS}/g?dryRun=All", MERGE)]
+)
+async def test_unknown_fields_are_told_unless_they_are_ignored(
+    app: ASGIApp, method: str, path: str, headers: dict[str, str]
+) -> None:
+    """`Warn` is the default; kubectl prints each warning."""
+    if method == "PATCH":
+        await ask(app, "POST", GROUPS, podgroup("g"))
+    sent = {**podgroup("g", wings=2), "metadata": {"name": "g", "mood": "good"}}
+    reply = await ask(app, method, path, sent, headers)
+    assert reply.status in (200, 201)
+    assert "wings" not in reply.json["spec"]
+    assert "mood" not in reply.json["metadata"]
+    said = reply.headers["warning"]
+    assert r"unknown field \"spec.wings\"" in said or r"unknown field \"metadata.mood\"" in said
+    ignored = await ask(app, "PATCH", f"{GROUPS}/g?fieldValidation=Ignore", {"spec": {"wings": 2}}, MERGE)
+    assert "warning" not in ignored.headers
+
+
+async def test_a_collection_goes_at_once(app: ASGIApp) -> None:
+    """Those that the selector finds."""
+    for name in "abc":
+        await ask(app, "POST", PODS, pod(name, labels={"keep": "yes" if name == "b" else "no"}))
+    gone = await ask(app, "DELETE", f"{PODS}?labelSelector=keep%3Dno", {"gracePeriodSeconds": 0})
+    assert [item["metadata"]["name"] for item in gone.json["items"]] == ["a", "c"]
+    left = await ask(app, "GET", PODS)
+    assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
+
+
+async def test_a_page_says_how_many_follow(app: ASGIApp) -> None:
+    """Where nothing is selected, as there it would have to be counted; a limit below zero is none."""
+    for name in "abc":
+        await ask(app, "POST", PODS, pod(name))
+    first = (await ask(app, "GET", f"{PODS}?limit=1")).json["metadata"]
+    assert first["remainingItemCount"] == 2
+    assert "remainingItemCount" not in (await ask(app, "GET", f"{PODS}?limit=1&labelSelector=!x")).json["metadata"]
+    whole = (await ask(app, "GET", f"{PODS}?limit=-1")).json
+    assert len(whole["items"]) == 3
+    assert sorted(whole["metadata"]) == ["resourceVersion"]
+
+
+async def test_a_list_may_be_of_an_earlier_version(app: ASGIApp) -> None:
+    """`Exact`: as it was then; without it, at least as new."""
+    await ask(app, "POST", PODS, pod("a"))
+    version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
+    await ask(app, "POST", PODS, pod("b"))
+    exact = (await ask(app, "GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).json
+    assert [one["metadata"]["name"] for one in exact["items"]] == ["a"]
+    assert exact["metadata"]["resourceVersion"] == version
+    assert len((await ask(app, "GET", f"{PODS}?resourceVersion={version}")).json["items"]) == 2
+
+
+async def test_pages_follow_one_another(app: ASGIApp) -> None:
+    """kubectl asks for 500 at a time."""
+    for name in "abc":
+        await ask(app, "POST", PODS, pod(name))
+    first = (await ask(app, "GET", f"{PODS}?limit=2")).json
+    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
+    second = (await ask(app, "GET", f"{PODS}?limit=2&continue={first['metadata']['continue']}")).json
+    assert [item["metadata"]["name"] for item in second["items"]] == ["c"]
+    assert "continue" not in second["metadata"]
+
+
+async def test_pods_are_bound_and_evicted(app: ASGIApp) -> None:
+    """The two subresources a scheduler lives by."""
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    await ask(app, "POST", NODES, node)
+    await ask(app, "POST", PODS, pod("a"))
+    binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n1"}}
+    bound = await ask(app, "POST", f"{PODS}/a/binding", binding)
+    assert (bound.status, bound.json["status"]) == (201, "Success")
+    assert (await ask(app, "POST", f"{PODS}/a/binding", binding)).json["reason"] == "Conflict"
+    other = {"metadata": {"name": "a"}, "deleteOptions": {"preconditions": {"uid": "another"}}}
+    assert (await ask(app, "POST", f"{PODS}/a/eviction", other)).json["reason"] == "Conflict"
+    gone = await ask(app, "POST", f"{PODS}/a/eviction", {"metadata": {"name": "a"}})
+    assert (gone.status, gone.json["status"]) == (201, "Success")
+
+
+# tables -------------------------------------------------------------------------------------------------------------
+
+
+def grid(shown: Any, wide: bool = False) -> list[list[Any]]:
+    """A table as kubectl prints it."""
+    kept = [i for i, column in enumerate(shown["columnDefinitions"]) if wide or not column["priority"]]
+    heads = [shown["columnDefinitions"][i]["name"] for i in kept]
+    return [heads, *([row["cells"][i] for i in kept] for row in shown["rows"])]
+
+
+async def test_pods_are_shown_by_their_state(world: World) -> None:
+    """READY, STATUS, RESTARTS, AGE; where, with -o wide."""
+    await ask(world.app, "POST", PODS, pod("a"))
+    status = {
+        "phase": "Running",
+        "podIP": "10.0.0.1",
+        "containerStatuses": [{"name": "main", "ready": True, "restartCount": 2, "state": {"running": {}}}],
+    }
+    await ask(world.app, "PATCH", f"{PODS}/a/status", {"status": status}, MERGE)
+    world.now = T0 + timedelta(minutes=5, seconds=7)
+    shown = (await ask(world.app, "GET", PODS, headers=TABLE)).json
+    assert (shown["kind"], shown["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert grid(shown) == [
+        ["Name", "Ready", "Status", "Restarts", "Age"],
+        ["a", "1/1", "Running", "2", "5m7s"],
+    ]
+    assert grid(shown, wide=True)[1][5:7] == ["10.0.0.1", "<none>"]
+    row = shown["rows"][0]["object"]
+    assert (row["kind"], row["metadata"]["name"]) == ("PartialObjectMetadata", "a")
+    whole = (await ask(world.app, "GET", f"{PODS}?includeObject=Object", headers=TABLE)).json
+    assert whole["rows"][0]["object"]["kind"] == "Pod"
+    bare = (await ask(world.app, "GET", f"{PODS}?includeObject=None", headers=TABLE)).json
+    assert "object" not in bare["rows"][0]
+
+
+async def test_podgroups_are_shown_as_their_crd_says(app: ASGIApp) -> None:
+    """`additionalPrinterColumns`."""
+    await ask(app, "POST", GROUPS, podgroup("g"))
+    status = {"phase": "Pending", "conditions": [{"type": "Scheduled", "status": "False", "reason": "NoDomain"}]}
+    patched = await ask(app, "PATCH", f"{GROUPS}/g/status", {"status": status}, MERGE)
+    assert patched.status == 200, patched.json
+    shown = (await ask(app, "GET", f"{GROUPS}/g", headers=TABLE)).json
+    assert grid(shown) == [
+        ["Name", "Queue", "Min-Pods", "Min-Groups", "Satisfied", "Phase", "Reason", "Age"],
+        ["g", "default", 2, None, None, "Pending", "NoDomain", "0s"],
+    ]
+
+
+async def test_a_scale_has_its_own_table(app: ASGIApp) -> None:
+    """`kubectl get deploy x --subresource=scale`."""
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    await ask(app, "POST", deployments, {"metadata": {"name": "d"}, "spec": {"replicas": 3}})
+    shown = (await ask(app, "GET", f"{deployments}/d/scale", headers=TABLE)).json
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert shown["rows"][0]["cells"][:3] == ["d", 3, 0]
+
+
+async def test_a_table_stands_whatever_its_objects_hold(app: ASGIApp) -> None:
+    """Built-in kinds have no schema that would keep nonsense out."""
+    await ask(app, "POST", NODES, {"metadata": {"name": "odd", "labels": {"a": "b"}}, "spec": {}})
+    await ask(app, "PATCH", f"{NODES}/odd/status", {"status": {"conditions": "none", "addresses": 5}}, MERGE)
+    shown = await ask(app, "GET", NODES, headers=TABLE)
+    assert (shown.status, shown.json["rows"][0]["cells"][0]) == (200, "odd")
+
+
+async def test_metadata_alone_is_enough_for_some(app: ASGIApp) -> None:
+    """Garbage collectors and caches ask for it."""
+    await ask(app, "POST", PODS, pod("a"))
+    one = (await ask(app, "GET", f"{PODS}/a", headers=PARTIAL)).json
+    many = (await ask(app, "GET", PODS, headers=PARTIAL_LIST)).json
+    assert sorted(one) == ["apiVersion", "kind", "metadata"]
+    assert (many["kind"], many["items"][0]["metadata"]["name"]) == ("PartialObjectMetadataList", "a")
+
+
+# watches ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_watch_tells_what_is_there_and_ends_in_time(app: ASGIApp) -> None:
+    """`timeoutSeconds` is kept, and the stream ends as it should."""
+    await ask(app, "POST", PODS, pod("a"))
+    reply = await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1")
+    assert [(line["type"], line["object"]["metadata"]["name"]) for line in reply.lines] == [("ADDED", "a")]
+
+
+async def test_a_watch_goes_on_from_a_version(app: ASGIApp) -> None:
+    """Changes in their order, through the selector, as they come."""
+    version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
+    watch = asyncio.create_task(
+        ask(app, "GET", f"{PODS}?watch=true&resourceVersion={version}&labelSelector=x&timeoutSeconds=1")
+    )
+    await asyncio.sleep(0.05)
+    await ask(app, "POST", PODS, pod("unseen"))
+    await ask(app, "POST", PODS, pod("a", labels={"x": "1"}))
+    await ask(app, "PATCH", f"{PODS}/a", {"metadata": {"labels": {"x": "2"}}}, MERGE)
+    await ask(app, "DELETE", f"{PODS}/a", {"gracePeriodSeconds": 0})
+    assert [line["type"] for line in (await watch).lines] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+async def test_a_watched_table_has_its_heads_once(app: ASGIApp) -> None:
+    """kubectl get -w prints them once."""
+    for name in "ab":
+        await ask(app, "POST", PODS, pod(name))
+    lines = (await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1", headers=TABLE)).lines
+    assert [bool(line["object"]["columnDefinitions"]) for line in lines] == [True, False]
+    assert [line["object"]["rows"][0]["cells"][0] for line in lines] == ["a", "b"]
+
+
+async def test_one_object_is_watched_by_its_name_in_a_field_selector(app: ASGIApp) -> None:
+    """At its own path there is only the object."""
+    for name in "ab":
+        await ask(app, "POST", PODS, pod(name))
+    asked = f"{PODS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Db"
+    lines = (await ask(app, "GET", asked, headers=PARTIAL)).lines
+    assert [line["object"]["metadata"]["name"] for line in lines] == ["b"]
+    assert (await ask(app, "GET", f"{PODS}/b?watch=1")).json["kind"] == "Pod"
+
+
+async def test_bookmarks_come_to_those_who_ask(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And initial events end with one."""
+    monkeypatch.setattr("muster.embedded.rest.watch_stream.BOOKMARK_SECONDS", 0.2)
+    await ask(app, "POST", PODS, pod("a"))
+    asked = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
+    lines = (await ask(app, "GET", f"{asked}&allowWatchBookmarks=true")).lines
+    assert [line["type"] for line in lines[:3]] == ["ADDED", "BOOKMARK", "BOOKMARK"]
+    assert lines[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    for silent in (asked, f"{PODS}?watch=1&timeoutSeconds=1"):
+        assert [line["type"] for line in (await ask(app, "GET", silent)).lines] == ["ADDED"]
+
+
+async def test_a_watch_may_leave_out_what_is_there(app: ASGIApp) -> None:
+    """`sendInitialEvents=false`: from now on, also without a version."""
+    await ask(app, "POST", PODS, pod("a"))
+    asked = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
+    watch = asyncio.create_task(ask(app, "GET", asked))
+    await asyncio.sleep(0.05)
+    await ask(app, "POST", PODS, pod("b"))
+    assert [line["object"]["metadata"]["name"] for line in (await watch).lines] == ["b"]
+
+
+async def test_a_version_from_the_future_of_another_store_is_refused(app: ASGIApp) -> None:
+    """Nobody waits for what may never come."""
+    reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=never&timeoutSeconds=1")
+    assert (reply.status, reply.json["kind"]) == (400, "Status")
+
+
+async def test_a_version_that_is_too_old_is_told_as_an_event(world: World) -> None:
+    """As API servers do: the client lists anew."""
+    world.store = Store(history=2)
+    app = application(face(world.store))
+    for name in string.ascii_lowercase:
+        await ask(app, "POST", PODS, pod(name))
+    reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=1&timeoutSeconds=1")
+    assert reply.status == 200
+    assert [(line["type"], line["object"]["code"]) for line in reply.lines] == [("ERROR", 410)]
+
+
+async def test_a_client_that_leaves_ends_its_watch(world: World) -> None:
+    """Nothing is kept for those who are gone."""
+    watch = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1", stays_seconds=0.1))
+    await asyncio.sleep(0.05)
+    assert len(world.face.watches) == 1
+    await watch
+    assert len(world.face.watches) == 0
+
+
+async def test_no_watch_stays_open_after_the_end(world: World) -> None:
+    """A client that comes too late is sent away at once."""
+    watches: Watches = world.face.watches
+    early = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1"))
+    await asyncio.sleep(0.05)
+    async with asyncio.timeout(1):
+        watches.end()
+        await early
+        await ask(world.app, "GET", f"{PODS}?watch=1")
+
+
+# discovery ----------------------------------------------------------------------------------------------------------
+
+AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
+
+
+async def test_both_forms_of_discovery_say_the_same(app: ASGIApp) -> None:
+    """Old clients ask group by group, new ones once."""
+    core = (await ask(app, "GET", "/api", headers=AGGREGATED)).json
+    others = (await ask(app, "GET", "/apis", headers=AGGREGATED)).json
+    told: set[tuple[str, str]] = set()
+    for group in (*core["items"], *others["items"]):
+        for version in group["versions"]:
+            name = group["metadata"].get("name", "")
+            place = f"{name}/{version['version']}" if name else version["version"]
+            for resource in version["resources"]:
+                subs = [f"{resource['resource']}/{sub['subresource']}" for sub in resource.get("subresources", ())]
+                told |= {(place, each) for each in (resource["resource"], *subs)}
+    listed: set[tuple[str, str]] = set()
+    groups = (await ask(app, "GET", "/apis")).json["groups"]
+    for place in ["v1", *(v["groupVersion"] for group in groups for v in group["versions"])]:
+        found = (await ask(app, "GET", f"/apis/{place}" if "/" in place else f"/api/{place}")).json
+        listed |= {(place, resource["name"]) for resource in found["resources"]}
+    assert told == listed
+    assert ("v1", "pods/eviction") in told
+    assert ("scheduling.run.ai/v2alpha2", "podgroups/status") in told
+
+
+async def test_a_new_definition_is_discovered_at_once(app: ASGIApp) -> None:
+    """And served."""
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boats.sea.io"},
+        "spec": {
+            "group": "sea.io",
+            "scope": "Cluster",
+            "names": {"plural": "boats", "kind": "Boat"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                }
+            ],
+        },
+    }
+    created = await ask(app, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+    assert created.status == 201, created.json
+    assert (await ask(app, "GET", "/apis/sea.io/v1")).json["resources"][0]["name"] == "boats"
+    assert (await ask(app, "POST", "/apis/sea.io/v1/boats", {"metadata": {"name": "b"}})).status == 201
+
+
+def test_versions_are_preferred_as_kubernetes_prefers_them() -> None:
+    """Stable before beta before alpha, newer before older."""
+    versions = ["foo10", "v1alpha1", "v10beta3", "v1", "v2", "v11beta2", "v10"]
+    found = sorted(versions, key=discovery._rank)
+    assert found == ["v10", "v2", "v1", "v11beta2", "v10beta3", "v1alpha1", "foo10"]
+
+
+async def test_the_groups_that_newer_clients_prefer_come_in_their_own_media_type(app: ASGIApp) -> None:
+    """client-go reads the answer by its content type."""
+    assert "as=APIGroupDiscoveryList" in (await ask(app, "GET", "/apis", headers=AGGREGATED)).headers["content-type"]
+    assert (await ask(app, "GET", "/apis", headers={"Accept": "*/*"})).json["kind"] == "APIGroupList"
+    assert (await ask(app, "GET", "/api")).json["versions"] == ["v1"]
+
+
+async def test_openapi_says_that_fields_are_validated_here(app: ASGIApp) -> None:
+    """Otherwise kubectl validates by itself, with an older document that knows no kinds of ours."""
+    places = (await ask(app, "GET", "/openapi/v3")).json["paths"]
+    assert "apis/scheduling.run.ai/v2alpha2" in places
+    for place in places.values():
+        found = (await ask(app, "GET", place["serverRelativeURL"])).json
+        patches = [item["patch"] for item in found["paths"].values() if "patch" in item]
+        assert all("fieldValidation" in {p["name"] for p in patch["parameters"]} for patch in patches)
+        assert all(schema["x-kubernetes-group-version-kind"] for schema in found["components"]["schemas"].values())
+
+
+@pytest.mark.parametrize(
+    ("place", "component", "path"),
+    [
+        ("api/v1", "io.k8s.api.core.v1.Pod", "spec containers image"),
+        ("api/v1", "io.k8s.api.core.v1.Pod", "spec containers resources limits"),
+        ("api/v1", "io.k8s.api.core.v1.Pod", "metadata labels"),
+        ("apis/apps/v1", "apps.v1.Deployment", "spec template spec containers name"),
+        ("apis/apps/v1", "apps.v1.Deployment", "kind"),
+        ("apis/scheduling.run.ai/v2alpha2", "ai.run.scheduling.v2alpha2.PodGroup", "metadata ownerReferences uid"),
+    ],
+)
+async def test_openapi_explains_the_fields_that_people_ask_for(
+    app: ASGIApp, place: str, component: str, path: str
+) -> None:
+    """`kubectl explain pod.spec.containers.image`."""
+    schema = (await ask(app, "GET", f"/openapi/v3/{place}")).json["components"]["schemas"][component]
+    for name in path.split():
+        schema = schema.get("items", schema)["properties"][name]
+    assert schema["type"]
+
+
+async def test_openapi_v2_is_empty_in_both_writings(app: ASGIApp) -> None:
+    """kubectl asks for protobuf."""
+    media = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+    binary = await ask(app, "GET", "/openapi/v2", headers={"Accept": media})
+    assert binary.body.startswith(b"\x0a\x032.0")
+    assert (await ask(app, "GET", "/openapi/v2")).json["paths"] == {}
+
+
+async def test_whoever_holds_the_token_may_do_everything(app: ASGIApp) -> None:
+    """`kubectl auth can-i`, `kubectl auth whoami`."""
+    review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
+    can = await ask(app, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    assert (can.status, can.json["status"]["allowed"], can.json["spec"]) == (201, True, review["spec"])
+    who = await ask(app, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+    assert who.json["status"]["userInfo"]["username"] == "muster-admin"
+    wrong = await ask(app, "POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {"kind": "Pod"})
+    assert wrong.status == 400
+
+
+def test_every_subresource_that_is_served_has_verbs() -> None:
+    """A kind that brings a new one must say what it answers with."""
+    assert {name for kind in BUILT_IN for name in kind.subresources} <= set(discovery.SUBRESOURCES)
+
+
+# on a socket --------------------------------------------------------------------------------------------------------
+
+
+async def test_it_listens_behind_tls_and_a_token(tmp_path: Path) -> None:
+    """The kubeconfig is all that a client needs; only its owner may read it."""
+    path = tmp_path / "kubeconfig"
+    async with serve(Memory(), kubeconfig_path=path) as serving:
+        assert serving.address.startswith("https://127.0.0.1:")
+        assert path.stat().st_mode & 0o777 == 0o600
+        config = yaml.safe_load(path.read_text())
+        assert config["clusters"][0]["cluster"]["server"] == serving.address
+        authority = config["clusters"][0]["cluster"]["certificate-authority-data"]
+        token = config["users"][0]["user"]["token"]
+        trust = ssl.create_default_context(cadata=b64decode(authority).decode())
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{serving.address}/api/v1/pods", ssl=trust) as reply:
+                assert reply.status == 401
+            headers = {"Authorization": f"Bearer {token}"}
+            async with session.get(f"{serving.address}/api/v1/pods", ssl=trust, headers=headers) as reply:
+                assert (reply.status, (await reply.json())["kind"]) == (200, "PodList")
+
+
+async def test_it_ends_at_once_although_someone_watches() -> None:
+    """The stream of a watch is ended as it should, not cut off."""
+    loop = asyncio.get_running_loop()
+    async with aiohttp.ClientSession() as session:
+        async with serve(Memory(), token="t") as serving:
+            asked = f"{serving.address}/api/v1/pods?watch=1"
+            reply = await session.get(asked, ssl=False, headers={"Authorization": "Bearer t"})
+            begun = loop.time()
+        assert loop.time() - begun < 2
+        assert await reply.read() == b""
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    """In a sentence, with a way out."""
+    async with serve(Memory()) as serving:
+        port = int(serving.address.rpartition(":")[2])
+        with pytest.raises(InputError, match="cannot listen on"):
+            async with serve(Memory(), port=port):
+                pass

@@ -1,0 +1,119 @@
+"""The kubeconfig of the embedded cluster: nobody's file is lost, and nothing of it is left behind."""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.api.codec import to_yaml
+from muster.embedded.kubeconfig import kept, kubeconfig, make_way
+from muster.embedded.memory_cluster import Memory
+from muster.embedded.server import serve
+from muster.errors import InputError
+
+CONFIG = kubeconfig("http://127.0.0.1:1", "t")
+
+
+def test_it_is_there_while_it_is_open_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with kept(path, CONFIG):
+        assert yaml.safe_load(path.read_text()) == CONFIG
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert [entry.name for entry in tmp_path.iterdir()] == ["config"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("precious")
+    with pytest.raises(InputError, match="is there already"), kept(path, CONFIG):
+        pass
+    assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("config", "precious")]
+
+
+def test_what_somebody_else_has_written_since_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with kept(path, CONFIG):
+        path.write_text("precious")
+    assert path.read_text() == "precious"
+
+
+def test_no_folder_is_made_for_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        make_way(tmp_path / "missing" / "config")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "precious",
+        "{]",
+        to_yaml([{key: value for key, value in CONFIG.items() if key != "extensions"}]),
+        to_yaml([CONFIG | {"clusters": [*CONFIG["clusters"], {"name": "production", "cluster": {}}]}]),
+        to_yaml([CONFIG | {"users": [*CONFIG["users"], {"name": "admin", "user": {}}]}]),
+        to_yaml([CONFIG, CONFIG]),
+    ],
+)
+def test_only_a_file_of_an_embedded_cluster_makes_way(tmp_path: Path, text: str) -> None:
+    """One that holds another cluster or user as well is somebody's."""
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(InputError, match="not a kubeconfig of `muster up`"):
+        make_way(path)
+    assert path.read_text() == text
+
+
+def test_what_is_no_file_stays(tmp_path: Path) -> None:
+    """Nor is it waited for: nobody ever writes to this pipe."""
+    path = tmp_path / "config"
+    os.mkfifo(path)
+    with pytest.raises(InputError, match="not a kubeconfig"):
+        make_way(path)
+    assert path.exists()
+
+
+def test_a_leftover_of_a_cluster_that_is_no_more_makes_way(tmp_path: Path) -> None:
+    """Also after kubectl has chosen another namespace in it."""
+    path = tmp_path / "config"
+    contexts = [{"name": "muster", "context": {"cluster": "muster", "user": "muster", "namespace": "other"}}]
+    path.write_text(to_yaml([CONFIG | {"contexts": contexts}]))
+    make_way(path)
+    assert not path.exists()
+
+
+async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    async with serve(Memory(), kubeconfig_path=path):
+        before = path.read_bytes()
+        with pytest.raises(InputError, match="still runs") as caught:
+            await asyncio.to_thread(make_way, path)
+        assert "--kubeconfig" in caught.value.hint
+        assert path.read_bytes() == before
+    assert not path.exists()
+
+
+async def test_somebody_else_on_the_port_is_not_the_cluster(tmp_path: Path) -> None:
+    """A port is used again sooner or later; without the cluster's own certificate it is another."""
+    path = tmp_path / "config"
+    async with serve(Memory(), kubeconfig_path=path):
+        old = yaml.safe_load(path.read_text())
+    async with serve(Memory()) as other:
+        old["clusters"][0]["cluster"]["server"] = other.address
+        path.write_text(to_yaml([old]))
+        await asyncio.to_thread(make_way, path)
+    assert not path.exists()
+
+
+async def test_nothing_is_written_where_the_port_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match="cannot listen"):
+            async with serve(Memory(), port=port, kubeconfig_path=path):
+                pass
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,455 @@
+"""What the embedded cluster does beyond an API server alone: garbage, namespaces, budgets, events; and its bounds."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from muster.embedded.admission.admission_chain import refused
+from muster.embedded.memory_cluster import Memory, Store, changes
+from muster.embedded.store.kinds import (
+    BUDGETS,
+    CONFIG_MAPS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    NAMESPACES,
+    NEW_EVENTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    SECRETS,
+)
+from muster.kube.cluster import ApiError, Raw, Resource
+from tests.contract.given import config_map, kind_of, pod, pod_group
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def store() -> Store:
+    numbers = count(1)
+    return Store(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
+
+
+def _owned(raw: Raw, owner: Raw, block: bool = False) -> Raw:
+    reference: Raw = {"apiVersion": "v1", "kind": owner["kind"], "name": owner["metadata"]["name"]}
+    reference |= {"uid": owner["metadata"]["uid"], "blockOwnerDeletion": block}
+    owners = [*raw["metadata"].get("ownerReferences", ()), reference]
+    return {**raw, "metadata": {**raw["metadata"], "ownerReferences": owners}}
+
+
+def _names(store: Store, resource: Resource, namespace: str = "default") -> list[str]:
+    return [raw["metadata"]["name"] for raw in store.list(resource, namespace).items]
+
+
+def _refused(call: Any, *args: Any, **options: Any) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        call(*args, **options)
+    return caught.value
+
+
+def _ready(store: Store, name: str, labels: dict[str, str] | None = None) -> None:
+    store.create(PODS, pod("default", name, labels))
+    store.bind("default", name, "", "n1")
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    store.patch(PODS, "default", name, {"status": status}, subresource="status")
+
+
+# owners
+
+
+def test_dependents_go_with_their_last_owner(store: Store) -> None:
+    one, two = (store.create(CONFIG_MAPS, config_map("default", name)) for name in ("one", "two"))
+    store.create(CONFIG_MAPS, _owned(_owned(config_map("default", "both"), one), two))
+    child = store.create(CONFIG_MAPS, _owned(config_map("default", "child"), one))
+    store.create(CONFIG_MAPS, _owned(config_map("default", "grandchild"), child))
+    store.delete(CONFIG_MAPS, "default", "one")
+    assert _names(store, CONFIG_MAPS) == ["both", "two"]
+    both = store.get(CONFIG_MAPS, "default", "both")
+    assert [owner["name"] for owner in both["metadata"]["ownerReferences"]] == ["two"]
+    store.delete(CONFIG_MAPS, "default", "two")
+    assert _names(store, CONFIG_MAPS) == []
+
+
+def test_orphans_stay_and_forget_their_owner(store: Store) -> None:
+    owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
+    store.create(CONFIG_MAPS, _owned(config_map("default", "child"), owner))
+    store.delete(CONFIG_MAPS, "default", "owner", propagation="Orphan")
+    assert _names(store, CONFIG_MAPS) == ["child"]
+    assert "ownerReferences" not in store.get(CONFIG_MAPS, "default", "child")["metadata"]
+
+
+def test_in_the_foreground_an_owner_goes_last(store: Store) -> None:
+    owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
+    raw = _owned(config_map("default", "child"), owner, block=True)
+    raw["metadata"]["finalizers"] = ["example.com/hold"]
+    store.create(CONFIG_MAPS, raw)
+    left = store.delete(CONFIG_MAPS, "default", "owner", propagation="Foreground")
+    assert left["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert _names(store, CONFIG_MAPS) == ["child", "owner"]
+    store.patch(CONFIG_MAPS, "default", "child", {"metadata": {"finalizers": None}})
+    assert _names(store, CONFIG_MAPS) == []
+
+
+def test_in_the_foreground_without_dependents_an_owner_goes_at_once(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("default", "owner"))
+    assert store.delete(CONFIG_MAPS, "default", "owner", propagation="Foreground")["kind"] == "Status"
+
+
+def test_owners_that_go_round_in_a_circle_end_all_the_same(store: Store) -> None:
+    one = store.create(CONFIG_MAPS, config_map("default", "one"))
+    two = store.create(CONFIG_MAPS, _owned(config_map("default", "two"), one))
+    store.replace(CONFIG_MAPS, _owned(one, two))
+    store.delete(CONFIG_MAPS, "default", "one", propagation="Foreground")
+    assert _names(store, CONFIG_MAPS) == []
+
+
+# namespaces and definitions
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(store: Store) -> None:
+    store.create(NAMESPACES, {"metadata": {"name": "n"}})
+    store.create(CONFIG_MAPS, config_map("n", "a"))
+    store.create(POD_GROUPS, pod_group("n", "g"))
+    assert store.delete(NAMESPACES, "", "n")["kind"] == "Status"
+    assert _refused(store.get, NAMESPACES, "", "n").status == 404
+    assert _names(store, CONFIG_MAPS, "n") == _names(store, POD_GROUPS, "n") == []
+
+
+def test_a_terminating_namespace_takes_nothing_new(store: Store) -> None:
+    store.create(NAMESPACES, {"metadata": {"name": "n"}})
+    store.create(PODS, pod("n", "a"))
+    store.bind("n", "a", "", "n1")
+    assert store.delete(NAMESPACES, "", "n")["status"]["phase"] == "Terminating"
+    problem = _refused(store.create, CONFIG_MAPS, config_map("n", "late"))
+    assert (problem.status, problem.details["causes"][0]["reason"]) == (403, "NamespaceTerminating")
+    store.delete(PODS, "n", "a", grace_seconds=0)
+    assert _refused(store.get, NAMESPACES, "", "n").status == 404
+
+
+def test_the_first_namespaces_stay(store: Store) -> None:
+    assert _refused(store.delete, NAMESPACES, "", "default").status == 403
+    assert store.get(NAMESPACES, "", "default")["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
+
+
+DEFINITION: Raw = {
+    "metadata": {"name": "things.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}},
+            }
+        ],
+    },
+}
+THINGS = Resource("example.com", "v1", "things", "Thing")
+
+
+def test_a_definition_brings_a_kind_and_takes_it_away(store: Store) -> None:
+    assert _refused(store.list, THINGS).status == 404
+    made = store.create(DEFINITIONS, DEFINITION)
+    assert {one["type"]: one["status"] for one in made["status"]["conditions"]}["Established"] == "True"
+    assert store.kind("example.com", "v1", "things").short_names == ("th",)
+    store.create(THINGS, {**kind_of(THINGS), "metadata": {"name": "a", "namespace": "default"}, "spec": {}})
+    store.delete(DEFINITIONS, "", "things.example.com")
+    assert _refused(store.list, THINGS).status == 404
+    assert _refused(store.get, DEFINITIONS, "", "things.example.com").status == 404
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{}, {"group": "example.com"}, {**DEFINITION["spec"], "versions": []}, {**DEFINITION["spec"], "versions": [1]},
+     {**DEFINITION["spec"], "names": []}, {**DEFINITION["spec"], "group": "other.com"}],
+)  # fmt: skip
+def test_definitions_that_make_no_sense_are_refused(store: Store, spec: Any) -> None:
+    assert _refused(store.create, DEFINITIONS, {**DEFINITION, "spec": spec}).status in (400, 422)
+
+
+# history and watches
+
+
+def test_a_version_that_is_too_old_has_expired() -> None:
+    store = Store(history=10)
+    start, first = store.version, store.create(CONFIG_MAPS, config_map("default", "a"))
+    for i in range(60):
+        store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
+    for since in (start, first["metadata"]["resourceVersion"]):
+        assert (_refused(store.watch, CONFIG_MAPS, since).status) == 410
+    assert _refused(store.watch, CONFIG_MAPS, "99999").status == 410
+    assert _refused(store.watch, CONFIG_MAPS, "soon").status == 400
+    with store.watch(PODS, start):
+        """Histories are kept kind by kind."""
+
+
+def test_a_page_that_is_too_old_has_expired() -> None:
+    store = Store(history=10)
+    for name in "abc":
+        store.create(CONFIG_MAPS, config_map("default", name))
+    more = store.list(CONFIG_MAPS, limit=1).more
+    for i in range(60):
+        store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
+    assert _refused(store.list, CONFIG_MAPS, limit=1, after=more).status == 410
+    assert _refused(store.list, CONFIG_MAPS, limit=1, after="nonsense").status == 400
+
+
+def test_a_reader_that_is_too_slow_is_cut_off() -> None:
+    store = Store(history=10)
+    with store.watch(CONFIG_MAPS, store.version) as watch:
+        store.create(CONFIG_MAPS, config_map("default", "a"))
+        for i in range(60):
+            store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
+        assert _refused(watch.take).status == 410
+        assert watch.closed
+
+
+def test_a_watch_from_nowhere_tells_first_what_is_there(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("default", "a"))
+    with store.watch(CONFIG_MAPS, "0") as watch:
+        assert [(one.type, one.object["metadata"]["name"]) for one in watch.take()] == [("ADDED", "a")]
+    with store.watch(CONFIG_MAPS, "", initial=True) as watch:
+        store.create(CONFIG_MAPS, config_map("default", "b"))
+        told = watch.take()
+        assert [one.type for one in told] == ["ADDED", "BOOKMARK"]
+        assert told[1].object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert [one.object["metadata"]["name"] for one in watch.take()] == ["b"]
+
+
+async def test_bookmarks_tell_how_far_a_quiet_watch_is() -> None:
+    cluster = Memory(bookmark_seconds=0.01)
+    start = cluster.store.version
+    async with cluster.watch(CONFIG_MAPS, start) as seen:
+        cluster.store.create(PODS, pod("default", "a"))
+        mark = await anext(seen)
+    assert mark.type == "BOOKMARK"
+    assert mark.resource_version == cluster.store.version
+    assert int(mark.resource_version) > int(start)
+
+
+async def test_whoever_waits_is_woken_and_closing_ends_it() -> None:
+    store = Store()
+    watch = store.watch(CONFIG_MAPS, store.version)
+    seen = changes(watch)
+    waiting = asyncio.ensure_future(anext(seen))
+    await asyncio.sleep(0)
+    store.create(CONFIG_MAPS, config_map("default", "a"))
+    assert (await waiting).type == "ADDED"
+    waiting = asyncio.ensure_future(anext(seen))
+    await asyncio.sleep(0)
+    watch.close()
+    with pytest.raises(StopAsyncIteration):
+        await waiting
+
+
+def test_bindings_and_evictions_are_not_written_like_objects(store: Store) -> None:
+    store.create(PODS, pod("default", "a"))
+    for name in ("binding", "eviction", "nonsense"):
+        assert _refused(store.patch, PODS, "default", "a", {"spec": None}, subresource=name).status == 405
+
+
+# dry runs, collections, strictness
+
+
+def test_a_dry_run_changes_nothing(store: Store) -> None:
+    store.create(CONFIG_MAPS, config_map("default", "a", x="1"))
+    store.create(PODS, pod("default", "p"))
+    version = store.version
+    assert store.create(CONFIG_MAPS, config_map("default", "b"), dry_run=True)["metadata"]["name"] == "b"
+    assert store.replace(CONFIG_MAPS, config_map("default", "a", x="2"), dry_run=True)["data"] == {"x": "2"}
+    patched = store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": "3"}}, dry_run=True)
+    assert patched["data"] == {"x": "3"}
+    store.delete(CONFIG_MAPS, "default", "a", dry_run=True)
+    store.delete_collection(CONFIG_MAPS, "default", dry_run=True)
+    store.bind("default", "p", "", "n1", dry_run=True)
+    store.evict("default", "p", dry_run=True)
+    assert store.version == version
+    assert _refused(store.create, POD_GROUPS, pod_group("default", "g", minMember=0), dry_run=True).status == 422
+
+
+def test_collections_are_deleted_by_selector(store: Store) -> None:
+    for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
+        store.create(CONFIG_MAPS, config_map("default", name, labels))
+    found = store.delete_collection(CONFIG_MAPS, "default", labels="x=1")
+    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "c"]
+    assert _names(store, CONFIG_MAPS) == ["b"]
+
+
+def test_strictness_refuses_fields_that_are_not_known(store: Store) -> None:
+    raw = pod_group("default", "g", minMembr=1)
+    problem = _refused(store.create, POD_GROUPS, raw, unknown=refused)
+    assert problem.status == 400
+    assert 'unknown field "spec.minMembr"' in problem.message
+
+
+def test_every_problem_is_a_cause(store: Store) -> None:
+    groups = [{"name": "a", "parent": "none", "minMember": 1}, {"name": "a", "minMember": 1}]
+    problem = _refused(store.create, POD_GROUPS, pod_group("default", "g", subGroups=groups))
+    assert problem.status == 422
+    assert len(problem.details["causes"]) >= 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        [],
+        "text",
+        {"metadata": []},
+        {"metadata": {"name": 3}},
+        {"metadata": {"name": "a", "labels": ["x"]}},
+        {"metadata": {"name": "a", "labels": {"x": 1}}},
+        {"metadata": {"name": "a", "ownerReferences": [1]}},
+        {"metadata": {"name": "a"}, "spec": []},
+        {"metadata": {"name": "a"}, "spec": {"containers": "x"}},
+        {"metadata": {"name": "a"}, "spec": {"containers": [1]}},
+        {"metadata": {"name": "a"}, "kind": "Node"},
+        {"metadata": {"name": "a"}, "spec": {"x": object()}},
+        {"metadata": {"name": "a"}, "spec": {"x": "\ud800"}},
+    ],
+)
+def test_what_is_no_object_is_a_bad_request(store: Store, raw: Any) -> None:
+    assert _refused(store.create, PODS, raw).status == 400
+
+
+def test_what_is_too_deep_or_too_large_is_refused(store: Store) -> None:
+    deep: Any = {}
+    for _ in range(150):
+        deep = {"a": deep}
+    assert _refused(store.create, CONFIG_MAPS, {"metadata": {"name": "a"}, "data": deep}).status == 400
+    large = config_map("default", "a", x="x" * (4 * 2**20))
+    assert _refused(store.create, CONFIG_MAPS, large).status == 413
+
+
+# budgets, events, and what else is filled in
+
+
+def test_budgets_follow_their_pods(store: Store) -> None:
+    spec = {"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}}
+    store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    for name in ("a", "b", "c"):
+        _ready(store, name, {"app": "a"})
+    _ready(store, "other", {"app": "b"})
+
+    def status() -> tuple[int, ...]:
+        found = store.get(BUDGETS, "default", "b")["status"]
+        return tuple(found[name] for name in ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"))
+
+    assert status() == (3, 3, 2, 1)
+    store.evict("default", "a")
+    assert status() == (3, 2, 2, 0)
+    assert _refused(store.evict, "default", "b").status == 429
+    store.delete(PODS, "default", "a", grace_seconds=0)
+    assert status() == (2, 2, 1, 1)
+    store.patch(BUDGETS, "default", "b", {"spec": {"minAvailable": None, "maxUnavailable": 0}})
+    assert status() == (2, 2, 2, 0)
+    store.patch(PODS, "default", "b", {"metadata": {"labels": {"app": "x"}}})
+    assert status() == (1, 1, 1, 0)
+
+
+def test_unhealthy_pods_may_go_by_policy(store: Store) -> None:
+    spec = {"minAvailable": 1, "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
+    _ready(store, "a")
+    store.patch(PODS, "default", "a", {"status": {"conditions": []}}, subresource="status")
+    store.evict("default", "a")
+    assert store.get(PODS, "default", "a")["metadata"]["deletionTimestamp"]
+
+
+def test_events_are_one_and_the_same_in_both_groups(store: Store) -> None:
+    raw = {
+        "metadata": {"name": "e", "namespace": "default"},
+        "regarding": {"kind": "Pod", "name": "a"},
+        "note": "says",
+        "deprecatedCount": 3,
+        "reason": "Why",
+    }
+    store.create(NEW_EVENTS, raw)
+    old = store.get(EVENTS, "default", "e")
+    assert (old["apiVersion"], old["message"], old["count"]) == ("v1", "says", 3)
+    new = store.patch(NEW_EVENTS, "default", "e", {"note": "more"})
+    assert (new["apiVersion"], new["note"]) == ("events.k8s.io/v1", "more")
+    assert store.list(EVENTS, fields="involvedObject.name=a").items[0]["message"] == "more"
+    assert store.list(NEW_EVENTS, fields="regarding.name=a").items
+
+
+def test_events_are_forgotten_after_an_hour() -> None:
+    time = Time()
+    store = Store(clock=time)
+    for name in ("a", "b"):
+        store.create(EVENTS, {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "name": "x"}})
+    time.now += timedelta(minutes=45)
+    store.patch(EVENTS, "default", "b", {"count": 2})
+    time.now += timedelta(minutes=45)
+    store.create(EVENTS, {"metadata": {"name": "c"}, "involvedObject": {"kind": "Pod", "name": "x"}})
+    assert _names(store, EVENTS) == ["b", "c"]
+
+
+def test_secrets_take_plain_text(store: Store) -> None:
+    made = store.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
+    assert (made["type"], made["data"], "stringData" in made) == ("Opaque", {"a": "Yg=="}, False)
+
+
+def test_nodes_keep_the_status_that_they_come_with(store: Store) -> None:
+    made = store.create(NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "8"}}})
+    assert made["status"] == {"capacity": {"cpu": "8"}}
+    cordoned = store.patch(NODES, "", "n", {"spec": {"unschedulable": True}, "status": {"capacity": {}}})
+    assert (cordoned["spec"]["unschedulable"], cordoned["status"]) == (True, {"capacity": {"cpu": "8"}})
+
+
+def test_a_pod_can_be_replaced_by_its_own_manifest(store: Store) -> None:
+    """Defaults are filled in again, so what the manifest leaves out does not count as a change."""
+    made = store.create(PODS, pod("default", "a"))
+    again = store.replace(PODS, pod("default", "a", labels={"x": "y"}))
+    assert again["spec"] == made["spec"]
+    assert again["metadata"]["labels"] == {"x": "y"}
+
+
+def test_names_that_are_generated_can_be_replayed() -> None:
+    def names() -> list[str]:
+        numbers = count(1)
+        store = Store(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
+        raw = {"metadata": {"generateName": "a-"}}
+        return [store.create(CONFIG_MAPS, raw)["metadata"]["name"] for _ in range(3)]
+
+    assert names() == names()
+
+
+def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side_apply(store: Store) -> None:
+    last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"},"data":{"x":"1"}}'
+    raw = config_map("default", "a", x="1", y="1")
+    raw["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": last}
+    store.create(CONFIG_MAPS, raw)
+    kind: Any = "application/apply-patch+yaml"
+    changed = store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": "2"}}, kind, field_manager="kubectl")
+    assert changed["data"] == {"x": "2", "y": "1"}
+    problem = _refused(store.patch, CONFIG_MAPS, "default", "a", {"data": {"y": "2"}}, kind, field_manager="kubectl")
+    assert problem.status == 409
+
+
+def test_apply_merges_containers_by_name(store: Store) -> None:
+    template: Raw = {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}}
+    kind: Any = "application/apply-patch+yaml"
+    raw = {"spec": {"replicas": 2, "template": template}}
+    store.patch(DEPLOYMENTS, "default", "d", raw, kind, field_manager="one")
+    sidecar = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "c:1"}]}}}}
+    store.patch(DEPLOYMENTS, "default", "d", sidecar, kind, field_manager="two")
+    only = {"spec": {"template": {"spec": {"containers": [{"name": "b", "image": "b:2"}]}}}}
+    found = store.patch(DEPLOYMENTS, "default", "d", only, kind, field_manager="one")
+    containers = {one["name"]: one["image"] for one in found["spec"]["template"]["spec"]["containers"]}
+    assert containers == {"b": "b:2", "c": "c:1"}
+    assert found["spec"].get("replicas", 1) == 1

@@ -1,0 +1,506 @@
+"""The cluster as it is heard: equal to what would be read from it at any time, in whatever order the news came."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from muster.api.core import Node, Pod, PriorityClass
+from muster.api.decoding import decode
+from muster.api.meta import Wire
+from muster.api.objects import FIELDS, Objects, key
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.topology import Topology
+from muster.kube.cache.cache import FOLLOWED, Mirror, resource_of
+from muster.kube.cache.interning import Slim
+from muster.kube.cache.reflector import Changed, Gone, News, Synced
+from muster.kube.cluster import Raw
+from muster.model import inter_pod_rules
+from muster.model.incremental import incremental_snapshot
+from muster.model.inter_pod_rules import looked_at
+from muster.model.snapshot import Snapshot, outside, take
+from muster.planning.cycle import plan
+from tests.support.live_cluster import RACK, group, leaf, node, pod, queue
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+# one word at a time -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_heard_is_known_and_what_is_gone_is_not() -> None:
+    mirror = Mirror()
+    assert mirror.hear(Node, Changed(node("a")))
+    found = mirror.get(Node, "", "a")
+    assert isinstance(found, Node)
+    assert found.metadata.labels == {"topology/rack": "r1"}
+    assert mirror.hear(Node, Gone(node("a")))
+    assert mirror.get(Node, "", "a") is None
+    assert mirror.objects.nodes == ()
+
+
+def test_the_same_again_is_no_change() -> None:
+    mirror = Mirror()
+    assert mirror.hear(Pod, Changed(pod("p", "g")))
+    before, version = mirror.objects, mirror.version
+    assert not mirror.hear(Pod, Changed(pod("p", "g")))
+    assert not mirror.hear(Pod, Gone(pod("other", "g")))
+    assert not mirror.hear(Pod, Synced("7"))
+    assert mirror.objects is before
+    assert mirror.version == version
+
+
+def test_pods_are_known_by_the_gang_that_they_name() -> None:
+    """N3: in whatever order they come, change their gang and go; what is not there is in no gang."""
+    mirror = Mirror()
+
+    def members(gang: str) -> list[str]:
+        return [found.metadata.name for found in mirror.pods_of(f"default/{gang}")]
+
+    for raw in (pod("a", "g"), pod("b", "g"), pod("c", "h")):
+        mirror.hear(Pod, Changed(raw))
+    assert (members("g"), members("h"), members("other")) == (["a", "b"], ["c"], [])
+    mirror.hear(Pod, Changed(pod("b", "h")))
+    assert (members("g"), members("h")) == (["a"], ["c", "b"])
+    mirror.hear(Pod, Gone(pod("a", "g")))
+    mirror.hear(Pod, Gone(pod("a", "g")))
+    assert (members("g"), members("h")) == ([], ["c", "b"])
+    assert mirror._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
+
+
+def test_what_muster_does_not_read_is_no_change() -> None:
+    """A kubelet that reports the same pod again wakes nobody."""
+    mirror = Mirror()
+    mirror.hear(Pod, Changed(pod("p", "g")))
+    noisy = pod("p", "g")
+    noisy["metadata"] |= {"resourceVersion": "99", "managedFields": [{"manager": "kubelet"}]}
+    noisy["status"] = {"hostIP": "10.0.0.1", "containerStatuses": [{"name": "main", "restartCount": 3}]}
+    assert not mirror.hear(Pod, Changed(noisy))
+
+
+def test_what_muster_reads_is_a_change() -> None:
+    mirror = Mirror()
+    mirror.hear(Pod, Changed(pod("p", "g")))
+    assert mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
+    assert mirror.version == 2
+
+
+def test_a_value_that_was_given_out_stays_as_it_was() -> None:
+    """A plan is made in another thread while news arrive."""
+    mirror = Mirror()
+    mirror.hear(Pod, Changed(pod("p", "g")))
+    before = mirror.objects
+    mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
+    mirror.hear(Pod, Changed(pod("q", "g")))
+    assert [one.spec.node_name for one in before.pods] == [""]
+
+
+def test_names_are_apart_by_namespace_and_kind() -> None:
+    mirror = Mirror()
+    there = pod("same", "g")
+    there["metadata"]["namespace"] = "elsewhere"
+    for kind, raw in ((Pod, pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
+        assert mirror.hear(kind, Changed(raw))
+    assert (len(mirror.objects.pods), len(mirror.objects.nodes), len(mirror.objects.pod_groups)) == (2, 1, 1)
+
+
+def test_every_kind_that_planning_reads_is_followed() -> None:
+    assert set(FOLLOWED.values()) == set(FIELDS)
+    assert resource_of(Pod).plural == "pods"
+    assert {resource.plural for resource in FOLLOWED if not resource.namespaced} >= {"nodes", "queues", "topologies"}
+
+
+def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
+    """Annotations and volumes that no rule reads are gone; pods of one template are one but for their names."""
+    mirror = Mirror()
+    for name in ("p", "q"):
+        raw = pod(name, "g", node_name="a")
+        raw["metadata"]["annotations"]["big"] = "x" * 10_000
+        raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "1"}]
+        raw["spec"]["volumes"] = [{"name": f"token-{name}"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
+        mirror.hear(Pod, Changed(raw))
+    p, q = mirror.objects.pods
+    assert p.metadata.annotations == {"pod-group-name": "g"}
+    assert (p.metadata.owner_references, [one.name for one in p.spec.volumes]) == ((), ["d"])
+    assert p.metadata.labels is q.metadata.labels
+    assert p.spec.containers is q.spec.containers
+
+
+def test_what_was_expected_is_an_echo() -> None:
+    """A binding as it was laid over, and statuses and notes that we wrote: no plan has to be made for them."""
+    mirror = Mirror()
+    queued = queue("team")
+    for struct, raw in ((Pod, pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
+        assert mirror.hear(struct, Changed(raw))
+        assert not mirror.echo, "it is new"
+    seen = mirror.pod("default/p")
+    assert seen is not None
+    mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+    told = group("g", minMember=1)
+    told["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
+    told["status"] = {"phase": "Running"}
+    echoes = (
+        (Pod, pod("p", "g", node_name="a")),
+        (PodGroup, told),
+        (Queue, {**queued, "status": {"childQueues": ["x"]}}),
+    )
+    for struct, raw in echoes:
+        assert mirror.hear(struct, Changed(raw))
+        assert mirror.echo
+    told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
+    for struct, raw in ((Pod, pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
+        assert mirror.hear(struct, Changed(raw))
+        assert not mirror.echo, "somebody did that"
+
+
+# any news -----------------------------------------------------------------------------------------------------------
+
+HOST = "kubernetes.io/hostname"
+
+
+def _away(raw: Raw, labels: dict[str, str], where: str) -> None:
+    term = {"topologyKey": where, "labelSelector": {"matchLabels": labels}}
+    raw["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _spread(raw: Raw, key: str) -> None:
+    term = {"maxSkew": 1, "topologyKey": RACK, "whenUnsatisfiable": "DoNotSchedule"}
+    raw["spec"]["topologySpreadConstraints"] = [
+        {**term, "labelSelector": {"matchExpressions": [{"key": key, "operator": "Exists"}]}}
+    ]
+
+
+def _port(raw: Raw, address: str) -> None:
+    raw["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "hostIP": address}]
+
+
+TWISTS: dict[str, Callable[[Raw], Any]] = {
+    "none": lambda _: None,
+    "cpu": lambda raw: raw["spec"]["containers"][0]["resources"].update(requests={"cpu": "100m"}),
+    "odd": lambda raw: raw["spec"]["containers"][0]["resources"].update(requests={"example.com/odd": "1"}),
+    "alone": lambda raw: _away(raw, {"app": "g"}, HOST),
+    "away": lambda raw: _away(raw, {"tier": "x"}, RACK),
+    "tier": lambda raw: raw["metadata"]["labels"].update(tier="x"),
+    "spread": lambda raw: _spread(raw, "app"),
+    "port": lambda raw: _port(raw, ""),
+    "port on one address": lambda raw: _port(raw, "10.0.0.1"),
+    "claim": lambda raw: raw["spec"].update(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]),
+    "devices": lambda raw: raw["spec"].update(resourceClaims=[{"name": "d"}]),
+    "gated": lambda raw: raw["spec"].update(schedulingGates=[{"name": "x"}]),
+    "leaving": lambda raw: raw["metadata"].update(deletionTimestamp="2026-01-01T00:00:00Z"),
+    "failed": lambda raw: raw.update(status={"phase": "Failed"}),
+    "succeeded": lambda raw: raw.update(status={"phase": "Succeeded"}),
+    "nominated": lambda raw: raw.update(status={"nominatedNodeName": "a"}),
+    "urgent": lambda raw: raw["metadata"]["labels"].update({"kai.scheduler/task-priority": "5"}),
+    "elsewhere": lambda raw: raw["metadata"].update(namespace="elsewhere"),
+    "theirs": lambda raw: raw["spec"].update(schedulerName="another"),
+}
+
+
+def _pod(i: int, gang: str, gpus: int, leaf: str, at: str, twists: list[str]) -> tuple[type[Wire], Raw]:
+    raw = pod(f"p{i}", gang, gpus, leaf, node_name=at)
+    raw["metadata"]["uid"] = f"u{i}"
+    for twist in twists:
+        TWISTS[twist](raw)
+    return Pod, raw
+
+
+def _group(name: str, need: int, where: str, leaves: list[str], priority: str) -> tuple[type[Wire], Raw]:
+    spec: Raw = {"queue": where, "priorityClassName": priority}
+    tree = {"subGroups": [{"name": leaf, "minMember": need} for leaf in leaves]} if leaves else {"minMember": need}
+    return PodGroup, group(name, **spec, **tree)
+
+
+def _node(name: str, rack: str, gpus: int, taints: list[Raw]) -> tuple[type[Wire], Raw]:
+    raw = node(name, rack, gpus)
+    raw["metadata"]["labels"][HOST] = name
+    return Node, {**raw, "spec": {"taints": taints}}
+
+
+PODS = st.builds(
+    _pod,
+    st.integers(0, 9),
+    st.sampled_from(["g", "h", ""]),
+    st.integers(0, 3),
+    st.sampled_from(["", "", "left"]),
+    st.sampled_from(["", "", "a", "b", "nowhere"]),
+    st.lists(st.sampled_from(sorted(TWISTS)), max_size=2),
+)
+NODES = st.builds(
+    _node,
+    st.sampled_from("abc"),
+    st.sampled_from(["r1", "r2"]),
+    st.integers(0, 8),
+    st.sampled_from([[], [], [{"key": "k", "effect": "NoSchedule"}]]),
+)
+GROUPS = st.builds(
+    _group,
+    st.sampled_from("gh"),
+    st.integers(1, 4),
+    st.sampled_from(["", "team"]),
+    st.sampled_from([[], [], ["left"], ["left", "right"]]),
+    st.sampled_from(["", "high"]),
+)
+QUEUES = st.builds(lambda limit: (Queue, queue("team", limit=limit)), st.integers(-1, 6))
+CLASSES = st.builds(
+    lambda value: (PriorityClass, {"metadata": {"name": "high"}, "value": value}), st.sampled_from([10, 200])
+)
+TOPOLOGIES = st.builds(
+    lambda labels: (Topology, {"metadata": {"name": "t"}, "spec": {"levels": [{"nodeLabel": one} for one in labels]}}),
+    st.sampled_from([[RACK], [RACK, HOST]]),
+)
+THINGS = st.one_of(PODS, PODS, PODS, NODES, NODES, GROUPS, GROUPS, QUEUES, CLASSES, TOPOLOGIES)
+WORDS = st.sampled_from(["changed", "changed", "changed", "changed", "gone", "synced"])
+NEWS = st.lists(st.tuples(THINGS, WORDS, st.booleans()), max_size=30)
+Told = list[tuple[tuple[type[Wire], Raw], str, bool]]
+
+
+def news_of(raw: Raw, word: str) -> News:
+    match word:
+        case "changed":
+            return Changed(raw)
+        case "gone":
+            return Gone(raw)
+        case _:
+            return Synced("1")
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray):
+        return one.shape == other.shape and bool((one == other).all())
+    return repr(one) == repr(other)
+
+
+APART = ("objects", "pods", "classes", "neighbours", "topologies", "class_of")  # compared below, each in its way
+
+
+def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
+    """Everything in a snapshot, as values that can be compared."""
+    for field in msgspec.structs.fields(Snapshot):
+        if field.name not in APART:
+            yield field.name, getattr(snapshot, field.name)
+    selected = looked_at(snapshot.pods.values())
+    yield "pods", sorted(snapshot.pods.items())
+    yield "class_of", sorted(snapshot.class_of.items())
+    for one in snapshot.classes:
+        yield f"asks {one.index}", one.asks
+        yield f"outside {one.index}", outside(one.pod, selected)
+    between = snapshot.neighbours
+    yield "rules", [rule.signature() for rule in between.rules]
+    yield "marks", (between.classes, sorted(between.running.items()), between.waiting)
+    yield "selected", list(between.selected.entries())
+    yield "carriers", list(between.carriers.entries())
+    for name, tree in sorted(snapshot.topologies.items()):
+        for level in tree.levels:
+            yield f"topology {name}", (level.label, level.paths, level.domain.tolist(), level.parent.tolist())
+    found = plan(snapshot)
+    yield (
+        "plan",
+        (found.bindings, found.nominations, found.evictions, [(one.verdict, one.refusals) for one in found.gangs]),
+    )
+
+
+def _differ(one: Snapshot, other: Snapshot) -> list[str]:
+    left, right = list(_parts(one)), list(_parts(other))
+    return [a[0] for a, b in zip(left, right, strict=True) if a[0] != b[0] or not _same(a[1], b[1])]
+
+
+def _objects(there: Iterable[tuple[type[Wire], Raw]]) -> Objects:
+    """Everything as it is, without any mirror."""
+    held: dict[str, Any] = {FIELDS[struct]: () for struct in FOLLOWED.values()}
+    for struct, raw in there:
+        held[FIELDS[struct]] += (decode(raw, struct)[0],)
+    return Objects(**held)
+
+
+SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
+
+
+@settings(max_examples=300)
+@given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS, st.sampled_from([0, 1, 64]))
+def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...], alone: int) -> None:
+    """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incremental_snapshot, "SPARE", spare)
+        patch.setattr(inter_pod_rules, "MOST_ALONE", alone)
+        mirror, there = Mirror(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
+        for (struct, raw), word, look in told:
+            meta = raw["metadata"]
+            name, before, known = (struct, meta.get("namespace", ""), meta["name"]), mirror.objects, mirror.version
+            if word == "changed":
+                there[name] = raw
+            elif word == "gone":
+                there.pop(name, None)
+            changed = mirror.hear(struct, news_of(raw, word))
+            assert changed == (mirror.objects != before)
+            assert mirror.version == known + changed
+            if look:
+                mirror.fold(2)
+                assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW, names)) == []
+        final = [(name[0], raw) for name, raw in there.items()]
+        dice.shuffle(final)
+        found, whole = mirror.snapshot(NOW), take(_objects(final), NOW, names)
+        slim = {name: Slim().pod(one) for name, one in whole.pods.items()}
+        assert _differ(found, replace(whole, pods=slim)) == []
+
+
+@settings(max_examples=150)
+@given(NEWS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"]), st.booleans()), max_size=6))
+def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[int, str, bool]]) -> None:
+    """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
+    mirror = Mirror(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
+    for i, ((struct, raw), word, look) in enumerate(told):
+        mirror.hear(struct, news_of(raw, word))
+        if not look:
+            continue
+        instead: dict[str, Pod] = {}
+        for number, at, leaves in sent[i % 3 :]:
+            seen = mirror.pod(f"default/p{number}")
+            if seen is not None:
+                meta = replace(seen.metadata, deletion_timestamp=NOW) if leaves else seen.metadata
+                instead[f"default/p{number}"] = replace(seen, spec=replace(seen.spec, node_name=at), metadata=meta)
+        pods = [instead.get(key(one.metadata), one) for one in mirror.objects.pods]
+        ours = tuple(one for one in pods if one.spec.scheduler_name == "muster")
+        found = mirror.snapshot(NOW, instead)
+        assert _differ(found, take(replace(mirror.objects, pods=ours), NOW)) == []
+
+
+def test_amounts_beyond_all_measure_make_no_room() -> None:
+    """I2: pods that ask for more than an array can hold end nobody, and their sums do not turn into free room."""
+    mirror = Mirror()
+    huge = {"memory": "8E"}
+    for i in range(3):
+        kind, raw = _pod(i, "g", 1, "", "a" if i else "", [])
+        boxes = raw["spec"]["containers"]
+        raw["spec"]["containers"] = [{**boxes[0], "resources": {"requests": huge}}, {"resources": {"requests": huge}}]
+        mirror.hear(kind, Changed(raw))
+    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
+        mirror.hear(kind, Changed(raw))
+    found = mirror.snapshot(NOW)
+    assert _differ(found, take(mirror.objects, NOW)) == []
+    assert (found.free[:, found.columns.index("memory")] < 0).all()
+    assert [one.pod for one in plan(found).bindings] == ["p5"]
+
+
+def test_what_nobody_reads_of_a_node_is_no_change() -> None:
+    """Agents write annotations on nodes all the time."""
+    mirror = Mirror()
+    assert mirror.hear(Node, Changed(node("a")))
+    noisy = node("a")
+    noisy["metadata"]["annotations"] = {"agent/seen": "now"}
+    assert not mirror.hear(Node, Changed(noisy))
+
+
+def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
+    mirror = Mirror()
+    seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
+    for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
+        mirror.hear(kind, Changed(raw))
+    assert len(mirror.snapshot(NOW).classes) == 1
+    mirror.hear(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
+    found = mirror.snapshot(NOW)
+    assert found.class_of["default/p1"] != found.class_of["default/p2"]
+    mirror.hear(Pod, Gone(pod("p3", "g")))
+    assert len(mirror.snapshot(NOW).classes) == 1
+
+
+def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
+    mirror = Mirror()
+    for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(kind, Changed(raw))
+    first = mirror.snapshot(NOW)
+    before = repr(list(_parts(first)))
+    mirror.hear(Pod, Changed(pod("q", "g", 1, node_name="a")))
+    mirror.hear(Pod, Gone(pod("p", "g")))
+    mirror.snapshot(NOW)
+    assert repr(list(_parts(first))) == before
+
+
+def same(mirror: Mirror) -> bool:
+    """As if everything had been told at once."""
+    return _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
+
+
+def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
+    """I2: rows and columns are made anew, and what runs on the first nodes still takes its room."""
+    mirror = Mirror()
+    mirror.hear(PodGroup, Changed(group("g", minMember=1)))
+    for i in range(70):
+        mirror.hear(Node, Changed(node(f"n{i}")))
+        raw: Any = pod(f"p{i}", "g", node_name=f"n{i}")
+        raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
+        mirror.hear(Pod, Changed(raw))
+        if i % 23 == 0:
+            mirror.snapshot(NOW)
+    mirror.hear(Pod, Changed(pod("waits", "g")))
+    assert same(mirror)
+
+
+def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I2: kinds of pods that came and went are forgotten; who stayed all the time is counted again."""
+    monkeypatch.setattr(incremental_snapshot, "SPARE", 0)
+    mirror = Mirror()
+    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(struct, Changed(raw))
+    for i in range(12):
+        mirror.hear(Pod, Changed(pod("q", "g", gpus=i)))
+        assert same(mirror)
+    mirror.hear(Pod, Gone(pod("q", "g")))
+    assert same(mirror)
+    assert len(mirror._kept._kinds.asked) < 12
+
+
+def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
+    """It was on its node as a stranger, and did not change at all."""
+    mirror = Mirror()
+    mirror.hear(Node, Changed(node("a")))
+    mirror.hear(Pod, Changed(pod("p", "g", leaf="left", node_name="a")))
+    for name in ("right", "left", "right"):
+        mirror.hear(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
+        assert same(mirror)
+
+
+def test_what_goes_away_after_an_echo_is_news() -> None:
+    """A pod that is lost right after it was bound: somebody has to plan for that."""
+    mirror = Mirror()
+    mirror.hear(Node, Changed(node("a")))
+    mirror.hear(Pod, Changed(pod("p", "g")))
+    seen = mirror.pod("default/p")
+    assert seen is not None
+    for struct, raw in ((Pod, pod("p", "g")), (Node, node("a"))):
+        mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+        mirror.hear(Pod, Changed(pod("p", "g")))
+        assert mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
+        assert mirror.echo
+        assert mirror.hear(struct, Gone(raw))
+        assert not mirror.echo
+
+
+def small(raw: Raw) -> Pod:
+    return Slim().pod(decode(raw, Pod)[0])
+
+
+def test_parts_that_look_alike_stay_what_they_are() -> None:
+    """Labels and a status that are written the same are kept apart."""
+    raw = pod("p", "g")
+    raw["metadata"]["labels"] = raw["spec"]["nodeSelector"] = {"phase": "Running"}
+    raw["status"] = {"phase": "Running"}
+    found = small(raw)
+    assert found.metadata.labels == found.spec.node_selector == {"phase": "Running"}
+    assert found.status.phase == "Running"
+
+
+def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:
+    """Such a pod is not placed, and told why: nobody would see that if it were left out."""
+    raw = pod("p", "g")
+    ephemeral = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    raw["spec"]["volumes"] = [ephemeral, claim, {"name": "tmp", "emptyDir": {}}]
+    assert [volume.name for volume in small(raw).spec.volumes] == ["scratch", "data"]

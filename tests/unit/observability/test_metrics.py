@@ -1,0 +1,193 @@
+"""Metrics: one prefix, base units, everything documented, and what loops say is counted."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.applications import Starlette
+
+import muster
+from muster.fairness.shares import division
+from muster.model.snapshot import take
+from muster.observability import metrics as module
+from muster.observability.metrics import TABLE, Metric, Metrics, in_base_units
+from muster.planning.cycle import plan
+from muster.planning.decision import Disturbance, MadeRoom, Plan
+from tests.support.asgi import call
+from tests.support.factories import pod, podgroup
+
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+CLUSTER = [
+    NODE | {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": 8, "pods": 110}}},
+    {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": {}},
+    podgroup(minMember=2, queue="team"),
+    *(pod(f"p{i}", on="n", **{"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}) for i in range(2)),  # type: ignore[arg-type]
+    podgroup(name="waits", minMember=9, queue="team"),
+]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SNAPSHOT = take(muster.objects(CLUSTER), NOW)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"muster_{name}", labels)
+
+
+@pytest.mark.parametrize("metric", TABLE, ids=lambda metric: metric.name)
+def test_every_metric_has_a_good_name(metric: Metric) -> None:
+    """As Prometheus asks for: counters end in `_total`, times are seconds, and a sentence says what it is."""
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", metric.name)
+    assert (metric.kind == "counter") == metric.name.endswith("_total")
+    assert not re.search("milli|minutes|hours|mega|kilo|percent", metric.name)
+    assert metric.about.endswith(".")
+    assert bool(metric.buckets) == (metric.kind == "histogram")
+    assert list(metric.buckets) == sorted(metric.buckets)
+    assert f"| `muster_{metric.name}` | {metric.kind} |" in module.reference()
+
+
+def test_whatever_is_exported_is_documented() -> None:
+    """Nothing but the table and the process, all under one prefix."""
+    families = [family.name for family in Metrics().registry.collect()]
+    assert all(name.startswith("muster_") for name in families)
+    known = {f"muster_{metric.name}".removesuffix("_total") for metric in TABLE}
+    process = {name for name in families if name.startswith("muster_process_")}
+    assert set(families) == known | process
+    assert all(name in module.reference() for name in process)
+
+
+def test_a_cycle_is_counted() -> None:
+    """How long, and how many gangs of each verdict; verdicts that nobody has are 0, not missing."""
+    metrics = Metrics()
+    assert value(metrics, "gangs", verdict="Infeasible") == 0
+    made = plan(SNAPSHOT)
+    metrics.cycle(made, 0.02)
+    verdicts = [gang.verdict for gang in made.gangs]
+    assert sorted(verdicts) == ["Scheduled", "Waiting"]
+    for verdict in module.VERDICTS:
+        assert value(metrics, "gangs", verdict=verdict) == verdicts.count(verdict)
+    assert value(metrics, "cycle_duration_seconds_count") == 1
+    assert value(metrics, "cycle_duration_seconds_bucket", le="0.025") == 1
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
+
+
+def test_every_search_is_counted_with_its_steps() -> None:
+    """X1: whoever comes near the limit is seen before a verdict is Unknown."""
+    waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
+    made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
+    assert len(made.bindings) == 2
+    metrics = Metrics()
+    metrics.cycle(made, 0.02)
+    assert value(metrics, "search_steps_count") == len(made.searches) > 0
+    assert value(metrics, "search_steps_sum") == sum(made.searches) > 0
+
+
+def test_queues_are_told_in_base_units() -> None:
+    """cpu in cores, memory in bytes; a queue that is gone is not told any more."""
+    metrics = Metrics()
+    metrics.queues(division(SNAPSHOT))
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
+    assert value(metrics, "queue_allocated", queue="team", resource="memory", unit="byte") == 2 * 2**30
+    assert value(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 2
+    assert value(metrics, "queue_requested", queue="team", resource="cpu", unit="core") == 1.0
+    assert value(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") == 2
+    metrics.queues(division(take(muster.objects([]), NOW)))
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
+
+
+def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
+    """Else sums over replicas count gangs twice, and an alert on them stays for ever."""
+    waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
+    made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
+    metrics = Metrics()
+    metrics.cycle(made, 0.02)
+    assert value(metrics, "gangs", verdict="Scheduled")
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core")
+    metrics.stands_by()
+    assert value(metrics, "gangs", verdict="Scheduled") == 0
+    assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "told"),
+    [
+        ("cpu", 1500, (1.5, "core")),
+        ("memory", 7, (7, "byte")),
+        ("ephemeral-storage", 7, (7, "byte")),
+        ("example.com/nic", 3, (3, "device")),
+    ],
+)
+def test_amounts_have_one_unit_each(resource: str, amount: int, told: tuple[float, str]) -> None:
+    """Base units of Prometheus, not of muster."""
+    assert in_base_units(resource, amount) == told
+
+
+def test_the_lag_of_a_watch_grows_until_it_is_heard() -> None:
+    """Also when nobody tells it: a dead watch must not look young."""
+    lag = [-1.0]
+    metrics = Metrics()
+    metrics.watch("pods", lambda: lag[0])
+    assert value(metrics, "watch_lag_seconds", resource="pods") == -1
+    lag[0] = 42
+    assert value(metrics, "watch_lag_seconds", resource="pods") == 42
+
+
+def test_leadership_that_runs_out_is_seen() -> None:
+    """A lease ends without a word."""
+    leads = [True]
+    metrics = Metrics()
+    metrics.leads(lambda: leads[0])
+    assert value(metrics, "leader") == 1
+    leads[0] = False
+    assert value(metrics, "leader") == 0
+
+
+def test_everything_that_happens_is_counted() -> None:
+    """One call, one metric more."""
+    metrics = Metrics()
+    metrics.bound("core", 0.01)
+    metrics.bind_failed("Conflict", 0.01)
+    metrics.evicted("Preempt")
+    metrics.eviction_failed("TooManyRequests")
+    metrics.nominated()
+    metrics.conflict("podgroups")
+    metrics.watch_restarted("pods")
+    metrics.decided(0.1)
+    metrics.certificate(1e9)
+    for name, labels in {
+        "bindings_total": {"role": "core"},
+        "bind_failures_total": {"reason": "Conflict"},
+        "evictions_total": {"reason": "Preempt"},
+        "eviction_failures_total": {"reason": "TooManyRequests"},
+        "nominations_total": {},
+        "conflicts_total": {"resource": "podgroups"},
+        "watch_restarts_total": {"resource": "pods"},
+        "decision_latency_seconds_count": {},
+    }.items():
+        assert value(metrics, name, **labels) == 1, name
+    assert value(metrics, "bind_duration_seconds_count") == 2
+    assert value(metrics, "certificate_expiry_timestamp_seconds") == 1e9
+
+
+def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
+    """P8: pods that leave and pods that move add up; the allowance is that of the last plan."""
+    metrics = Metrics()
+    gangs = (MadeRoom("team/a", 3, 1, "exact"), MadeRoom("team/b", 0, 2, "irreducible"))
+    for allowed in (25, 30):
+        metrics.cycle(Plan(disturbance=Disturbance(500, allowed, gangs)), 0.1)
+    assert value(metrics, "disturbed_pods_total", how="evicted") == 6
+    assert value(metrics, "disturbed_pods_total", how="moved") == 6
+    assert value(metrics, "disturbance_allowed_pods") == 30
+
+
+async def test_prometheus_can_read_it() -> None:
+    """Text by default, OpenMetrics where it is asked for; what runs is among it."""
+    app = Starlette(routes=[module.route(Metrics())])
+    plain = await call(app, "/metrics", method="GET")
+    assert plain.headers["content-type"].startswith("text/plain")
+    found = {family.name: family for family in text_string_to_metric_families(plain.text)}
+    assert found["muster_build_info"].samples[0].labels["version"] == muster.__version__
+    accept = {"accept": "application/openmetrics-text;version=1.0.0"}
+    opened = await call(app, "/metrics", method="GET", headers=accept)
+    assert opened.headers["content-type"].startswith("application/openmetrics-text")
+    assert list(open_metrics(opened.text))  # type: ignore[no-untyped-call]

@@ -1,0 +1,124 @@
+"""The line of gangs (G4): the order of its definition, at a cost that does not grow with what has happened before."""
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+import muster
+from muster.api.names import GPU
+from muster.fairness.order import rank
+from muster.fairness.queue_usage import QueueUsage, queue_usage
+from muster.fairness.shares import division
+from muster.model.snapshot import take
+from muster.planning.scheduling_queue import Line
+from tests.support.factories import Raw, pod, podgroup
+
+LEAVES = ("a-1", "a-2", "b-1", "c")
+
+
+def queue(name: str, parent: str = "") -> Raw:
+    spec: Raw = {"resources": {"gpu": {"quota": 10}}} | ({"parentQueue": parent} if parent else {})
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
+def usage() -> QueueUsage:
+    """Four leaf queues at two levels, all of which ask for something."""
+    asks: Raw = {GPU: 5}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {GPU: "100", "pods": "10"}}}
+    gangs = [podgroup(name=name, queue=name, minMember=1) for name in LEAVES]
+    snapshot = take(
+        muster.objects(
+            [
+                {"apiVersion": "v1", "kind": "Node", **node},
+                *(queue(name) for name in "abc"),
+                *(queue(name, name[0]) for name in LEAVES if "-" in name),
+                *gangs,
+                *(pod(f"{name}-0", gang=name, **asks) for name in LEAVES),
+            ]
+        )
+    )
+    return queue_usage(division(snapshot), snapshot.columns)
+
+
+class Driver:
+    """A line, and the same gangs in a plain dict."""
+
+    def __init__(self) -> None:
+        self.usage, self.looks, self.number = usage(), 0, 0
+        self.line = Line(self._look)
+        self.gangs: dict[str, tuple[str, int]] = {}  # queue and rank
+
+    def _look(self) -> QueueUsage:
+        self.looks += 1
+        return self.usage
+
+    def add(self, name: str, number: int) -> None:
+        self.number += 1
+        gang = f"g{self.number}"
+        self.gangs[gang] = name, number
+        self.line.add(name, (number, gang), gang)
+
+    def hold(self, name: str, gpus: int) -> None:
+        """A queue holds more, or less: the line is told of less."""
+        self.usage = self.usage.with_(name, {GPU: gpus})
+        if gpus < 0:
+            self.line.moved(name)
+
+    def expected(self) -> str | None:
+        """By the definition of the order."""
+        held = self.usage
+
+        def key(gang: str) -> object:
+            name, number = self.gangs[gang]
+            return rank(held.tree, held.shares, held.allocated, name), number, gang
+
+        return min(self.gangs, key=key, default=None)  # type: ignore[arg-type]
+
+    def next(self) -> str | None:
+        found = self.line.next()
+        if found is not None:
+            del self.gangs[found]
+        return found
+
+
+def played(seed: int) -> Iterator[tuple[str | None, str | None]]:
+    """What comes next, and what should, after every few random events."""
+    rng, driver = random.Random(seed), Driver()
+    for _ in range(120):
+        match rng.randrange(4):
+            case 0:
+                driver.add(rng.choice(LEAVES), rng.randrange(3))
+            case 1:
+                driver.hold(rng.choice(LEAVES), rng.randint(1, 4))
+            case 2:
+                driver.hold(rng.choice(LEAVES), -rng.randint(1, 4))
+            case _:
+                expected = driver.expected()
+                yield driver.next(), expected
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_who_comes_next_is_who_the_definition_says(seed: int) -> None:
+    """G4: whatever queues have come to hold meanwhile."""
+    for found, expected in played(seed):
+        assert found == expected
+
+
+@pytest.mark.parametrize("turns", [100, 1_000])
+def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(turns: int) -> None:
+    """X7: one gang after the other frees what is kept for it, is granted it, and goes back into the line (P7)."""
+    driver = Driver()
+    for name in LEAVES:
+        driver.add(name, 0)
+    driver.looks = 0
+    for _ in range(turns):
+        found = driver.line.next()
+        assert found is not None
+        name, number = driver.gangs[found]
+        driver.hold(name, -2)
+        driver.hold(name, 2)
+        driver.hold(name, 1)
+        driver.line.add(name, (number + 1, found), found)
+        driver.gangs[found] = name, number + 1
+    assert driver.looks < 20 * turns

@@ -1,0 +1,736 @@
+"""Telling: a loop of its own, on the latest outcome, one letter about one object at a time, and only news."""
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from structlog.testing import capture_logs
+
+import muster
+from muster.api.core import Node, Pod
+from muster.api.decoding import decode, encode
+from muster.api.meta import Wire
+from muster.api.podgroup import PodGroup
+from muster.api.topology import Topology
+from muster.embedded.kubelet.clock import EPOCH
+from muster.embedded.store.kinds import NODES, PODS
+from muster.kube.cache.cache import Mirror
+from muster.kube.cache.reflector import Changed
+from muster.kube.cluster import PatchType, Raw, Resource
+from muster.model.snapshot import take
+from muster.planning.cycle import plan
+from muster.reporting.outcome import Outcome, outcomes
+from muster.scheduler.status import status_writer
+from muster.scheduler.status.event_recorder import KEPT_SECONDS, Recorder, about_stray
+from muster.scheduler.status.status_writer import (
+    AGAIN_SECONDS,
+    AT_ONCE,
+    HEARD_SECONDS,
+    SHOWN,
+    Address,
+    Drafts,
+    Letter,
+    News,
+    Teller,
+)
+from muster.validation.pods.membership import Stray
+from tests.support.live_cluster import (
+    EVENTS,
+    GROUPS,
+    QUEUES,
+    RACK,
+    Call,
+    Crash,
+    Fault,
+    Faulty,
+    World,
+    crash_at,
+    group,
+    leaf,
+    node,
+    pod,
+    queue,
+)
+from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
+
+
+class Flag:
+    """A fence that is lowered by hand."""
+
+    leading = True
+    seconds_left = math.inf
+    term = 0
+
+
+class Gate(Faulty):
+    """Patches wait until they are let go; `most` is how many were under way at once, of one object and in all."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.memory)
+        self.go = asyncio.Event()
+        self.now: Counter[str] = Counter()
+        self.most_of_one = self.most = 0
+        self.sent: list[tuple[str, Any]] = []
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: Any,
+        kind: PatchType = "application/merge-patch+json",
+        subresource: str = "",
+        field_manager: str = "muster",
+        force: bool = False,
+    ) -> Raw:
+        what = f"{resource.plural} {name}"
+        self.now[what] += 1
+        self.most_of_one, self.most = max(self.most_of_one, self.now[what]), max(self.most, self.now.total())
+        self.sent.append((what, patch))
+        try:
+            await self.go.wait()
+            return await super().patch(resource, namespace, name, patch, kind, subresource, field_manager, force)
+        finally:
+            self.now[what] -= 1
+
+
+class Bench:
+    """A teller, and news of the world as it is."""
+
+    def __init__(self, world: World, cluster: Faulty) -> None:
+        self.world, self.cluster, self.fence = world, cluster, Flag()
+        self.number, self.failed = 0, list[bool]()
+        self.teller = Teller(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
+
+    def news(self, **unsettled: str) -> None:
+        raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
+        snapshot = take(muster.objects(raw), self.world.time.now())
+        self.number += 1
+        self.teller.tell(
+            News(
+                self.number,
+                snapshot,
+                plan(snapshot),
+                self.world.time.now(),
+                {f"default/{gang}": why for gang, why in unsettled.items()},
+            )
+        )
+
+    async def told(self) -> None:
+        async with asyncio.timeout(5):
+            while self.teller.told < self.number:
+                await asyncio.sleep(0.001)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.teller.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+def waiting(pods: int = 1, groups: int = 1) -> World:
+    """Gangs that find no place."""
+    world = World([node("a", gpus=0)])
+    for i in range(groups):
+        world.create(GROUPS, group(f"g{i}", minMember=pods))
+        for j in range(pods):
+            world.create(PODS, pod(f"g{i}-{j}", f"g{i}"))
+    return world
+
+
+def events(world: World, kind: str = "PodGroup") -> list[Raw]:
+    found = world.memory.store.list(EVENTS).items
+    return [raw for raw in found if raw["involvedObject"]["kind"] == kind]
+
+
+def told(raw: Raw) -> tuple[str, int, str, str]:
+    return raw["reason"], raw["count"], raw["firstTimestamp"], raw["lastTimestamp"]
+
+
+async def until(test: Any) -> None:
+    async with asyncio.timeout(5):
+        while not test():
+            await asyncio.sleep(0.001)
+
+
+async def test_a_status_is_one_request() -> None:
+    world = waiting()
+    world.create(QUEUES, queue("default"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    assert [line.partition(".")[0] for line in sorted(bench.cluster.log)] == [
+        "create events g0",
+        "patch podgroups g0 status",
+        "patch pods g0-0 status",
+        "patch queues default status",
+    ]
+
+
+async def test_what_is_stored_already_is_not_written() -> None:
+    """E3: also not what was written and is not heard of yet, unless that takes too long."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        first = len(bench.cluster.log)
+        bench.news()
+        await bench.told()
+        assert len(bench.cluster.log) == first
+        stale = world.group("g0")
+        world.memory.store.replace(GROUPS, stale | {"status": {"phase": "Running"}}, "status")
+        await world.time.advance(HEARD_SECONDS)
+        bench.news()
+        await bench.told()
+    assert bench.cluster.log[first:] == ["patch podgroups g0 status"]
+    assert world.group("g0")["status"]["phase"] == "Pending"
+
+
+async def test_only_the_latest_outcome_is_told_and_never_twice_at_a_time() -> None:
+    """While a letter is under way its object gets no other one; what came in between is never sent."""
+    world = waiting()
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == 2)
+        for i in (7, 8, 9):
+            world.create(PODS, pod(f"g0-{i}", "g0"))
+            bench.news()
+            await asyncio.sleep(0.01)
+        gate.go.set()
+        await bench.told()
+    pending = [patch[1]["value"]["pending"] for what, patch in gate.sent if what == "podgroups g0"]
+    assert pending == [1, 4]
+    assert world.group("g0")["status"]["pending"] == 4
+    assert gate.most_of_one == 1
+
+
+async def test_few_at_once() -> None:
+    world = waiting(pods=2, groups=30)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        await asyncio.sleep(0.02)
+        gate.go.set()
+        await bench.told()
+    assert gate.most == AT_ONCE
+    assert len(gate.sent) == 90
+
+
+async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
+    """Else news that keep coming about the first would keep the last from ever being told."""
+    world = waiting(groups=30)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        first = {what for what, _ in gate.sent}
+        for i in range(30):
+            world.create(PODS, pod(f"g{i}-new", f"g{i}"))
+        bench.news()
+        await until(lambda: bench.teller._number == 2)
+        gate.go.set()
+        await bench.told()
+    after = [what for what, _ in gate.sent[AT_ONCE:]]
+    last_new = max(i for i, what in enumerate(after) if what not in first and not what.endswith("new"))
+    again = [i for i, what in enumerate(after) if what in first]
+    assert again
+    assert min(again) > last_new
+
+
+@pytest.mark.parametrize("fault", ["busy", "broken", "lost", "forbidden"])
+async def test_what_is_not_taken_is_said_again(fault: Fault) -> None:
+    """And the loop is told, so that there is a next time."""
+    world = waiting()
+    failing = True
+    bench = Bench(world, Faulty(world.memory, lambda _: fault if failing else None))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert bench.failed == [True]
+        failing = False
+        bench.news()
+        await bench.told()
+    assert bench.failed == [True, False]
+    assert world.group("g0")["status"]["phase"] == "Pending"
+    assert world.condition(world.pod("g0-0"), "PodScheduled")["status"] == "False"
+    assert len(events(world)) == 1
+
+
+async def test_nothing_is_said_about_a_gang_while_one_of_its_bindings_is_in_doubt() -> None:
+    """It would be wrong, one way or the other; what was said before stands."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        before = world.group("g0")["status"], world.pod("g0-0")["status"]
+        world.create(NODES, node("z", gpus=64))
+        for why in ("", "nobody knows"):
+            bench.news(g0=why)
+            await bench.told()
+            assert (world.group("g0")["status"], world.pod("g0-0")["status"]) == before
+        assert "BindingFailed" in {event["reason"] for event in world.memory.store.list(EVENTS).items}
+        bench.news()
+        await bench.told()
+    assert world.group("g0")["status"] != before[0]
+
+
+async def test_while_nothing_works_the_log_is_not_flooded() -> None:
+    """The first few failures in words, then again after a minute."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory, lambda _: "forbidden"))
+    with capture_logs() as lines:
+        async with bench.running():
+            for seconds in (0, 1, 1, 61):
+                await world.time.advance(seconds)
+                bench.news()
+                await bench.told()
+    once = len({line["what"] for line in lines})
+    assert 0 < once <= SHOWN
+    assert len(lines) == 2 * once
+
+
+async def test_who_is_gone_need_not_be_told() -> None:
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.news()
+    world.memory.store.delete(GROUPS, "default", "g0")
+    world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
+    async with bench.running():
+        await bench.told()
+    assert bench.failed == [False]
+
+
+async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_business() -> None:
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.news()
+    world.memory.store.delete(GROUPS, "default", "g0")
+    world.create(GROUPS, group("g0", minMember=1))
+    world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
+    world.create(PODS, pod("g0-0", "g0"))
+    async with bench.running():
+        await bench.told()
+    assert "status" not in world.group("g0")
+    assert world.condition(world.pod("g0-0"), "PodScheduled") == {}
+
+
+async def test_who_does_not_lead_says_nothing_and_remembers_nothing() -> None:
+    """I9; and whoever leads again does not know what others have said meanwhile."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    bench.fence.leading = False
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert bench.cluster.log == []
+        bench.fence.leading = True
+        bench.news()
+        await bench.told()
+        said = len(bench.cluster.log)
+        bench.teller.forget()
+        bench.news()
+        await bench.told()
+    assert (said, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
+
+
+async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
+    """Letters that wait are dropped, also those of a cycle before it that come late; one on its way ends first."""
+    world = waiting(pods=AT_ONCE + 2)
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    async with bench.running():
+        bench.news()
+        await until(lambda: gate.now.total() == AT_ONCE)
+        sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
+        (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
+        async with asyncio.timeout(5):
+            await bench.teller.make_way("default", later)
+        on_its_way = asyncio.create_task(bench.teller.make_way("default", sent[0]))
+        bench.news()  # of a cycle that is over by now: it does not know of the binding
+        assert bench.teller._latest is not None
+        bench.teller._latest = msgspec.structs.replace(bench.teller._latest, number=1)
+        await asyncio.sleep(0.05)
+        assert not on_its_way.done()
+        gate.go.set()
+        async with asyncio.timeout(5):
+            await on_its_way
+            while bench.teller._busy or bench.teller._letters:
+                await asyncio.sleep(0.001)
+    told = [what for what, _ in gate.sent]
+    assert told.count(f"pods {later}") == 0
+    assert told.count(f"pods {sent[0]}") == 1
+    assert len({*told}) == AT_ONCE + 2, "all others, and the gang itself"
+
+
+async def test_a_failure_that_nobody_expects_ends_it() -> None:
+    world = waiting(groups=30)
+    bench = Bench(world, Faulty(world.memory, crash_at(5)))
+    bench.news()
+    async with asyncio.timeout(5):
+        with pytest.raises(ExceptionGroup) as caught:
+            await bench.teller.run()
+    assert caught.group_contains(Crash)
+
+
+# events -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_same_event_is_one_object_that_counts() -> None:
+    """E1, as Kubernetes' own recorders do; not more often than every few minutes, and with what is true by then."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+        (first,) = events(world)
+        assert told(first) == ("NoRoom", 1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+        for i in range(2):
+            await world.time.advance(AGAIN_SECONDS)
+            world.create(PODS, pod(f"more-{i}", "g0"))
+            world.memory.store.patch(GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
+            bench.news()
+            await bench.told()
+    (last,) = events(world)
+    assert last["metadata"]["uid"] == first["metadata"]["uid"]
+    assert told(last) == ("NoRoom", 3, "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z")
+    assert "needs 3 pods" in last["message"]
+
+
+async def test_an_event_that_is_gone_begins_anew() -> None:
+    """API servers keep events for an hour, and people delete them."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        (first,) = events(world)
+        world.memory.store.delete(EVENTS, "default", first["metadata"]["name"])
+        await world.time.advance(AGAIN_SECONDS)
+        bench.news()
+        await bench.told()
+    assert [told(one) for one in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
+    assert bench.failed == [False, False]
+
+
+@pytest.mark.parametrize("verb", ["create", "patch"])
+async def test_an_event_that_nobody_answered_is_counted_once(verb: str) -> None:
+    world = waiting()
+
+    def first_time(call: Call) -> Fault | None:
+        about_event = call.verb == verb and call.what.startswith("events")
+        return "unanswered" if about_event and call.again == 0 else None
+
+    bench = Bench(world, Faulty(world.memory, first_time))
+    async with bench.running():
+        for _ in range(2):
+            for _ in range(2):
+                bench.news()
+                await bench.told()
+            await world.time.advance(AGAIN_SECONDS)
+    assert True in bench.failed
+    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 2)]
+
+
+async def test_who_came_back_under_its_name_has_events_of_its_own() -> None:
+    """At once: nobody has told it anything."""
+    world = waiting()
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        world.memory.store.delete(GROUPS, "default", "g0")
+        again = world.create(GROUPS, group("g0", minMember=1))
+        bench.news()
+        await bench.told()
+    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
+    assert again["metadata"]["uid"] in {one["involvedObject"]["uid"] for one in events(world)}
+
+
+async def test_a_gang_with_the_longest_name_has_events() -> None:
+    """Names of Events are no longer than others."""
+    world, name = World([node("a", gpus=0)]), f"{'a' * 199}-{'b' * 53}"
+    world.create(GROUPS, group(name, minMember=1))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    (one,) = events(world)
+    assert bench.failed == [False]
+    assert re.fullmatch(r"a{199}\.[0-9a-f]{16}", one["metadata"]["name"])
+
+
+async def test_what_was_told_is_forgotten_with_its_events() -> None:
+    """Nobody remembers every gang that there ever was."""
+    world = World([])
+    recorder = Recorder(world.memory, lambda: world.seconds)
+    for i in range(100):
+        one = pod(f"p{i}", "")
+        lost, _ = decode(one, Pod)
+        await recorder.record(about_stray(Stray(f"default/p{i}", "NoPodGroup"), lost, world.time.now()))
+        await world.time.advance(KEPT_SECONDS / 10)
+    assert len(recorder._told) == 11
+
+
+# pods that belong to nobody -----------------------------------------------------------------------------------------
+
+
+def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
+    one = pod(name, "g", leaf=leaf)
+    return one | {"spec": one["spec"] | spec}
+
+
+@pytest.mark.parametrize("mark", [True, False])
+async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool) -> None:
+    """N4: always; also where no conditions are wanted (S4), and behind gates. One that runs is scheduled already."""
+    world = World([node("a")])
+    world.create(GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
+    world.create(PODS, pod("g-0", "g", leaf="w", node_name="a"))
+    for one in (
+        lost("lost"),
+        lost("none", ""),
+        lost("gated", schedulingGates=[{"name": "x"}]),
+        lost("up", nodeName="a"),
+    ):
+        world.create(PODS, one)
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(2):
+            bench.news()
+            await bench.told()
+    assert {(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events(world, "Pod")} == {
+        ("lost", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
+        ("gated", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
+        ("none", "NoSubGroup", "the pod names no subgroup, but the PodGroup has SubGroups"),
+    }
+    assert {one["involvedObject"]["uid"] for one in events(world, "Pod")} == {
+        world.pod(name)["metadata"]["uid"] for name in ("lost", "gated", "none")
+    }
+    (on_group,) = events(world)
+    assert (on_group["reason"], on_group["count"]) == ("StrayPods", 1)
+    assert all(f"`default/{name}`" in on_group["message"] for name in ("lost", "none", "gated"))
+    assert world.condition(world.pod("lost"), "PodScheduled").get("reason") == ("UnknownSubGroup" if mark else None)
+    assert world.condition(world.pod("gated"), "PodScheduled").get("reason") in (None, "SchedulingGated")
+
+
+async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
+    """N3, N4: nothing is dropped in silence; what is over, bound or behind a gate does not wait for a PodGroup."""
+    world = World([node("a")])
+    gated, done = pod("gated", "g"), pod("done", "g")
+    gated["spec"]["schedulingGates"] = [{"name": "x"}]
+    for one in (pod("lost", "g"), pod("alone", ""), pod("up", "g", node_name="a"), gated, done):
+        world.create(PODS, one)
+    world.memory.store.patch(PODS, "default", "done", {"status": {"phase": "Failed"}}, subresource="status")
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+    says = {
+        "lost": ("NoSuchPodGroup", "the pod names podgroup `default/g`, which does not exist"),
+        "alone": ("NoPodGroup", "the pod names no podgroup in its annotation `pod-group-name`"),
+    }
+    for name, (reason, message) in says.items():
+        found = world.condition(world.pod(name), "PodScheduled")
+        assert (found["status"], found["reason"], found["message"]) == ("False", reason, message)
+    assert {one["involvedObject"]["name"]: (one["reason"], one["message"]) for one in events(world, "Pod")} == says
+    assert len(bench.cluster.log) == 4
+
+
+@pytest.mark.parametrize("mark", [True, False])
+async def test_what_a_pod_lacked_is_not_said_any_more_once_it_is_there(mark: bool) -> None:
+    """The gang's own reason takes its place; where the gang wants no conditions, nothing does (S4)."""
+    world = World([node("a", gpus=0)])
+    world.create(PODS, pod("lost", "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert world.condition(world.pod("lost"), "PodScheduled")["reason"] == "NoSuchPodGroup"
+        world.create(GROUPS, group("g", minMember=1, markUnschedulable=mark))
+        for _ in range(3):
+            bench.news()
+            await bench.told()
+    found = world.condition(world.pod("lost"), "PodScheduled")
+    assert found.get("reason") == ("Unschedulable" if mark else None)
+    assert bench.cluster.log.count("patch pods lost status") == 2
+
+
+async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
+    """Its condition is what the API server made of it."""
+    world = World([node("a", gpus=0)])
+    for name in ("now", "seen"):
+        world.create(PODS, pod(name, "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        world.memory.store.bind("default", "seen", world.pod("seen")["metadata"]["uid"], "a")
+        world.create(NODES, node("b"))
+        world.create(GROUPS, group("g", minMember=1, markUnschedulable=False))
+        bench.news()
+        await bench.told()
+    assert bench.cluster.log.count("patch pods now status") == 1
+    assert bench.cluster.log.count("patch pods seen status") == 1
+    assert world.condition(world.pod("seen"), "PodScheduled")["status"] == "True"
+
+
+# what is not looked at again ----------------------------------------------------------------------------------------
+
+
+def _written(found: Mapping[Address, list[Letter]]) -> list[tuple[Address, str, str]]:
+    return sorted((address, one.kind, repr(one.says)) for address, letters in found.items() for one in letters)
+
+
+@settings(max_examples=100)
+@given(NEWS)
+def test_who_remembers_whom_there_was_nothing_to_say_about_says_the_same(told: Told) -> None:
+    """Statuses are stored in between, so that many gangs become silent."""
+    mirror, drafts = Mirror(), Drafts()
+    for (struct, raw), word, look in told:
+        mirror.hear(struct, news_of(raw, word))
+        for cycle in range(3 if look else 0):
+            snapshot = mirror.snapshot(EPOCH)
+            news = News(cycle, snapshot, plan(snapshot), EPOCH)
+            found = drafts.letters(news)
+            assert _written(found) == _written(Drafts().letters(news))
+            for letters in found.values():
+                for one in letters:
+                    _store(mirror, one)
+
+
+def _store(mirror: Mirror, letter: Letter) -> None:
+    """As the API server would, for PodGroups."""
+    group = mirror.get(PodGroup, letter.namespace, letter.name)
+    if letter.resource.plural != "podgroups" or group is None:
+        return
+    raw = encode(group)
+    if letter.kind == "status":
+        raw["status"] = letter.body[1]["value"]
+    else:
+        notes = {**raw["metadata"].get("annotations", {}), **letter.body["metadata"]["annotations"]}
+        raw["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
+    mirror.hear(PodGroup, Changed(raw))
+
+
+def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror, drafts = Mirror(), Drafts()
+    seen: list[int] = []
+
+    def counted(*about: Any) -> Mapping[str, Outcome]:
+        found = outcomes(*about)
+        seen.append(len(found))
+        return found
+
+    monkeypatch.setattr(status_writer, "outcomes", counted)
+    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+        mirror.hear(struct, Changed(raw))
+    for cycle in range(4):
+        snapshot = mirror.snapshot(EPOCH)
+        for letters in drafts.letters(News(cycle, snapshot, plan(snapshot), EPOCH)).values():
+            for one in letters:
+                _store(mirror, one)
+    assert seen[0] == 1
+    assert seen[-1] == 0
+
+
+async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
+    """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
+    world = World([node("a", gpus=0)])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g"))
+    bench = Bench(world, Faulty(world.memory))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+        assert world.condition(world.pod("g-0"), "PodScheduled")["status"] == "False"
+        bench.news(g="")
+        await bench.told()
+    assert bench.cluster.log.count("patch pods g-0 status") == 1
+
+
+async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
+    """Its timers would run from a time at which it was not there."""
+    world = World([node("a")])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g", node_name="a"))
+
+    def returns(call: Call) -> None:
+        if (call.verb, call.what, call.again) == ("patch", "podgroups g", 0):
+            world.memory.store.delete(GROUPS, "default", "g")
+            world.create(GROUPS, group("g", minMember=1))
+
+    bench = Bench(world, Faulty(world.memory, returns))
+    async with bench.running():
+        bench.news()
+        await bench.told()
+    assert "patch podgroups g" in bench.cluster.log
+    assert "annotations" not in world.group("g")["metadata"]
+
+
+async def test_a_letter_that_is_not_answered_is_given_up() -> None:
+    """Whoever is bound waits for the letter about it: it must not wait for ever."""
+    world = World([node("a", gpus=0)])
+    world.create(GROUPS, group("g", minMember=1))
+    world.create(PODS, pod("g-0", "g"))
+    gate = Gate(world)
+    bench = Bench(world, gate)
+    bench.teller.seconds = 0.02
+    async with bench.running(), asyncio.timeout(5):
+        bench.news()
+        await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
+        await bench.teller.make_way("default", "g-0")
+        await until(lambda: True in bench.failed)
+
+
+def _said(mirror: Mirror, drafts: Drafts) -> list[str]:
+    """The kinds of letters about PodGroups, which are stored."""
+    snapshot = mirror.snapshot(EPOCH)
+    found = drafts.letters(News(1, snapshot, plan(snapshot), EPOCH))
+    letters = [one for some in found.values() for one in some if one.resource == GROUPS]
+    for one in letters:
+        _store(mirror, one)
+    return [one.kind for one in letters]
+
+
+HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
+    "one more runs": (Pod, pod("q", "g", node_name="a")),
+    "its rack has another name": (Node, node("a", rack="r2")),
+}
+
+
+@pytest.mark.parametrize(("struct", "raw"), HAPPENS.values(), ids=HAPPENS)
+def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(struct: type[Wire], raw: Raw) -> None:
+    mirror, drafts = Mirror(), Drafts()
+    racks: Raw = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}]}}
+    where = {"topology": "racks", "requiredTopologyLevel": RACK}
+    there: list[tuple[type[Wire], Raw]] = [
+        (Topology, racks),
+        (Node, node("a")),
+        (PodGroup, group("g", minMember=1, topologyConstraint=where)),
+        (Pod, pod("p", "g", node_name="a")),
+    ]
+    for kind, one in there:
+        mirror.hear(kind, Changed(one))
+    while _said(mirror, drafts):
+        pass
+    mirror.hear(struct, Changed(raw))
+    assert _said(mirror, drafts) == ["status"]

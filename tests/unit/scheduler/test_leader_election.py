@@ -1,0 +1,460 @@
+"""One leader at a time (I9), whatever is lost on the way and whenever."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from muster.embedded.memory_cluster import Memory
+from muster.kube.cluster import ApiError, Raw, Resource
+from muster.scheduler.leader_election import LEASES, Leader, Terms
+from tests.support.live_cluster import Call, Fault, Faulty
+
+TERMS = Terms(namespace="default")
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Hands:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def wall(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.seconds)
+
+
+def candidate(cluster: Memory | Faulty, name: str, clock: Hands) -> Leader:
+    return Leader(cluster, name, TERMS, clock, clock.wall)
+
+
+def leads(leader: Leader) -> bool:
+    """Asked anew each time."""
+    return leader.leading
+
+
+async def test_the_first_takes_a_lease_that_nobody_has() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    assert not leads(first)
+    await first.turn()
+    await second.turn()
+    assert (leads(first), leads(second)) == (True, False)
+    spec = (await memory.get(LEASES, "default", "muster"))["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("first", 15, 0)
+
+
+async def test_a_leader_stops_before_another_may_begin() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    clock.seconds += 12
+    assert not leads(first), "three seconds before the end"
+    await second.turn()
+    assert not leads(second)
+    clock.seconds += 3
+    await second.turn()
+    assert leads(second)
+    await first.turn()
+    assert not leads(first)
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["leaseTransitions"] == 1
+
+
+async def test_a_lease_that_is_renewed_is_not_taken() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    for _ in range(10):
+        await first.turn()
+        await second.turn()
+        clock.seconds += 5
+        assert (leads(first), leads(second)) == (True, False)
+
+
+async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
+    """An answer that took ten seconds leaves two."""
+    memory, clock = Memory(), Hands()
+
+    def slow(call: Call) -> Fault | None:
+        clock.seconds += 10 if call.verb == "create" else 0
+        return None
+
+    leader = candidate(Faulty(memory, slow), "slow", clock)
+    await leader.turn()
+    assert leads(leader)
+    clock.seconds += 2
+    assert not leads(leader)
+
+
+async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
+    memory, clock = Memory(), Hands()
+
+    def script(call: Call) -> Fault | None:
+        return "unanswered" if call.verb == "create" else None
+
+    leader = candidate(Faulty(memory, script), "only", clock)
+    with pytest.raises(ApiError):
+        await leader.turn()
+    assert not leads(leader)
+    await leader.turn()
+    assert leads(leader)
+
+
+async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
+    """They are stored, so nobody else may lead: if the leader stopped as well, nobody would."""
+    memory, clock, lost = Memory(), Hands(), False
+
+    def script(call: Call) -> Fault | None:
+        return "unanswered" if lost and call.verb == "replace" else None
+
+    first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    lost = True
+    for _ in range(20):
+        clock.seconds += TERMS.renew_seconds
+        with pytest.raises(ApiError):
+            await first.turn()
+        await second.turn()
+        assert (leads(first), leads(second)) == (True, False)
+
+
+async def test_who_resigns_is_followed_at_once() -> None:
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    await second.resign()
+    assert leads(first), "only the leader's own word counts"
+    await first.resign()
+    assert not leads(first)
+    await second.turn()
+    assert leads(second)
+
+
+class Gone(Faulty):
+    """An API server that does not answer any more: with an error, or not at all."""
+
+    def __init__(self, memory: Memory, fault: Fault | None) -> None:
+        super().__init__(memory, lambda _: fault if self.gone else None)
+        self.fault, self.gone = fault, False
+
+    async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
+        if self.gone and self.fault is None:
+            await asyncio.Event().wait()
+        return await super().get(resource, namespace, name)
+
+
+@pytest.mark.parametrize("fault", ["lost", "forbidden", None])
+async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
+    """A process that is told to stop stops; the lease runs out by itself."""
+    memory, clock = Memory(), Hands()
+    cluster = Gone(memory, fault)
+    leader = Leader(cluster, "only", Terms(namespace="default", margin_seconds=0.05), clock, clock.wall)
+    await leader.turn()
+    cluster.gone = True
+    async with asyncio.timeout(5):
+        await leader.resign()
+    assert not leads(leader)
+
+
+async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
+    memory, clock = Memory(), Hands()
+    leader = candidate(memory, "only", clock)
+    assert leader.seconds_left == 0.0
+    await leader.turn()
+    assert leader.seconds_left == TERMS.deadline_seconds == 12.0
+    clock.seconds += 5
+    assert leader.seconds_left == 7.0
+    clock.seconds += 50
+    assert leader.seconds_left == 0.0
+
+
+async def test_who_finds_another_in_its_place_stops_at_once() -> None:
+    """Somebody has written the lease by hand."""
+    memory, clock = Memory(), Hands()
+    leader = candidate(memory, "mine", clock)
+    await leader.turn()
+    lease = await memory.get(LEASES, "default", "muster")
+    await memory.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": "another"}})
+    await leader.turn()
+    assert not leads(leader)
+
+
+async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
+    """It is told each time that it leads, once; while nobody answers it leads no more, and nothing ends."""
+    memory, clock, elected = Memory(), Hands(), []
+    cluster = Gone(memory, "broken")
+    terms = Terms(namespace="default", renew_seconds=0.001)
+    leader = Leader(cluster, "only", terms, clock, clock.wall)
+    task = asyncio.create_task(leader.run(lambda: elected.append(clock.seconds)))
+    async with asyncio.timeout(5):
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.02)
+        cluster.gone = True
+        clock.seconds += 12
+        assert not leads(leader)
+        await asyncio.sleep(0.02)
+        assert not leads(leader)
+        cluster.gone = False
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+    assert elected == [100.0, 112.0]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
+    """It is given up while there is time for another one."""
+    memory, clock = Memory(), Hands()
+    cluster = Gone(memory, None)
+    terms = Terms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
+    leader = Leader(cluster, "only", terms, clock, clock.wall)
+    task = asyncio.create_task(leader.run())
+    cluster.gone = True
+    await asyncio.sleep(0.05)
+    cluster.gone = False
+    async with asyncio.timeout(5):
+        while not leads(leader):
+            await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_of_two_that_are_equally_fast_one_wins() -> None:
+    """Optimistic concurrency: both read the same lease, one of the writes is refused."""
+    memory, clock = Memory(), Hands()
+    old = candidate(memory, "old", clock)
+    await old.turn()
+    rivals = [candidate(Faulty(memory), name, clock) for name in ("a", "b")]
+    await asyncio.gather(*(rival.turn() for rival in rivals))
+    clock.seconds += 15
+    await asyncio.gather(*(rival.turn() for rival in rivals), return_exceptions=True)
+    assert sum(leads(rival) for rival in rivals) == 1
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # who
+        st.floats(0, 9),  # how much later
+        st.sampled_from([None, None, None, "conflict", "busy", "lost", "unanswered"]),
+        st.sampled_from(["turn", "turn", "turn", "resign"]),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=100)
+@given(MOVES)
+def test_there_are_never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
+    asyncio.run(_never_two(moves))
+
+
+async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
+    memory, clock = Memory(), Hands()
+    fault: list[Fault | None] = [None]
+    leaders = [candidate(Faulty(memory, lambda _: fault[0]), f"l{i}", clock) for i in range(3)]
+    for who, later, fault[0], what in moves:
+        clock.seconds += later
+        assert sum(leads(leader) for leader in leaders) <= 1
+        with suppress(ApiError):
+            await (leaders[who].turn() if what == "turn" else leaders[who].resign())
+        assert sum(leads(leader) for leader in leaders) <= 1
+
+
+async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at every turn; and again where it is something else. Somebody who was faster is no trouble."""
+    faults: list[Fault | None] = ["forbidden", "forbidden", "broken", "conflict", None]
+
+    def script(call: Call) -> Fault | None:
+        return faults[0] if call.verb == "get" else None
+
+    leader = candidate(Faulty(Memory(), script), "me", Hands())
+    monkeypatch.setattr(leader, "terms", Terms(namespace="default", renew_seconds=0.0))
+    told = []
+    with capture_logs() as lines:
+        for fault in list(faults):
+            faults[0] = fault
+            await leader._try()
+            told.append((len(lines), leader.refused.status if leader.refused else 0))
+    assert told == [(1, 403), (1, 403), (2, 500), (2, 409), (2, 0)]
+    assert lines[0]["lease"] == "default/muster"
+    assert leads(leader)
+
+
+async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> None:
+    """I9: its holder does not know yet, and acts."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    await memory.delete(LEASES, "default", "muster")
+    await second.turn()
+    assert (leads(first), leads(second)) == (True, False)
+    clock.seconds += TERMS.duration_seconds - 1
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, False)
+    clock.seconds += 1
+    await second.turn()
+    assert leads(second)
+
+
+async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> None:
+    memory, clock = Memory(), Hands()
+    first = candidate(memory, "first", clock)
+    await first.turn()
+    await memory.delete(LEASES, "default", "muster")
+    clock.seconds += 5
+    await first.turn()
+    assert leads(first)
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "first"
+
+
+async def test_who_could_not_lead_does_not_compete() -> None:
+    """A replica whose watches are dead knows less than another one; whoever leads already keeps the lease."""
+    memory, clock, able = Memory(), Hands(), False
+    terms = Terms(namespace="default", renew_seconds=0.001)
+    leader = Leader(memory, "me", terms, clock, clock.wall)
+    running = asyncio.create_task(leader.run(able=lambda: able))
+    await asyncio.sleep(0.02)
+    assert not leads(leader)
+    able = True
+    await asyncio.sleep(0.02)
+    assert leads(leader)
+    able = False
+    clock.seconds += 10
+    await asyncio.sleep(0.02)
+    clock.seconds += 10
+    await asyncio.sleep(0.02)
+    assert leads(leader), "it renews"
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
+    """I9: while settings are changed, replicas with other ones run side by side."""
+    memory, clock = Memory(), Hands()
+    patient = Leader(memory, "patient", Terms(namespace="default", duration_seconds=60.0), clock, clock.wall)
+    hasty = candidate(memory, "hasty", clock)
+    await patient.turn()
+    await hasty.turn()
+    clock.seconds += 50
+    await hasty.turn()
+    assert (leads(patient), leads(hasty)) == (True, False)
+    clock.seconds += 10
+    await hasty.turn()
+    assert (leads(patient), leads(hasty)) == (False, True)
+
+
+async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> None:
+    """I9: nobody else knows of it: the lease runs out as if it had not been asked for."""
+    memory, clock, lost = Memory(), Hands(), False
+
+    def script(call: Call) -> Fault | None:
+        return "lost" if lost and call.verb == "replace" else None
+
+    first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    lost = True
+    for _ in range(3):
+        clock.seconds += TERMS.duration_seconds / 3
+        with suppress(ApiError):
+            await first.turn()
+        await second.turn()
+        assert not (leads(first) and leads(second))
+    assert (leads(first), leads(second)) == (False, True)
+
+
+async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -> None:
+    """What was seen of the one before has nothing to do with it."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    await second.turn()
+    clock.seconds += TERMS.duration_seconds
+    await second.turn()
+    await memory.delete(LEASES, "default", "muster")
+    clock.seconds += TERMS.renew_seconds
+    await second.turn()
+    assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "second"
+
+
+# giving it up -------------------------------------------------------------------------------------------------------
+
+
+async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once() -> None:
+    """X7: the fence falls first, then the work is given up, then the lease is free."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+    seen = []
+
+    async def abandon() -> bool:
+        lease = await memory.get(LEASES, "default", "muster")
+        seen.append((leads(first), lease["spec"]["holderIdentity"]))
+        return True
+
+    with capture_logs() as logs:
+        await first.step_down(abandon)
+    assert seen == [(False, "first")], "no more writes, and nobody else writes yet"
+    assert [line["log_level"] for line in logs] == ["error"]
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, True)
+
+
+async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> None:
+    """I9: the next leader would meet it."""
+    memory, clock = Memory(), Hands()
+    first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
+    await first.turn()
+
+    async def abandon() -> bool:
+        return False
+
+    await first.step_down(abandon)
+    await second.turn()
+    assert (leads(first), leads(second)) == (False, False)
+    clock.seconds += 16
+    await second.turn()
+    assert leads(second)
+
+
+async def test_who_gave_the_lease_up_stands_back_and_competes_again() -> None:
+    """Twice the duration: whoever else is there has it by then; and who is alone tries again."""
+    memory, clock = Memory(), Hands()
+    quick = Leader(memory, "only", Terms(namespace="default", renew_seconds=0.001), clock, clock.wall)
+    stuck, began = [False], [0]
+
+    def elected() -> None:
+        began[0] += 1
+
+    election = asyncio.create_task(quick.run(elected, is_stuck=lambda: stuck[0]))
+    try:
+        await _until(lambda: quick.leading)
+        stuck[0] = True
+        await _until(lambda: not quick.leading)
+        stuck[0] = False
+        assert quick.resting_seconds == 30
+        await asyncio.sleep(0.05)
+        assert not quick.leading
+        clock.seconds += 31
+        await _until(lambda: quick.leading)
+        assert (began[0], quick.term, quick.resting_seconds) == (2, 2, 0)
+    finally:
+        election.cancel()
+        await asyncio.wait([election])
+
+
+async def _until(test: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not test():
+            await asyncio.sleep(0.001)

@@ -1,0 +1,348 @@
+"""Orders in any order of answers, with some that never come: cores before extras, nobody twice, nobody forgotten."""
+
+import asyncio
+from collections import Counter, defaultdict
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.scheduler.write_pool import Answer, Crew
+
+GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6)  # core, extras of each
+
+
+class Job:
+    """One order, and what became of it."""
+
+    rest_seconds = 0.001
+
+    def __init__(self, cluster: "Cluster", whose: str, first: bool, name: str) -> None:
+        self.cluster, self.whose, self.first, self.name = cluster, whose, first, name
+        self.sent = self.asked = 0
+        self.doubted = False
+        self.good: bool | None = None
+
+    async def send(self) -> Answer:
+        self.sent += 1
+        return self._came(await self.cluster.answer(self))
+
+    async def find_out(self) -> Answer:
+        self.asked += 1
+        await asyncio.sleep(0)
+        return self._came(self.cluster.fate(self))
+
+    def _came(self, answer: Answer) -> Answer:
+        self.doubted = answer is Answer.DOUBT
+        self.good = None if self.doubted else answer is Answer.YES
+        return answer
+
+
+class Cluster:
+    """Answers in random order, says no to some, and to some nothing until it is told to."""
+
+    def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0, doubts: float = 0.0) -> None:
+        self.dice, self.refuses, self.hangs, self.doubts = dice, refuses, hangs, doubts
+        self.go = asyncio.Event()
+        self.now = self.most = 0
+        self.turn = 0
+        self.failed: dict[str, int] = {}  # gangs whose core was refused, and in which turn
+        self.after_failure: Counter[str] = Counter()  # sent in the turn in which the core of their gang had failed
+        self.wrong: list[str] = []
+        self.jobs: dict[str, list[Job]] = defaultdict(list)
+
+    def gang(self, whose: str, core: int, extras: int) -> list[Job]:
+        number = len(self.jobs[whose])
+        made = [Job(self, whose, i < core, f"{whose}-{number + i}") for i in range(core + extras)]
+        self.jobs[whose] += made
+        return made
+
+    async def answer(self, job: Job) -> Answer:
+        self.after_failure[job.whose] += self.failed.get(job.whose) == self.turn
+        others = [one for one in self.jobs[job.whose] if one is not job and one.sent and one.good is None]
+        if not job.first and any(one.first for one in others):
+            self.wrong.append(f"{job.name} is sent before its core is bound")
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.dice.random() < self.hangs:
+            await self.go.wait()
+        for _ in range(self.dice.randint(0, 4)):
+            await asyncio.sleep(0)
+        self.now -= 1
+        return self.fate(job)
+
+    def fate(self, job: Job) -> Answer:
+        if self.dice.random() < self.doubts:
+            return Answer.DOUBT
+        good = self.dice.random() >= self.refuses
+        if job.first and not good:
+            self.failed[job.whose] = self.turn
+        return Answer.YES if good else Answer.NO
+
+
+@settings(max_examples=300)
+@given(GANGS, st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 2**32).map(Random))
+def test_any_order_of_answers(gangs: list[tuple[int, int]], at_once: int, refuses: float, dice: Random) -> None:
+    cluster = asyncio.run(_one_turn(gangs, at_once, Cluster(dice, refuses)))
+    assert cluster.wrong == []
+    assert max(cluster.after_failure.values(), default=0) < at_once, "only what was on its way already"
+    assert cluster.most <= at_once
+    for whose, jobs in cluster.jobs.items():
+        assert {job.sent for job in jobs} <= {0, 1}, "nobody twice"
+        if whose not in cluster.failed:
+            assert all(job.sent for job in jobs), "nobody forgotten"
+
+
+async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster) -> Cluster:
+    crew = Crew(at_once)
+    crew.open()
+    for i, (core, extras) in enumerate(gangs):
+        every = cluster.gang(f"g{i}", core, extras)
+        cut = cluster.dice.randint(core, len(every))  # later grants bring more extras
+        crew.add(every[:cut])
+        await asyncio.sleep(0)
+        crew.add(every[cut:])
+    assert await crew.settle(5.0) == frozenset()
+    assert crew.at_rest
+    return cluster
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(GANGS, min_size=2, max_size=4),
+    st.integers(1, 9),
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    st.sampled_from([0.0, 0.1, 0.5]),
+    st.integers(0, 2**32).map(Random),
+)
+def test_any_number_of_turns_with_answers_that_do_not_come(
+    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, doubts: float, dice: Random
+) -> None:
+    """Nothing is sent after its turn, or while something of its gang is behind; all that was sent is settled."""
+    asyncio.run(_turns(turns, at_once, Cluster(dice, refuses, hangs, doubts)))
+
+
+async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Cluster) -> None:
+    dice, crew = cluster.dice, Crew(at_once)
+    ended: set[str] = set()
+    for cluster.turn, gangs in enumerate(turns, 1):
+        crew.open()
+        behind = crew.unsettled
+        mine = [job for i, (core, extras) in enumerate(gangs) for job in cluster.gang(f"g{i}", core, extras)]
+        crew.add(mine, urgent=dice.random() < 0.3)
+        unsent = await crew.settle(0.002)
+        assert not any(job.sent for job in mine if job.whose in behind & crew.unsettled)
+        assert {job.whose for job in mine if not job.sent} <= unsent | cluster.failed.keys()
+        ended |= {job.name for job in mine if not job.sent}
+    cluster.go.set()
+    cluster.doubts = min(cluster.doubts, 0.3)
+    async with asyncio.timeout(5):
+        while not crew.at_rest:
+            await asyncio.sleep(0.0002)
+    every = [job for jobs in cluster.jobs.values() for job in jobs]
+    assert cluster.wrong == []
+    assert cluster.most <= at_once + (at_once + 1) // 2 * len(turns)
+    assert not any(job.sent for job in every if job.name in ended), "what its turn did not send is forgotten"
+    assert all(job.sent <= 1 for job in every), "nobody twice"
+    assert all(job.good is not None for job in every if job.sent), "all that was sent is settled"
+    began = asyncio.get_running_loop().time()
+    crew.open()
+    crew.add(cluster.gang("fresh", 2, 1))
+    cluster.hangs = cluster.refuses = cluster.doubts = 0.0
+    assert await crew.settle(60.0) == frozenset()
+    assert asyncio.get_running_loop().time() - began < 5.0, "nothing of the past keeps a turn waiting"
+
+
+@pytest.mark.parametrize("stuck", [4, 8])
+async def test_gangs_that_hang_do_not_hold_up_the_next_turn(stuck: int) -> None:
+    """However many of them: all together they keep no more than half of the places."""
+    cluster = Cluster(Random(0), hangs=1.0)
+    crew = Crew(4)
+    crew.open()
+    for i in range(stuck):
+        crew.add(cluster.gang(f"stuck{i}", 6, 2))
+    unsent = await crew.settle(0.01)
+    assert unsent == {f"stuck{i}" for i in range(stuck)}
+    cluster.hangs = 0.0
+    crew.open()
+    others = cluster.gang("other", 3, 3)
+    crew.add(others)
+    async with asyncio.timeout(1):
+        assert await crew.settle(60.0) == frozenset()
+    assert all(job.good for job in others)
+    await crew.stop()
+
+
+async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_waits() -> None:
+    """Extras would run without their core (G1), and what was decided grows old."""
+    cluster, late = Cluster(Random(0), doubts=1.0), list[bool]()
+    crew = Crew(2, late.append)
+    crew.open()
+    for job in cluster.gang("g", 4, 2):
+        job.rest_seconds = 0.2
+    crew.add(cluster.jobs["g"])
+    await asyncio.sleep(0.01)
+    others = cluster.gang("h", 2, 2)
+    cluster.doubts = 0.0
+    crew.add(others)
+    async with asyncio.timeout(1):
+        assert await crew.settle(60.0) == {"g"}
+    assert all(job.good for job in others)
+    assert crew.unsettled == {"g"}
+    sent = sum(job.sent for job in cluster.jobs["g"])
+    crew.open()
+    crew.add(cluster.gang("g", 2, 2))
+    assert await crew.settle(0.01) == {"g"}
+    assert sum(job.sent for job in cluster.jobs["g"]) == sent <= 2
+    async with asyncio.timeout(2):
+        while not crew.at_rest:
+            await asyncio.sleep(0.01)
+    assert late == [True] * sent
+    crew.open()
+    crew.add(cluster.gang("g", 2, 2))
+    assert await crew.settle(1.0) == frozenset()
+
+
+async def test_answers_to_others_do_not_keep_a_turn_open() -> None:
+    """Somebody who is in doubt for long says so again and again."""
+    cluster = Cluster(Random(0), hangs=1.0)
+    crew = Crew(4)
+    crew.open()
+    crew.add(cluster.gang("old", 2, 0))
+    await crew.settle(0.005)
+    crew.open()
+    crew.add(cluster.gang("new", 1, 0))
+    await asyncio.sleep(0)
+    began = asyncio.get_running_loop().time()
+    asyncio.get_running_loop().call_later(0.05, cluster.go.set)
+    cluster.jobs["new"][0].cluster = Cluster(Random(0), hangs=1.0)
+    assert await crew.settle(0.01) == frozenset()
+    assert asyncio.get_running_loop().time() - began < 0.05
+    await crew.stop()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
+    """Neither from answers, nor from whoever still plans; the turn, or the next one, tells."""
+    sent: list[str] = []
+
+    class Bug(Job):
+        async def send(self) -> Answer:
+            sent.append(self.name)
+            await asyncio.sleep(0.02 if late else 0)
+            if self.name == "g0-0":
+                raise RuntimeError("a bug")
+            await asyncio.sleep(0.1)
+            return Answer.YES
+
+    def gang(whose: str) -> list[Job]:
+        return [Bug(Cluster(Random(0)), whose, i < 2, f"{whose}-{i}") for i in range(4)]
+
+    woken = asyncio.Event()
+    crew = Crew(4, lambda _: woken.set())
+    crew.open()
+    for whose in ("g0", "g1", "g2"):
+        crew.add(gang(whose))
+    if late:
+        await crew.settle(0.005)
+        await woken.wait()
+        with pytest.raises(RuntimeError, match="a bug"):
+            crew.open()
+    else:
+        await asyncio.sleep(0.002)
+        crew.add(gang("g9"))
+        with pytest.raises(RuntimeError, match="a bug"):
+            await crew.settle(1.0)
+    await crew.stop()
+    assert len(sent) <= 4
+
+
+async def test_turns_that_hang_add_half_of_the_places_each_and_no_more() -> None:
+    """An API server that does not answer is not sent more and more at once."""
+    cluster, crew = Cluster(Random(0), hangs=1.0), Crew(4)
+    for turn in range(4):
+        crew.open()
+        for i in range(6):
+            crew.add(cluster.gang(f"g{turn}-{i}", 1, 0))
+        await crew.settle(0.005)
+    assert cluster.most == 4 + 2 + 2 + 2
+    await crew.stop()
+
+
+async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
+    """Evictions: it takes time until there is room."""
+    sent: list[str] = []
+
+    class Told(Job):
+        async def send(self) -> Answer:
+            sent.append(self.whose)
+            await asyncio.sleep(0)
+            return Answer.YES
+
+    crew = Crew(1)
+    crew.open()
+    crew.add([Told(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c")])
+    crew.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
+    assert await crew.settle(1.0) == frozenset()
+    assert sent == ["a", "urgent", "b", "c"]
+
+
+async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() -> None:
+    """Nobody has had the time to stop anything, and yet nothing follows."""
+    go, sent = asyncio.Event(), list[str]()
+
+    class Bug(Job):
+        async def send(self) -> Answer:
+            sent.append(self.whose)
+            await go.wait()
+            if self.whose == "a":
+                raise RuntimeError("a bug")
+            return Answer.YES
+
+    crew = Crew(2)
+    crew.open()
+    crew.add([Bug(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c", "d")])
+    await asyncio.sleep(0)
+    go.set()
+    with pytest.raises(RuntimeError, match="a bug"):
+        await crew.settle(1.0)
+    assert sent == ["a", "b"]
+
+
+async def test_when_all_are_stopped_every_one_has_ended() -> None:
+    """Whoever gives the lease back after that must not meet a write of his own on its way."""
+    ended: list[str] = []
+
+    class Busy(Job):
+        async def send(self) -> Answer:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(0.01)
+                ended.append(self.name)
+            return Answer.YES
+
+    crew = Crew(4)
+    crew.open()
+    crew.add([Busy(Cluster(Random(0)), f"g{i}", True, f"g{i}") for i in range(3)])
+    await asyncio.sleep(0)
+    await crew.stop()
+    assert sorted(ended) == ["g0", "g1", "g2"]
+
+
+async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
+    """G5: a plan is told gang by gang as it is made, and its extras may come when the core was refused already."""
+    cluster = Cluster(Random(0), refuses=1.0)
+    crew = Crew(4)
+    crew.open()
+    crew.add(cluster.gang("g", 1, 0))
+    async with asyncio.timeout(1):
+        while "g" not in cluster.failed:
+            await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    extras = cluster.gang("g", 0, 2)
+    crew.add(extras)
+    assert await crew.settle(1.0) == frozenset()
+    assert [job.sent for job in extras] == [0, 0]

@@ -1,0 +1,57 @@
+"""Where the tests find a real API server, and what is said where there is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.apiserver import envtest
+
+
+def programs(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def test_the_convention_comes_first_and_alone(tmp_path: Path) -> None:
+    given = programs(tmp_path / "given", *envtest.SERVERS)
+    other = programs(tmp_path / "other", *envtest.SERVERS)
+    half = programs(tmp_path / "half", "etcd")
+    away = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(other)}
+    assert envtest.found({**away, "KUBEBUILDER_ASSETS": str(given)}) == {name: given / name for name in envtest.SERVERS}
+    assert envtest.found({**away, "KUBEBUILDER_ASSETS": str(half)}) is None
+    assert envtest.found(away) == {name: other / name for name in envtest.SERVERS}
+
+
+def test_what_was_built_comes_before_what_is_on_the_path(tmp_path: Path) -> None:
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(programs(tmp_path / "bin", *envtest.SERVERS))}
+    kept = programs(envtest.cache(environment), *envtest.SERVERS)
+    assert envtest.found(environment) == {name: kept / name for name in envtest.SERVERS}
+
+
+def test_where_there_is_nothing_one_line_says_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert envtest.main([]) == 1
+    assert envtest.main(["--if-possible"]) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.splitlines() == [f"envtest: {envtest.HOW_TO_GET_THEM}"] * 2
+
+
+def test_assets_that_hold_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    with pytest.raises(envtest.Missing, match="does not hold etcd and kube-apiserver"):
+        envtest.provide()
+
+
+def test_modules_of_the_repository_become_published_ones() -> None:
+    made = envtest.kubernetes_module("replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n")
+    assert f"k8s.io/api => k8s.io/api v0{envtest.KUBERNETES.removeprefix('v1')}\n" in made
+    assert "staging" not in made

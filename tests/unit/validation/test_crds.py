@@ -1,0 +1,81 @@
+"""CRDs are structural, complete, and say what the rules say."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from muster.validation.crds import CEL, crds
+
+ALL = {crd["spec"]["names"]["kind"]: crd for crd in crds()}
+
+
+def schemas(schema: dict[str, Any], at: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield at, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from schemas(inner, f"{at}.{name}")
+    for field in ("items", "additionalProperties"):
+        if isinstance(schema.get(field), dict):
+            yield from schemas(schema[field], f"{at}[]")
+
+
+def whole(kind: str) -> dict[str, Any]:
+    schema: dict[str, Any] = ALL[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_schema_is_structural(kind: str) -> None:
+    """Kubernetes refuses others: a type everywhere, no references, no null."""
+    for at, schema in schemas(whole(kind)):
+        assert "$ref" not in schema, at
+        assert schema.get("x-kubernetes-int-or-string") or isinstance(schema.get("type"), str), at
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_field_is_described(kind: str) -> None:
+    """`kubectl explain` is documentation too."""
+    skip = (".apiVersion", ".kind", ".metadata")
+    for at, schema in schemas(whole(kind)):
+        assert schema.get("description") or at in skip or at.endswith("[]"), at
+
+
+def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
+    """What other programs rely on."""
+    found = {
+        kind: (
+            crd["metadata"]["name"],
+            crd["spec"]["versions"][0]["name"],
+            crd["spec"]["names"]["shortNames"],
+            crd["spec"]["scope"],
+            "subresources" in crd["spec"]["versions"][0],
+        )
+        for kind, crd in ALL.items()
+    }
+    assert found == {
+        "PodGroup": ("podgroups.scheduling.run.ai", "v2alpha2", ["pg"], "Namespaced", True),
+        "Queue": ("queues.scheduling.run.ai", "v2", ["q"], "Cluster", True),
+        "Topology": ("topologies.kai.scheduler", "v1alpha1", ["topo"], "Cluster", False),
+    }
+
+
+def test_a_podgroup_prints_queue_minimums_satisfied_phase_reason_and_age() -> None:
+    """`kubectl get pg` answers the first questions."""
+    columns = [column["name"] for column in ALL["PodGroup"]["spec"]["versions"][0]["additionalPrinterColumns"]]
+    assert columns == ["Queue", "Min-Pods", "Min-Groups", "Satisfied", "Phase", "Reason", "Age"]
+
+
+def test_rules_of_v1_and_v2_do_not_refuse_what_is_stored_already() -> None:
+    """V4: the ratchet holds in the API server, too. V3 is never ratcheted."""
+    for rules in CEL.values():
+        for rule in rules:
+            cited = rule["message"].rsplit("(", 1)[-1].rstrip(")")
+            assert rule.get("optionalOldSelf", False) == (cited in ("V1", "V2")), rule
+
+
+def test_fields_of_older_dialects_are_refused_not_dropped() -> None:
+    """A schema that did not know `subgroups` would drop the whole tree before anyone could object."""
+    spec = whole("PodGroup")["properties"]["spec"]
+    rules = {rule["rule"] for rule in spec["x-kubernetes-validations"]}
+    assert {"!has(self.subgroups)", "!has(self.topologyConstraints)"} <= rules
+    assert {"subgroups", "topologyConstraints"} <= set(spec["properties"])

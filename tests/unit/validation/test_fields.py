@@ -1,0 +1,76 @@
+"""Paths into a PodGroup's spec."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.podgroup import PodGroupSpec, SubGroup, TopologyConstraint
+from muster.errors import InputError
+from muster.validation.fields import Part, known, meant, put
+
+SPEC = PodGroupSpec(
+    queue="q",
+    sub_groups=(
+        SubGroup(name="a", min_member=1),
+        SubGroup(name="b", topology_constraint=TopologyConstraint(topology="t")),
+    ),
+)
+
+
+@pytest.mark.parametrize("kind", [PodGroupSpec, SubGroup, TopologyConstraint])
+def test_every_path_that_is_said_to_be_known_can_be_set(kind: type[Part]) -> None:
+    """A hint that does not work is worse than none; unsetting fits every type."""
+    front = {PodGroupSpec: "", SubGroup: "subGroups.a.", TopologyConstraint: "topologyConstraint."}[kind]
+    for path in known(kind):
+        if "NAME" not in path:
+            assert put(SPEC, f"{front}{path}", "").now in (None, True, -1), path
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "was", "now"),
+    [
+        ("queue", "r", "q", "r"),
+        ("queue", "", "q", None),
+        ("subGroups.a.minMember", "3", 1, 3),
+        ("subGroups.a.parent", "b", None, "b"),
+        ("subGroups.b.topologyConstraint.topology", "u", "t", "u"),
+        ("subGroups.b.topologyConstraint", None, "set", None),
+        ("schedulingBackoff", "1", -1, 1),
+        ("markUnschedulable", "", True, True),
+    ],
+)
+def test_what_a_field_said_and_says(path: str, value: Any, was: Any, now: Any) -> None:
+    """For the words of a change; None: it says nothing."""
+    done = put(SPEC, path, value)
+    assert (done.was, done.now) == (was, now)
+
+
+def test_a_value_is_put_nowhere_else() -> None:
+    """Only the one field of the one group."""
+    spec = put(SPEC, "subGroups.b.minMember", 2).part
+    assert spec.sub_groups[0] is SPEC.sub_groups[0]
+    assert spec.sub_groups[1] == SubGroup(name="b", min_member=2, topology_constraint=TopologyConstraint(topology="t"))
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "a.b.c", "subGroups", "subGroups.", "subGroups.a.", "queue.", "spec.queue", "…"]
+)
+def test_a_path_to_nowhere_is_an_error_with_a_way_out(path: str) -> None:
+    """Never a traceback."""
+    with pytest.raises(InputError) as raised:
+        put(SPEC, path, "x")
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("path", ["queue", "minMember"])
+def test_half_characters_are_refused(path: str) -> None:
+    """A terminal of another encoding hands them over; they could not be printed again."""
+    with pytest.raises(InputError, match="cannot be written out"):
+        put(SPEC, path, "\udcff")
+
+
+def test_names_that_look_alike_are_proposed_before_all_others() -> None:
+    """The same name in another namespace first, then what is spelt nearly so, else what there is."""
+    assert meant("b/llama", ["a/llama", "a/lama", "b/bert"]) == "did you mean `a/llama` or `a/lama`?"
+    assert meant("zzz", ["a/llama", "b/bert"]) == "known: a/llama, b/bert"
+    assert meant("zzz", []) == "known: none"
