@@ -23,11 +23,11 @@ from msgspec.structs import replace
 from tests.support.virtual import VirtualCluster
 
 from bench.busy_workload import GPU, Arrivals, busy, single
-from muster.model.gang import Gang, Leaf, State, changed, ready_to_try, walk
+from muster.model.gang import Gang, Leaf, PodState, changed, ready_to_try, walk
 from muster.model.snapshot import Snapshot, take
 from muster.placement.exact import integer_program
 from muster.planning.cycle import plan as make_plan
-from muster.planning.decision import Plan
+from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.planning.preemption.victims import selection
@@ -148,7 +148,9 @@ def _arrive(cluster: VirtualCluster, arrivals: Arrivals) -> None:
     cluster.submit(workload)
 
 
-def _cycle(cluster: VirtualCluster, policy: Policy | None, memory: AnswerCache, tally: Tally) -> tuple[Snapshot, Plan]:
+def _cycle(
+    cluster: VirtualCluster, policy: Policy | None, memory: AnswerCache, tally: Tally
+) -> tuple[Snapshot, CyclePlan]:
     """As the live loop does it: what earlier cycles found out is remembered (X7)."""
     with _exact_time() as exactly:
         began = time.process_time()
@@ -186,7 +188,7 @@ def _exact_time() -> Iterator[list[float]]:
         yield seconds
 
 
-def _count(plan: Plan, tally: Tally) -> None:
+def _count(plan: CyclePlan, tally: Tally) -> None:
     tally.verdicts.update(found.verdict for found in plan.gangs if found.verdict != "Scheduled" or found.refusals)
     tally.verdicts["Scheduled"] += len({one.gang for one in (*plan.bindings, *plan.nominations)})
     tally.bound += len(plan.bindings)
@@ -225,10 +227,10 @@ def _content(gang: Gang) -> Gang:
     if not gang.standing.pending:
         return gang
     gated = {
-        (leaf.name, one.name): replace(one, state=State.GATED)
+        (leaf.name, one.name): replace(one, state=PodState.GATED)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.those(State.PENDING)
+        for one in leaf.those(PodState.PENDING)
     }
     return replace(gang, root=changed(gang.root, gated))
 

@@ -32,7 +32,7 @@ from muster.embedded.store.kinds import NODES, POD_GROUPS, PODS
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.observability.logging import configure
-from muster.planning.decision import Plan, Role
+from muster.planning.decision import CyclePlan, Role
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.observer import Nobody
 
@@ -82,7 +82,7 @@ class Notes(Nobody):
         self.cycles = self.done = 0  # plans, pods bound
         self.first_began = self.last_plan = self.last_bound = 0.0
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
+    def cycle(self, plan: CyclePlan, seconds: float) -> None:
         self.cycles += 1
         if plan.bindings:
             self.last_plan = time.monotonic()

@@ -9,7 +9,7 @@ from msgspec import Struct
 import muster
 from bench.model import Raw, seconds
 from muster.model.snapshot import Snapshot, take
-from muster.placement.capacity import Ledger, Shapes
+from muster.placement.capacity import Capacity, PodClasses
 from muster.planning.cycle import plan
 
 ROOM = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
@@ -209,7 +209,7 @@ def figure(shape: Shape) -> Figure:
         pods=pods,
         taken=seconds(lambda: plan(snapshot)),
         snapshot=seconds(lambda: take(objects), runs=2),
-        supposed=seconds(Ledger(Shapes(snapshot), snapshot.free).copy),
+        supposed=seconds(Capacity(PodClasses(snapshot), snapshot.free).copy),
         reference=seconds(lambda: one_pass(snapshot)),
     )
 

@@ -15,9 +15,9 @@ import muster
 from bench.model import Raw
 from muster.model.snapshot import take
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.capacity import Ledger, Shapes
+from muster.placement.capacity import Capacity, PodClasses
 from muster.placement.exact import integer_program
-from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.requirements import Requirement, RequirementKinds, Requirements
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth
 
@@ -304,17 +304,17 @@ def chosen_shapes() -> Iterator[HardShape]:
 def measure(shape: HardShape, steps: int = STEPS) -> Figure:
     """The search of a core with its growth, on a ledger of its own."""
     snapshot = take(muster.objects(list(shape.objects())))
-    ledger, kinds, budget = Ledger(Shapes(snapshot), snapshot.free), Kinds(), Budget(steps)
-    goal = next(Goals(snapshot.gangs[0], snapshot, kinds).cores())
-    assert isinstance(goal, Goal)
+    ledger, kinds, budget = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds(), Budget(steps)
+    goal = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    assert isinstance(goal, Requirement)
     tiers: list[str] = []
     solve, constructed = integer_program.solve, Search._constructed
 
-    def solving(search: Search, goal: Goal) -> Any:
+    def solving(search: Search, goal: Requirement) -> Any:
         tiers.append("exact")
         return solve(search, goal)
 
-    def constructing(search: Search, goal: Goal) -> Any:
+    def constructing(search: Search, goal: Requirement) -> Any:
         tiers.append("constructive")
         return constructed(search, goal)
 

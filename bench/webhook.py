@@ -31,13 +31,13 @@ from muster.api.objects import Objects
 from muster.api.topology import Topology
 from muster.cli.run import tune
 from muster.config.settings import Certificates, Webhook
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.pods.membership import gang_of
 from muster.webhook import admission, handlers
 from muster.webhook import admission_review as reviews
 from muster.webhook.certificates.certificate_bundle import Bundle, issue, service_names
-from muster.webhook.certificates.certificate_rotation import Door
-from muster.webhook.cluster_context import Surroundings
+from muster.webhook.certificates.certificate_rotation import ServedCertificate
+from muster.webhook.cluster_context import ClusterContext
 
 Raw = dict[str, Any]
 SETTINGS = Webhook(convert_older_dialects=True)
@@ -83,8 +83,8 @@ def pod(i: int) -> Raw:
     gang = "gang" if i < PODS_OF_GANG else f"gang-{i // 100}"
     labels, annotations = {"kai.scheduler/subgroup-name": f"leaf-{i % 100}"}, {"pod-group-name": gang}
     meta = {"name": f"p{i}", "namespace": "team", "labels": labels, "annotations": annotations}
-    asked = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
-    return {"metadata": meta, "spec": {"nodeName": f"n{i % NODES}", "containers": [asked]}}
+    admission_request = {"resources": {"requests": {"nvidia.com/gpu": "1"}}}
+    return {"metadata": meta, "spec": {"nodeName": f"n{i % NODES}", "containers": [admission_request]}}
 
 
 @cache
@@ -106,9 +106,9 @@ def gangs() -> dict[str, list[Pod]]:
     return found
 
 
-def around() -> Around:
+def around() -> ValidationContext:
     """As `muster run` makes it for every request."""
-    return Around(cluster(), lambda gang: gangs().get(gang, ()), whole=True)
+    return ValidationContext(cluster(), lambda gang: gangs().get(gang, ()), whole=True)
 
 
 def review(raw: Raw, old: Raw | None = None) -> bytes:
@@ -162,9 +162,9 @@ def serve(port: int, bundle: Bundle, busy: bool) -> None:
     tune()
     if busy:
         threading.Thread(target=planning, daemon=True).start()
-    door = Door()
-    door.show(bundle, HOST)
-    asyncio.run(handlers.listener(handlers.app(SETTINGS, around), "127.0.0.1", port, door).serve())
+    served_certificate = ServedCertificate()
+    served_certificate.show(bundle, HOST)
+    asyncio.run(handlers.listener(handlers.app(SETTINGS, around), "127.0.0.1", port, served_certificate).serve())
 
 
 @contextlib.contextmanager
@@ -214,9 +214,9 @@ def measure(connection: http.client.HTTPSConnection, name: str, path: str, body:
 
 def judging(path: str, body: bytes, runs: int = 50) -> float:
     """The median of a few."""
-    kept = Surroundings(around)
+    kept = ClusterContext(around)
     judges: dict[str, reviews.Judge] = {
-        "/validate": lambda asked: admission.validate(asked, kept()),
+        "/validate": lambda admission_request: admission.validate(admission_request, kept()),
         "/mutate": admission.mutate,
     }
     judge = judges.get(path)

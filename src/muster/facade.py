@@ -19,13 +19,13 @@ from muster.kube.manifest_files import MOST_MIB, sources
 from muster.model.snapshot import Snapshot, take
 from muster.planning import cycle, decision
 from muster.planning.policy import Policy
-from muster.planning.whatif import Changes, Supposed, suppose
+from muster.planning.whatif import SupposedObjects, Suppositions, suppose
 from muster.reporting import plan_diff, plans, text, whatif
 from muster.validation.check import check
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
 
-_around = lru_cache(maxsize=4)(Around)  # many objects are judged against the same surroundings
+_around = lru_cache(maxsize=4)(ValidationContext)  # many objects are judged against the same surroundings
 
 SET_LIKE = 'such as `{"team-a/llama.minSubGroup": 2}`'
 
@@ -47,7 +47,7 @@ __all__ = [
 class Plan(Struct, frozen=True, eq=False):
     """What one cycle would do, and why."""
 
-    decided: decision.Plan
+    decided: decision.CyclePlan
     snapshot: Snapshot
 
     @property
@@ -77,7 +77,7 @@ class Plan(Struct, frozen=True, eq=False):
 class WhatIf(Struct, frozen=True, eq=False):
     """The plan as it is and as it would be. Printed, it is what `muster plan` shows."""
 
-    supposed: Supposed
+    supposed: SupposedObjects
     before: Plan
     after: Plan
 
@@ -168,7 +168,7 @@ def what_if(
     _must_be("what_if", set, Mapping | None, "`set` as a dict", SET_LIKE)
     for path in set or ():
         _must_be("what_if", path, str, "paths in `set`", SET_LIKE)
-    changes = Changes(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
+    changes = Suppositions(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
     supposed = suppose(given, changes, _policy("what_if", policy).scheduler_names)
     if refused := whatif.refusal(supposed.judged):
         raise Refused(refused)

@@ -6,7 +6,7 @@ import pytest
 
 from muster.cli.conformance import run
 from muster.errors import InputError
-from muster.kube.manifest_files import Source
+from muster.kube.manifest_files import ManifestFile
 
 FOLDER = Path(__file__).parents[2] / "conformance"
 V1 = "d/v1 (reason Consolidate, for d/g, moveTo n2)"
@@ -16,7 +16,7 @@ def misses(expect: str, case: str = "373-move-one-pod", now: str = "") -> tuple[
     """The objects of a case with other expectations: `v1` moves from n1 to n2 and `g1` has its place."""
     _, _, objects = (FOLDER / f"{case}.yaml").read_text().partition("\n---\n")
     head = f"{{apiVersion: muster.dev/v1, kind: Case, metadata: {{name: c}}, spec: {{{now}expect: [{expect}]}}}}"
-    return run(Source("case.yaml", f"{head}\n---\n{objects}".encode(), None)).misses
+    return run(ManifestFile("case.yaml", f"{head}\n---\n{objects}".encode(), None)).misses
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from muster.embedded.store.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
 from muster.kube.cluster import Cluster, Raw, Resource
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.scheduler.status.status_writer import AGAIN_SECONDS, News, Teller
+from muster.scheduler.status.status_writer import AGAIN_SECONDS, News, StatusWriter
 from tests.contract.given import kind_of, pod_group
 
 
@@ -41,12 +41,12 @@ async def told(
     raw += [await cluster.get(QUEUES, "", queue)]
     now = datetime.now(UTC)
     snapshot, failed = take(muster.objects(raw), now, (f"of-{namespace}",)), list[bool]()
-    teller = Teller(cluster, Leads(), lambda: 0.0, again=failed.append)
-    teller.tell(News(1, snapshot, plan(snapshot), now))
+    status_writer = StatusWriter(cluster, Leads(), lambda: 0.0, again=failed.append)
+    status_writer.tell(News(1, snapshot, plan(snapshot), now))
     await meanwhile()
-    task = asyncio.create_task(teller.run())
+    task = asyncio.create_task(status_writer.run())
     async with asyncio.timeout(20):
-        while not teller.told and not task.done():
+        while not status_writer.told and not task.done():
             await asyncio.sleep(0.005)
     task.cancel()
     await asyncio.wait([task])
@@ -109,11 +109,11 @@ class Bench:
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace, self.seconds, self.number = cluster, namespace, 0.0, 0
         self.failed: list[bool] = []
-        self.teller = Teller(cluster, Leads(), lambda: self.seconds, again=self.failed.append)
+        self.status_writer = StatusWriter(cluster, Leads(), lambda: self.seconds, again=self.failed.append)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.teller.run())
+        task = asyncio.create_task(self.status_writer.run())
         try:
             yield
         finally:
@@ -124,9 +124,9 @@ class Bench:
         raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
         now = datetime.now(UTC)
         snapshot, self.number = take(muster.objects(raw), now, (f"of-{self.namespace}",)), self.number + 1
-        self.teller.tell(News(self.number, snapshot, plan(snapshot), now))
+        self.status_writer.tell(News(self.number, snapshot, plan(snapshot), now))
         async with asyncio.timeout(20):
-            while self.teller.told < self.number:
+            while self.status_writer.told < self.number:
                 await asyncio.sleep(0.005)
 
     async def events(self) -> dict[tuple[str, str, str], Raw]:

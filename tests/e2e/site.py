@@ -281,7 +281,7 @@ class Process:
             before = await self.site.seen()
             await self._cycle(end)
             after = await self.site.seen()
-            quiet = quiet + 1 if before == after and all(map(_calm, after.pods)) and self._heard(after) else 0
+            quiet = quiet + 1 if before == after and all(map(_calm, after.pods)) and self._received(after) else 0
             if quiet and unsettled(self.scheduler):
                 await self._later()
                 quiet = 0
@@ -301,14 +301,14 @@ class Process:
             meta = {"metadata": {"annotations": {"muster.test/later": str(self.site.later)}}}
             await self.site.cluster.patch(PODS, self.site.name, raw["metadata"]["name"], meta)
 
-    def _heard(self, seen: Seen) -> bool:
+    def _received(self, seen: Seen) -> bool:
         """The scheduler knows every pod here as it is."""
         cluster = self.scheduler.cluster
         if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
             return False
         known = {
             (one.metadata.uid, one.spec.node_name, one.status.phase)
-            for one in self.scheduler.mirror.objects.pods
+            for one in self.scheduler.cache.objects.pods
             if one.metadata.namespace == self.site.name
         }
         stored = {

@@ -20,10 +20,10 @@ HUGE = "search_steps=10**9, cycle_steps=10**10"
 SPINNING = f"""
 import sys
 from muster.cli import up
-from muster.config import Scheduling
-from muster.placement import flat, preferences
+from muster.config.settings import Scheduling
 from muster.placement.requirements import every
-from muster.planning import board
+from muster.placement.search import flat, preferences
+from muster.planning import cycle_state
 def find(search, goal):
     begun = False
     while any(one.name == "endless" for one in every(goal)):
@@ -32,7 +32,7 @@ def find(search, goal):
             begun = True
         search.budget.spend()
     return preferences.find_with_growth(search, goal)
-board.find_with_growth = find
+cycle_state.find_with_growth = find
 flat.applies = lambda *_, **__: False
 if "--spin" in sys.argv:
     sys.argv.remove("--spin")

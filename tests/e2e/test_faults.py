@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from muster.embedded.store.kinds import NODES as NODE
 from muster.embedded.store.kinds import PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cache.reflector import Changed
 from muster.kube.cluster import ApiError, Raw
 from muster.scheduler import binder
-from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from tests.support.live_cluster import (
     HASTY,
@@ -198,17 +198,17 @@ class Hasty(Faulty):
 
 
 def candidate(world: World, name: str, cluster: Faulty) -> tuple[Leader, Scheduler]:
-    terms = Terms(namespace="default")
+    terms = LeaseTerms(namespace="default")
     leader = Leader(cluster, name, terms, lambda: world.seconds, world.time.now)
     settings = replace(HASTY, bind_concurrency=1)
     return leader, Scheduler(cluster, settings, leader, lambda: world.seconds, world.time.now)
 
 
-async def heard(world: World, scheduler: Scheduler) -> None:
+async def received(world: World, scheduler: Scheduler) -> None:
     """Everything is told to a scheduler that does nothing by itself."""
-    for resource, struct in FOLLOWED.items():
+    for resource, struct in WATCHED_KINDS.items():
         for raw in world.memory.store.list(resource).items:
-            scheduler.mirror.hear(struct, Changed(raw))
+            scheduler.cache.handle(struct, Changed(raw))
 
 
 async def test_a_stale_leader_cannot_bind() -> None:
@@ -222,14 +222,14 @@ async def test_a_stale_leader_cannot_bind() -> None:
     await first.turn()
     await second.turn()
     assert (first.leading, second.leading) == (True, False)
-    await heard(world, scheduler)
+    await received(world, scheduler)
     cycle = asyncio.create_task(scheduler.cycle())
     await slow.meanwhile.wait()
     await world.time.advance(16)
     await second.turn()
     assert (first.leading, second.leading) == (False, True)
     early = len(world.seats())
-    await heard(world, heir)
+    await received(world, heir)
     assert (await heir.cycle()).bound == 4 - early
     before = world.seats()
     slow.go_on.set()
@@ -246,7 +246,7 @@ async def test_a_leader_that_is_not_one_does_nothing() -> None:
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory)
     leader, scheduler = candidate(world, "nobody", cluster)
-    await heard(world, scheduler)
+    await received(world, scheduler)
     done = await scheduler.cycle()
     assert done.bound == 0
     assert not leader.leading
@@ -258,7 +258,7 @@ async def test_two_schedulers_take_turns() -> None:
     world = World([node("a"), node("b")])
     world.submit(group("g", minMember=2), {"": 2})
     ways = [Faulty(world.memory), Faulty(world.memory)]
-    terms = Terms(namespace="default")
+    terms = LeaseTerms(namespace="default")
     leaders = [Leader(way, f"l{i}", terms, lambda: world.seconds, world.time.now) for i, way in enumerate(ways)]
     await leaders[0].turn()
     await leaders[1].turn()
@@ -325,7 +325,7 @@ async def test_a_leader_that_is_cut_off_from_its_lease_stops_before_the_next_beg
         world.submit(group(f"g{i}", minMember=1), {"": 1})
         await votes([first[0], second[0]])
         for leader, scheduler in (first, second):
-            await heard(world, scheduler)
+            await received(world, scheduler)
             if (await scheduler.cycle()).bound:
                 acted.append((i, leader.identity))
         await world.time.advance(1)
@@ -428,7 +428,7 @@ async def test_what_was_sent_is_believed_for_as_long_as_nothing_is_heard() -> No
     async with world.running(cluster) as live:
         await live.settle()
         world.submit(group("small", minMember=2, preemptibility="non-preemptible"), {"": 2})
-        await live.until(lambda: len(live.scheduler.mirror.objects.pods) == 6)
+        await live.until(lambda: len(live.scheduler.cache.objects.pods) == 6)
         deaf = True
         await live.until(lambda: len(world.seats()) == 2)
         await live.until(lambda: not live.scheduler.ready)

@@ -15,10 +15,10 @@ from muster.config.settings import Certificates, Webhook
 from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS
 from muster.kube.client.client import connect
 from muster.kube.cluster import ApiError, Cluster, Raw
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, issue
-from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, Door, Keeping
+from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import FILES, source
 from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
@@ -64,19 +64,23 @@ class OneByOne:
 
 
 @asynccontextmanager
-async def running(cluster: Cluster, settings: Webhook, now: Now = lambda: datetime.now(UTC)) -> AsyncIterator[Keeping]:
+async def running(
+    cluster: Cluster, settings: Webhook, now: Now = lambda: datetime.now(UTC)
+) -> AsyncIterator[CertificateRotation]:
     """The parts of `muster run`; the loop that looks after certificates is turned by the test."""
-    door = Door()
-    keeping = Keeping(door, source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0)
-    await keeping.look()
-    app = handlers.app(settings, Around)
+    served_certificate = ServedCertificate()
+    rotation = CertificateRotation(
+        served_certificate, source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0
+    )
+    await rotation.look()
+    app = handlers.app(settings, ValidationContext)
     app.add_middleware(OneByOne)
-    server = handlers.listener(app, settings.host, settings.port, door)
+    server = handlers.listener(app, settings.host, settings.port, served_certificate)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
     try:
-        yield keeping
+        yield rotation
     finally:
         server.should_exit = True
         await task
@@ -330,19 +334,19 @@ async def test_what_is_renewed_is_trusted_without_a_gap(
     back = [timedelta(days=65)]
     async with (
         registered(cluster, settings.port),
-        running(cluster, settings, lambda: datetime.now(UTC) - back[0]) as keeping,
+        running(cluster, settings, lambda: datetime.now(UTC) - back[0]) as rotation,
     ):
         await asked(apiserver)
         before, done = await bundles(cluster), asyncio.Event()
-        shown = keeping._shown
+        shown = rotation._shown
         clients = [asyncio.create_task(failures(apiserver, done)) for _ in range(6)]
         await asyncio.sleep(0.5)
         back[0] = timedelta()
-        await keeping.look()
+        await rotation.look()
         await asyncio.sleep(1.5)
         done.set()
         refused = [told.message for found in await asyncio.gather(*clients) for told in found]
-        assert keeping._shown != shown
+        assert rotation._shown != shown
         assert (await bundles(cluster) != before) == another
     assert refused == []
 
@@ -360,11 +364,11 @@ async def test_what_the_user_brings_is_shown_and_trusted(
     bring()
     brought = Certificates(source="files", folder=str(tmp_path))
     settings = replace(SETTINGS, port=free_port(), certificates=brought)
-    async with registered(cluster, settings.port), running(cluster, settings) as keeping:
+    async with registered(cluster, settings.port), running(cluster, settings) as rotation:
         await asked(apiserver)
         before = await bundles(cluster)
         bring()
-        await keeping.look()
+        await rotation.look()
         assert await bundles(cluster) != before
         await asked(apiserver)
 

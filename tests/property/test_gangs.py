@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from muster.model.gang import (
     Gang,
     Leaf,
-    State,
+    PodState,
     missing,
     ready_to_try,
     satisfied,
@@ -91,7 +91,7 @@ def test_groups_stand_as_if_counted_again_when_some_pods_change(sample: Sample, 
     for _ in range(3):
         pods = [(leaf.name, one) for leaf in walk(now.root) if isinstance(leaf, Leaf) for one in leaf.members]
         some = pods[:: 1 + len(pods) // 3]
-        after = {(leaf, one.name): replace(one, state=chance.choice(list(State))) for leaf, one in some}
+        after = {(leaf, one.name): replace(one, state=chance.choice(list(PodState))) for leaf, one in some}
         assert now.standings == standings(now.root)
         now = with_members(now, after)
     assert now.standings == standings(now.root)

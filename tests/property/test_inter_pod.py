@@ -15,12 +15,12 @@ from muster.model.node_counts import NodeCounts
 from muster.model.pod_index import PodIndex
 from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
-from muster.placement.capacity import Ledger, Shapes
+from muster.placement.capacity import Capacity, PodClasses
 from muster.placement.inter_pod import seating
 from muster.placement.inter_pod.bounds import Distances
 from muster.placement.inter_pod.verification import all_kept
 from muster.placement.packing.packing import Demand, Region
-from muster.placement.requirements import Goal, Goals, Kinds, shapes
+from muster.placement.requirements import Requirement, RequirementKinds, Requirements, pod_classes
 from muster.placement.search import nested_search
 from tests.oracles.checker import broken
 from tests.oracles.inter_pod import feasible, manifests, puzzle
@@ -74,19 +74,19 @@ def test_the_judgement_of_seats_is_that_of_the_rules() -> None:
     for seed in range(SEEDS):
         known_puzzle = puzzle(seed, hosts=4, pods=4)
         snapshot = take(muster.objects(manifests(known_puzzle)))
-        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        capacity = Capacity(PodClasses(snapshot), snapshot.free)
         tried = list(placements(known_puzzle))
         for seats in dice.sample(tried, min(20, len(tried))):
             at = {pod: snapshot.node_index[host.name] for pod, host in seats.items()}
-            shape = {pod: snapshot.class_of[f"{pod.namespace}/{pod.name}"] for pod in seats}
-            demands = [Demand(0, shape[pod], 1, Region((), snapshot.taints_of)) for pod in seats]
-            numbers = ledger.company.among(dict.fromkeys(shape.values()))
-            rules = {number: ledger.company.rules[number] for number in numbers}
-            is_kept = all_kept(ledger, demands, {i: [(at[pod], 1)] for i, pod in enumerate(seats)}, rules)
-            is_allowed = all(ledger.allowed(shape[pod])[at[pod]] for pod in seats)
+            pod_class = {pod: snapshot.class_of[f"{pod.namespace}/{pod.name}"] for pod in seats}
+            demands = [Demand(0, pod_class[pod], 1, Region((), snapshot.taints_of)) for pod in seats]
+            numbers = capacity.inter_pod.among(dict.fromkeys(pod_class.values()))
+            rules = {number: capacity.inter_pod.rules[number] for number in numbers}
+            is_kept = all_kept(capacity, demands, {i: [(at[pod], 1)] for i, pod in enumerate(seats)}, rules)
+            is_allowed = all(capacity.allowed(pod_class[pod])[at[pod]] for pod in seats)
             columns = snapshot.free.copy()
             for pod in seats:
-                columns[at[pod]] -= snapshot.classes[shape[pod]].asks
+                columns[at[pod]] -= snapshot.classes[pod_class[pod]].asks
             is_alone = bool((columns >= 0).all())  # one of a kind on a node is a column
             bad = {*wrong(known_puzzle, seats)}
             if "room" not in bad:
@@ -101,12 +101,12 @@ def test_bounds_by_distances_exclude_only_what_is_impossible(part: int) -> None:
         if not feasible(known):
             continue
         snapshot = take(muster.objects(manifests(known)))
-        ledger = Ledger(Shapes(snapshot), snapshot.free)
-        for goal in Goals(snapshot.gangs[0], snapshot, Kinds()).cores():
-            assert isinstance(goal, Goal)
-            bounds = Bounds(ledger, snapshot.topologies)
-            bounds.distances = Distances(ledger, ledger.company.among(shapes(goal)))
-            assert bounds.is_possible(goal), f"seed {seed}"
+        capacity = Capacity(PodClasses(snapshot), snapshot.free)
+        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).cores():
+            assert isinstance(requirement, Requirement)
+            bounds = Bounds(capacity, snapshot.topologies)
+            bounds.distances = Distances(capacity, capacity.inter_pod.among(pod_classes(requirement)))
+            assert bounds.is_possible(requirement), f"seed {seed}"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import muster
 from muster.api.objects import key
 from muster.cli.main import cli
 from muster.model.snapshot import take
-from muster.planning.decision import Plan
+from muster.planning.decision import CyclePlan
 from muster.reporting import plans, text
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.outcome import outcomes
@@ -96,7 +96,7 @@ def test_everything_can_be_told(kind: str) -> None:
         assert not node or str(muster.what_if(snapshot.objects, drain=node, now=NOW)), seed
 
 
-def _tell(decided: Plan, snapshot: Any) -> None:
+def _tell(decided: CyclePlan, snapshot: Any) -> None:
     groups = {key(group.metadata): group for group in snapshot.objects.pod_groups}
     for name, outcome in outcomes(snapshot, decided).items():
         assert pod_group_status(outcome, groups[name], NOW).conditions

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 import muster
 from muster.model.snapshot import Snapshot, take
 from muster.planning.cycle import plan
-from muster.planning.decision import Plan
+from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.reporting import plans
@@ -40,7 +40,7 @@ def snapshot(objects: list[Raw], now: datetime = MOMENT) -> Snapshot:
     return take(muster.objects(objects), now)
 
 
-def bytes_of(found: Plan) -> Raw:
+def bytes_of(found: CyclePlan) -> Raw:
     return plans.data(found)
 
 

@@ -15,15 +15,15 @@ from muster.model.gang import Gang, standings
 from muster.model.queues import any_footprint, footprint
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Shapes, Supposed
-from muster.placement.domains import Regions
+from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
+from muster.placement.domains import Domains
 from muster.placement.packing.packing import fill
 from muster.placement.packing.seat_index import DomainIndex, SeatIndex
-from muster.placement.requirements import Spot
+from muster.placement.requirements import RequiredLevel
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
 from muster.planning.plain import PlainGangs
-from muster.planning.plain_elastic import PlainExtras
+from muster.planning.plain_elastic import PlainElastic
 from muster.planning.policy import Policy
 from muster.reporting.plans import data
 from tests.spec.scene import queue
@@ -169,20 +169,20 @@ def test_extras_bound_one_by_one_are_those_of_ordinary_turns(part: int, monkeypa
     """G3, G4: a gang is written once with all its extras, and the plan is the one with every turn written."""
     bound = 0
 
-    def counting(self: PlainExtras, *rest: Any) -> Any:
+    def counting(self: PlainElastic, *rest: Any) -> Any:
         nonlocal bound
         bound += 1
         return bind(self, *rest)
 
-    bind = PlainExtras.bind
+    bind = PlainElastic.bind
     for seed in range(part, SEEDS, SLICES):
         objects = muster.objects(World(seed, is_elastic=True).objects())
         policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
         with monkeypatch.context() as patched:
-            patched.setattr(PlainExtras, "bind", counting)
+            patched.setattr(PlainElastic, "bind", counting)
             plainly, _, plainly_reported = planned(take(objects, NOW), policy)
         with monkeypatch.context() as patched:
-            patched.setattr(PlainExtras, "goal", lambda *_: None)
+            patched.setattr(PlainElastic, "requirement", lambda *_: None)
             ordinarily, _, reported = planned(take(objects, NOW), policy)
         assert (plainly, plainly_reported) == (ordinarily, reported), f"seed {seed}"  # in fewer steps
     assert bound > SEEDS // SLICES, "else this tests nothing"
@@ -228,55 +228,59 @@ def test_an_index_that_has_moved_finds_what_one_pass_over_the_nodes_finds() -> N
 def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> None:
     for seed in range(SEEDS // 3):
         snapshot = take(muster.objects(World(seed).objects()), NOW)
-        ledger = Ledger(Shapes(snapshot), snapshot.free)
+        capacity = Capacity(PodClasses(snapshot), snapshot.free)
         level = snapshot.topologies["t"].levels[1] if is_by_domain else None
-        shapes = range(len(snapshot.classes)) if snapshot.classes else ()
-        for shape in shapes:
-            pods = 1 + (seed + shape) % 4
-            expected = list(one_by_one(ledger.fits(shape).copy(), level, pods))
-            assert ledger.most(shape, level, pods) == len(expected), f"seed {seed}"
-            found, counts = ledger.pack(shape, level, pods, len(expected))
+        pod_classes = range(len(snapshot.classes)) if snapshot.classes else ()
+        for pod_class in pod_classes:
+            pods = 1 + (seed + pod_class) % 4
+            expected = list(one_by_one(capacity.fits(pod_class).copy(), level, pods))
+            assert capacity.most(pod_class, level, pods) == len(expected), f"seed {seed}"
+            found, counts = capacity.pack(pod_class, level, pods, len(expected))
             assert found == expected, f"seed {seed}"
-            ledger.put_packed(shape, counts)
-            assert ledger.most(shape, level, pods) == 0
-            for other in shapes:
-                assert (ledger.fits(other) == Ledger(ledger.shapes, ledger.free).fits(other)).all(), f"seed {seed}"
+            capacity.put_packed(pod_class, counts)
+            assert capacity.most(pod_class, level, pods) == 0
+            for other in pod_classes:
+                assert (capacity.fits(other) == Capacity(capacity.pod_classes, capacity.free).fits(other)).all(), (
+                    f"seed {seed}"
+                )
 
 
 def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> None:
     """X4: only nodes that changed are looked at."""
     for seed in range(SEEDS // 3):
         rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
-        ledger = Ledger(Shapes(snapshot), snapshot.free)
-        regions, supposed = Regions(ledger, snapshot.topologies, Budget(10_000)), Supposed(ledger)
-        for shape in range(len(snapshot.classes)):
+        capacity = Capacity(PodClasses(snapshot), snapshot.free)
+        regions, supposed = Domains(capacity, snapshot.topologies, Budget(10_000)), SupposedCapacity(capacity)
+        for pod_class in range(len(snapshot.classes)):
             for _ in range(2):
-                supposed.put(rng.randrange(len(snapshot.nodes)), shape, rng.randint(1, 3))
+                supposed.put(rng.randrange(len(snapshot.nodes)), pod_class, rng.randint(1, 3))
             for i, level in enumerate(snapshot.topologies["t"].levels):
-                expected = level.sums(supposed.fits_in(shape, np.arange(len(snapshot.nodes))))
-                assert (regions.seats_left(Spot("t", i), shape, supposed) == expected).all(), f"seed {seed}"
+                expected = level.sums(supposed.fits_in(pod_class, np.arange(len(snapshot.nodes))))
+                assert (regions.seats_left(RequiredLevel("t", i), pod_class, supposed) == expected).all(), (
+                    f"seed {seed}"
+                )
 
 
 def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
     """Numbers are copied late, or worked out again: whatever is written to the ledger and its copies, in any order."""
     for seed in range(SEEDS // 3):
         rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
-        ledgers, classes = [Ledger(Shapes(snapshot), snapshot.free)], range(len(snapshot.classes))
+        capacities, classes = [Capacity(PodClasses(snapshot), snapshot.free)], range(len(snapshot.classes))
         for _ in range(30 if classes else 0):
-            ledger, shape = rng.choice(ledgers), rng.choice(classes)
+            capacity, pod_class = rng.choice(capacities), rng.choice(classes)
             match rng.randrange(6):
                 case 0:
-                    ledgers.append(ledger.copy())
+                    capacities.append(capacity.copy())
                 case 1:
-                    ledger.put(rng.randrange(len(snapshot.nodes)), shape, rng.choice((-1, 1, 2)))
+                    capacity.put(rng.randrange(len(snapshot.nodes)), pod_class, rng.choice((-1, 1, 2)))
                 case 2:
-                    _, counts = ledger.pack(shape, None, 1, rng.randint(0, 3))
-                    ledger.put_packed(shape, counts)
+                    _, counts = capacity.pack(pod_class, None, 1, rng.randint(0, 3))
+                    capacity.put_packed(pod_class, counts)
                 case 3:
-                    ledger.free_all(snapshot.room // 4)
+                    capacity.free_all(snapshot.room // 4)
                 case _:
-                    expected = Ledger(ledger.shapes, ledger.free, ledger.company).fits(shape)
-                    assert (ledger.fits(shape) == expected).all(), f"seed {seed}"
+                    expected = Capacity(capacity.pod_classes, capacity.free, capacity.inter_pod).fits(pod_class)
+                    assert (capacity.fits(pod_class) == expected).all(), f"seed {seed}"
 
 
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:

@@ -10,11 +10,11 @@ import muster
 from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Shapes, Supposed
+from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
 from muster.placement.packing.packing import Demand, Region, tightly
-from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.requirements import Requirement, RequirementKinds, Requirements
 from muster.placement.search import flat
-from muster.placement.search.nested_search import Search, State
+from muster.placement.search.nested_search import Search, SearchState
 from muster.placement.search.preferences import find
 from tests.oracles.checker import broken
 from tests.oracles.placement import feasible
@@ -27,7 +27,7 @@ SLICES = 10
 
 @pytest.fixture
 def exact_tier_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(_search: Search, _goal: Goal) -> tuple[State | None, bool]:
+    def nothing(_search: Search, _requirement: Requirement) -> tuple[SearchState | None, bool]:
         return None, False
 
     monkeypatch.setattr(Search, "_constructed", nothing)
@@ -54,10 +54,10 @@ def test_bounds_exclude_only_what_is_impossible(part: int) -> None:
         if not feasible(given):
             continue
         snapshot = take(muster.objects(manifests(given)))
-        ledger = Ledger(Shapes(snapshot), snapshot.free)
-        for goal in Goals(snapshot.gangs[0], snapshot, Kinds()).cores():
-            assert isinstance(goal, Goal)
-            assert Bounds(ledger, snapshot.topologies).is_possible(goal), f"seed {seed}"
+        capacity = Capacity(PodClasses(snapshot), snapshot.free)
+        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).cores():
+            assert isinstance(requirement, Requirement)
+            assert Bounds(capacity, snapshot.topologies).is_possible(requirement), f"seed {seed}"
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -66,17 +66,17 @@ def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
     rng = random.Random(seed)
     nodes = [node(f"n{i:02}", rng.randint(0, 8)) for i in range(rng.randint(1, 12))]
     snapshot = take(muster.objects([*nodes, podgroup(), pod("p", gpus=rng.randint(1, 2))]))
-    ledger = Ledger(Shapes(snapshot), snapshot.free)
+    capacity = Capacity(PodClasses(snapshot), snapshot.free)
     everywhere = Region((), np.arange(len(nodes)))
     for _ in range(30):
         pods = rng.randint(1, 10)
-        slow = tightly(Supposed(ledger), Demand(0, 0, pods, everywhere))
-        fast = ledger.seats(0).tightest(pods)
+        slow = tightly(SupposedCapacity(capacity), Demand(0, 0, pods, everywhere))
+        fast = capacity.seats(0).tightest(pods)
         assert fast == slow
         for at, count in fast or ():
-            ledger.put(at, 0, count)
+            capacity.put(at, 0, count)
         if fast is None or rng.random() < 0.3:
-            ledger.put(rng.randrange(len(nodes)), 0, -rng.randint(1, 3))
+            capacity.put(rng.randrange(len(nodes)), 0, -rng.randint(1, 3))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -88,9 +88,9 @@ def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int)
     pods = [pod(f"p{i}", gpus=rng.choice((1, 1, 2)) if not i else 1) for i in range(rng.randint(1, 6))]
     group = podgroup(minMember=len(pods), topologyConstraint=IN_A_RACK)
     snapshot = take(muster.objects([TOPOLOGY, *nodes, group, *pods]))
-    ledger, kinds = Ledger(Shapes(snapshot), snapshot.free), Kinds()
-    for goal in Goals(snapshot.gangs[0], snapshot, kinds).cores():
-        assert isinstance(goal, Goal)
-        if flat.applies(ledger, goal):
-            searched = find(Search(ledger, snapshot.topologies, kinds, Budget(100_000)), goal)
-            assert flat.seats(ledger, goal, snapshot.topologies) == searched
+    capacity, kinds = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds()
+    for requirement in Requirements(snapshot.gangs[0], snapshot, kinds).cores():
+        assert isinstance(requirement, Requirement)
+        if flat.applies(capacity, requirement):
+            searched = find(Search(capacity, snapshot.topologies, kinds, Budget(100_000)), requirement)
+            assert flat.seats(capacity, requirement, snapshot.topologies) == searched

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import muster
 from muster.config.settings import Webhook
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.webhook import admission_review as reviews
 from muster.webhook import handlers
 from tests.property.values import NASTY, cluster, mutants, podgroups, values, with_each_value
@@ -25,7 +25,7 @@ from tests.support.admission_reviews import patched, review
 from tests.support.asgi import Answered, call
 from tests.support.factories import Raw
 
-KNOWN = Around(muster.objects([*cluster(), podgroups()[0]]))
+KNOWN = ValidationContext(muster.objects([*cluster(), podgroups()[0]]))
 LIMIT_SECONDS = 5
 APP = handlers.app(Webhook(convert_older_dialects=True, timeout_seconds=LIMIT_SECONDS), lambda: KNOWN)
 PATHS = ("/validate", "/mutate")

@@ -7,7 +7,7 @@ import muster
 from muster.api.names import BACKED_OFF
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.reporting.annotations import stale_marks
+from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import outcomes
 from tests.support.factories import pod, podgroup
 
@@ -31,7 +31,7 @@ def tried(*objects: Raw) -> tuple[str, str, str | None]:
     decided = plan(snapshot)
     found = outcomes(snapshot, decided)["team/gang"]
     (said,) = decided.gangs
-    marks = stale_marks(found, snapshot.gangs[0].source, NOW)
+    marks = stale_annotations(found, snapshot.gangs[0].source, NOW)
     return said.verdict, said.refusals[0].reason if said.refusals else "", marks.get(BACKED_OFF)
 
 

@@ -10,7 +10,7 @@ import muster
 from muster.model.gang import Gang
 from muster.model.roles import units_of
 from muster.model.snapshot import take
-from muster.placement.requirements import Goals
+from muster.placement.requirements import Requirements
 from muster.planning.decision import GangPlan
 from muster.reporting import plans, text, views
 from muster.reporting.outcome import outcomes
@@ -51,9 +51,9 @@ def told(raws: list[Raw]) -> object:
     return [pod_group_status(one, one.before.source, NOW) for one in after.values()]
 
 
-def goals(raws: list[Raw]) -> Goals:
+def goals(raws: list[Raw]) -> Requirements:
     snapshot = take(muster.objects(raws), NOW)
-    return Goals(snapshot.gangs[0], snapshot)
+    return Requirements(snapshot.gangs[0], snapshot)
 
 
 WORK: dict[str, tuple[Callable[[list[Raw]], object], list[list[Raw]]]] = {

@@ -8,9 +8,9 @@ import pytest
 
 import muster
 from muster.model import gang as gang_module
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
-from muster.planning.scheduling_queue import Line
+from muster.planning.scheduling_queue import SchedulingQueue
 from tests.spec.scene import node
 from tests.support.factories import Raw, group, pod, podgroup
 
@@ -23,13 +23,13 @@ def elastic(name: str, pods: int, **spec: Any) -> list[Raw]:
 def test_extras_of_one_leaf_are_bound_without_a_walk_over_the_gang_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four gangs take 300 turns each: they share what is free by turns, and each gang is looked at a few times only."""
     walks: Counter[str] = Counter()
-    ask = Board.goals
+    ask = CycleState.requirements
 
-    def counting(self: Board, gang: Any) -> Any:
+    def counting(self: CycleState, gang: Any) -> Any:
         walks[gang.key] += 1
         return ask(self, gang)
 
-    monkeypatch.setattr(Board, "goals", counting)
+    monkeypatch.setattr(CycleState, "requirements", counting)
     nodes = [node(f"n{i:03}", cpu=10) for i in range(90)]  # three of four pods
     gangs = [one for name in "abcd" for one in elastic(name, 300)]
     plan = muster.plan(muster.objects([*nodes, *gangs]))
@@ -50,7 +50,7 @@ def test_a_turn_of_a_nested_gang_looks_at_what_changed(monkeypatch: pytest.Monke
         return counting
 
     monkeypatch.setattr(gang_module, "_leaf_standing", counted("leaves", gang_module._leaf_standing))
-    monkeypatch.setattr(Line, "_place", counted("places", Line._place))
+    monkeypatch.setattr(SchedulingQueue, "_place", counted("places", SchedulingQueue._place))
     replicas = [group(f"r{i:03}", 1) for i in range(100)]
     members = [pod(f"p{i:03}", f"r{i:03}", cpu=1) for i in range(100)]
     objects = [*(node(f"n{i}", cpu=10) for i in range(10)), podgroup(*replicas, minSubGroup=1), *members]
@@ -80,13 +80,13 @@ def test_extras_whose_turns_walk_over_the_gang_are_paid_for_in_steps() -> None:
 def test_extras_of_every_kind_of_gang_are_plain(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """P3: extras behind the core leave it as it is, so nothing of it has to be worked out for each of them."""
     asked: Counter[str] = Counter()
-    more_protected = Board.more_protected
+    more_protected = CycleState.more_protected
 
-    def counting(self: Board, before: Any, *rest: Any) -> Any:
+    def counting(self: CycleState, before: Any, *rest: Any) -> Any:
         asked[before.key] += 1
         return more_protected(self, before, *rest)
 
-    monkeypatch.setattr(Board, "more_protected", counting)
+    monkeypatch.setattr(CycleState, "more_protected", counting)
     nodes = [node(f"n{i:03}", cpu=10) for i in range(10)]
     plan = muster.plan(muster.objects([*nodes, *elastic("a", 90, preemptibility=kind)]))
     assert len(plan.bindings) == 90

@@ -6,10 +6,10 @@ import pytest
 
 import muster
 from muster.fairness.shares import division, pool
-from muster.model.gang import Gang, State
+from muster.model.gang import Gang, PodState
 from muster.model.roles import leftovers, units_of
 from muster.model.snapshot import take
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
 from muster.reporting import views
 from muster.reporting.text import plain
@@ -88,13 +88,13 @@ def test_a_leftover_that_is_terminating_holds_until_it_is_gone() -> None:
 
 def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
     """Whoever evicts it hands over its unit, as of every other pod; it is terminating until it is gone (Q4)."""
-    board = Board(take(muster.objects([node("n"), TEAM, TREE, left()]), NOW), Policy())
-    (unit,) = [one for one in units_of(board.turns["team/gang"].gang) if one.leftover]
-    board.evict("team/gang", unit.pods, "Preempt", "team/other")
-    after = board.turns["team/gang"]
-    assert [one.state for one in after.gang.leftovers] == [State.TERMINATING]
+    cycle_state = CycleState(take(muster.objects([node("n"), TEAM, TREE, left()]), NOW), Policy())
+    (unit,) = [one for one in units_of(cycle_state.gang_states["team/gang"].gang) if one.leftover]
+    cycle_state.evict("team/gang", unit.pods, "Preempt", "team/other")
+    after = cycle_state.gang_states["team/gang"]
+    assert [one.state for one in after.gang.leftovers] == [PodState.TERMINATING]
     assert [(one.pod, one.sub_group) for one in after.evictions] == [("old", "removed")]
-    assert (board.usage.allocated["team"], board.usage.terminating["team"]) == ({"cpu": 0}, {"cpu": 1000})
+    assert (cycle_state.usage.allocated["team"], cycle_state.usage.terminating["team"]) == ({"cpu": 0}, {"cpu": 1000})
 
 
 def test_leftovers_show_in_status_and_tree() -> None:

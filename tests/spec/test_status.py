@@ -12,7 +12,7 @@ from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroupStatus
 from muster.api.queue import QueueStatus
 from muster.model.snapshot import take
-from muster.planning.decision import Binding, Plan, Refusal, Verdict
+from muster.planning.decision import Binding, CyclePlan, Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.reporting.views import data, look
@@ -607,7 +607,7 @@ def test_a_gang_that_does_not_want_it_has_no_conditions_on_its_pods() -> None:
 def on_queues(*raws: Raw, bind: Raw | None = None) -> dict[str, QueueStatus]:
     snapshot = take(muster.objects(raws), NOW)
     bindings = [Binding("team", name, node, "gang", "", "core") for name, node in (bind or {}).items()]
-    return queue_statuses(snapshot, Plan(tuple(bindings)), NOW)
+    return queue_statuses(snapshot, CyclePlan(tuple(bindings)), NOW)
 
 
 def test_a_queue_holds_what_the_queues_below_it_hold() -> None:

@@ -8,7 +8,7 @@ from muster.conversion.older_formats import Reading
 from muster.model.gang import (
     Branch,
     Leaf,
-    State,
+    PodState,
     member,
     missing,
     ready_to_try,
@@ -357,7 +357,7 @@ def test_a_terminating_pod_counts_for_nothing() -> None:
 def test_a_terminating_pod_still_holds_its_resources() -> None:
     """Until it is gone, its node has that much less room (N5)."""
     going = member(typed_pod(pod("going", on="n1", terminating=True, cpu="2")))
-    assert (going.state, going.node) == (State.TERMINATING, "n1")
+    assert (going.state, going.node) == (PodState.TERMINATING, "n1")
     assert resources([going]) == {"cpu": 2000}
 
 
@@ -396,20 +396,20 @@ def test_a_failed_pod_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (pod("p"), State.PENDING),
-        (pod("p", phase="Pending"), State.PENDING),
-        (pod("p", on="n"), State.PLACED),
-        (pod("p", on="n", phase="Running"), State.PLACED),
-        (pod("p", on="n", phase="Pending"), State.PLACED),
-        (pod("p", gated=True), State.GATED),
-        (pod("p", terminating=True), State.TERMINATING),
-        (pod("p", gated=True, terminating=True), State.TERMINATING),
-        (pod("p", on="n", phase="Running", terminating=True), State.TERMINATING),
-        (pod("p", on="n", phase="Succeeded"), State.SUCCEEDED),
-        (pod("p", on="n", phase="Failed"), State.FAILED),
+        (pod("p"), PodState.PENDING),
+        (pod("p", phase="Pending"), PodState.PENDING),
+        (pod("p", on="n"), PodState.PLACED),
+        (pod("p", on="n", phase="Running"), PodState.PLACED),
+        (pod("p", on="n", phase="Pending"), PodState.PLACED),
+        (pod("p", gated=True), PodState.GATED),
+        (pod("p", terminating=True), PodState.TERMINATING),
+        (pod("p", gated=True, terminating=True), PodState.TERMINATING),
+        (pod("p", on="n", phase="Running", terminating=True), PodState.TERMINATING),
+        (pod("p", on="n", phase="Succeeded"), PodState.SUCCEEDED),
+        (pod("p", on="n", phase="Failed"), PodState.FAILED),
     ],
 )
-def test_a_pod_is_in_one_state_that_says_what_it_counts_for(raw: Raw, expected: State) -> None:
+def test_a_pod_is_in_one_state_that_says_what_it_counts_for(raw: Raw, expected: PodState) -> None:
     """Bound is placed even before the kubelet says so; leaving is stronger than waiting (N5)."""
     assert state(typed_pod(raw)) == expected
 

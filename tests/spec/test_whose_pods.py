@@ -124,10 +124,10 @@ def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
 # what is written ----------------------------------------------------------------------------------------------------
 
 
-def letters(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
+def updates(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
     """Objects that something is written about, as (kind, name)."""
     snapshot = take(muster.objects(raws), NOW, names)
-    found = Drafts().letters(News(1, snapshot, make_plan(snapshot), NOW))
+    found = Drafts().updates(News(1, snapshot, make_plan(snapshot), NOW))
     return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in found}
 
 
@@ -137,7 +137,7 @@ def test_two_schedulers_do_not_write_about_each_others_gangs() -> None:
     mine = [podgroup(name="m", minMember=2, queue="mine"), *of("muster", pod("mp", gang="m"))]
     yours = [podgroup(name="y", minMember=2, queue="yours"), *of("other", pod("yp", gang="y"), pod("yo", gang=""))]
     scene = [node("n"), *queues, *mine, *yours]
-    one, other = letters(*scene), letters(*scene, names=("other",))
+    one, other = updates(*scene), updates(*scene, names=("other",))
     assert {("podgroups", "m"), ("pods", "mp"), ("queues", "mine")} <= one
     assert {("podgroups", "y"), ("pods", "yp"), ("pods", "yo"), ("queues", "yours")} <= other
     assert one & other == {("queues", "nobodys")}, "of which both say that nothing is there"
@@ -147,11 +147,11 @@ def written(raws: list[Raw], name: str) -> list[Raw]:
     """The objects after the scheduler of that name has reported what it sees."""
     snapshot = take(muster.objects(raws), NOW, (name,))
     stored = {(raw["kind"], raw["metadata"]["name"]): raw for raw in raws}
-    for found in Drafts().letters(News(1, snapshot, make_plan(snapshot), NOW)).values():
-        for letter in found:
-            about = letter.resource.kind, letter.name
-            if letter.kind == "status":
-                stored[about] = {**stored[about], "status": letter.body[1]["value"]}
+    for found in Drafts().updates(News(1, snapshot, make_plan(snapshot), NOW)).values():
+        for update in found:
+            about = update.resource.kind, update.name
+            if update.kind == "status":
+                stored[about] = {**stored[about], "status": update.body[1]["value"]}
     return list(stored.values())
 
 
@@ -167,8 +167,8 @@ def test_two_schedulers_agree_on_who_reports_on_a_gang_with_pods_of_both() -> No
 def test_who_does_not_report_still_says_why_its_own_pods_wait() -> None:
     mixed = [*of("muster", pod("mine")), *of("other", pod("yours"))]
     scene = written([node("n"), podgroup(minMember=3), *mixed], "muster")
-    assert letters(*scene, names=("other",)) >= {("pods", "yours")}
-    assert ("podgroups", "gang") not in letters(*scene, names=("other",))
+    assert updates(*scene, names=("other",)) >= {("pods", "yours")}
+    assert ("podgroups", "gang") not in updates(*scene, names=("other",))
 
 
 def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
@@ -183,7 +183,7 @@ def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
 
 def test_a_gang_without_any_pods_is_told_that_it_has_none() -> None:
     """E1: nobody else will; and whoever looks at it says the same."""
-    assert ("podgroups", "gang") in letters(node("n"), podgroup(minMember=2))
+    assert ("podgroups", "gang") in updates(node("n"), podgroup(minMember=2))
 
 
 # the command line ---------------------------------------------------------------------------------------------------

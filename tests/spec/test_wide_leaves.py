@@ -3,8 +3,8 @@
 import muster
 from muster.model.snapshot import take
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Shapes
-from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.capacity import Capacity, PodClasses
+from muster.placement.requirements import Requirement, RequirementKinds, Requirements
 from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth
@@ -20,10 +20,10 @@ def leaf(pods: int) -> list[Raw]:
 
 
 def grown(raws: list[Raw]) -> Placement | None:
-    snapshot, kinds = take(muster.objects(raws)), Kinds()
-    goal = next(Goals(snapshot.gangs[0], snapshot, kinds).cores())
-    assert isinstance(goal, Goal)
-    ledger = Ledger(Shapes(snapshot), snapshot.free)
+    snapshot, kinds = take(muster.objects(raws)), RequirementKinds()
+    goal = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    assert isinstance(goal, Requirement)
+    ledger = Capacity(PodClasses(snapshot), snapshot.free)
     return find_with_growth(Search(ledger, snapshot.topologies, kinds, Budget(200_000)), goal)
 
 

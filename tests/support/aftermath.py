@@ -11,8 +11,8 @@ from muster.api.decoding import decode, encode
 from muster.api.podgroup import PodGroup, PodGroupStatus
 from muster.model.gang import Gang, Leaf, seated, walk
 from muster.model.snapshot import Snapshot, take
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan, Refusal, Verdict
-from muster.reporting.annotations import stale_marks
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal, Verdict
+from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import Outcome, outcomes
 from muster.reporting.status import pod_group_status
 from tests.support.factories import Raw
@@ -27,7 +27,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
     """A snapshot and what was decided about its one gang."""
 
     snapshot: Snapshot
-    plan: Plan
+    plan: CyclePlan
 
     @property
     def stored(self) -> PodGroup:
@@ -42,7 +42,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
         return pod_group_status(self.outcome, self.stored, now)
 
     def marks(self, now: datetime = NOW) -> dict[str, str | None]:
-        return stale_marks(self.outcome, self.stored, now)
+        return stale_annotations(self.outcome, self.stored, now)
 
 
 def world(
@@ -65,7 +65,7 @@ def world(
         Eviction(gang.namespace, pod, "n", gang.name, leaf_of[pod], "Preempt", "team/other") for pod in evict
     )
     after = _seated(gang, (*bindings, *nominations))
-    plan = Plan(bindings, nominations, evictions, (GangPlan(after, verdict, tuple(refusals), snapshot),))
+    plan = CyclePlan(bindings, nominations, evictions, (GangPlan(after, verdict, tuple(refusals), snapshot),))
     return World(snapshot, plan)
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import muster
-from muster.reporting.annotations import stale_marks
+from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import outcomes
 from tests.oracles.world import key_of, name, owner, terminating
 
@@ -32,7 +32,7 @@ class Cluster:
         made = muster.plan(muster.objects(self.objects), self.policy, self.now)
         self.plan = made.to_dict()
         marks = {
-            key: stale_marks(outcome, outcome.before.source, self.now)
+            key: stale_annotations(outcome, outcome.before.source, self.now)
             for key, outcome in outcomes(made.snapshot, made.decided).items()
         }
         self._apply(marks)

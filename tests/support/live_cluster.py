@@ -343,7 +343,9 @@ def unsettled(scheduler: Scheduler) -> bool:
     """Something is not seen yet, in doubt, or was refused and will be tried again."""
     applier = scheduler.applier
     return (
-        bool(len(scheduler.inflight)) or not applier.crew.at_rest or applier.writer.refusals.next_seconds() is not None
+        bool(len(scheduler.assumed_pods))
+        or not applier.write_pool.at_rest
+        or applier.writer.refusals.next_seconds() is not None
     )
 
 
@@ -360,7 +362,7 @@ class Live:
             before = self.world.memory.store.version
             self.world.replicate()
             await self._cycle(end)
-            still = before == self.world.memory.store.version and self._heard()
+            still = before == self.world.memory.store.version and self._received()
             quiet = quiet + 1 if still else 0
             if quiet and unsettled(self.scheduler):
                 await self.world.time.advance(LATER_SECONDS)
@@ -386,12 +388,12 @@ class Live:
             assert time.monotonic() < end, f"not at rest: {self.world.seats()}, {told(self.scheduler)}"
             await asyncio.sleep(0.001)
 
-    def _heard(self) -> bool:
+    def _received(self) -> bool:
         """The scheduler knows every pod as it is."""
         cluster = self.scheduler.cluster
         if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
             return False
-        known = {one.metadata.name: _known(one) for one in self.scheduler.mirror.objects.pods}
+        known = {one.metadata.name: _known(one) for one in self.scheduler.cache.objects.pods}
         return known == {one["metadata"]["name"]: _stored(one) for one in self.world.memory.store.list(PODS).items}
 
 
@@ -399,7 +401,7 @@ def told(scheduler: Scheduler) -> str:
     """How a scheduler fares, in a few words."""
     failures = scheduler.last[2].failures if scheduler.last else ()
     troubles = {resource.plural: health.trouble for resource, health in scheduler.health.items() if not health.ready}
-    return f"cycle {scheduler.cycles}, sent {len(scheduler.inflight)}, failures {failures}, watches {troubles}"
+    return f"cycle {scheduler.cycles}, sent {len(scheduler.assumed_pods)}, failures {failures}, watches {troubles}"
 
 
 def _known(one: Pod) -> tuple[object, ...]:

@@ -18,10 +18,10 @@ from muster.api.decoding import decode, encode
 from muster.api.moment import stamp
 from muster.api.objects import FIELDS, KINDS, Objects
 from muster.api.podgroup import PodGroup
-from muster.model.incremental.incremental_snapshot import Kept
+from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot, take
-from muster.planning.decision import Plan
-from muster.reporting.annotations import stale_marks
+from muster.planning.decision import CyclePlan
+from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
 
@@ -78,7 +78,7 @@ class VirtualCluster:
         self.workloads: dict[str, Workload] = {}
         self._typed: dict[str, dict[str, Any]] = {kind: {} for _, kind in KINDS}
         self._members: dict[str, set[str]] = defaultdict(set)  # pods, by the PodGroup that they name
-        self._kept = Kept()
+        self._kept = IncrementalSnapshot()
         self._rest: Objects | None = None
         self._ends: dict[str, datetime] = {}  # terminating pods: when their containers have stopped
         self._short: set[str] = set()  # workloads that may lack pods
@@ -239,7 +239,7 @@ class VirtualCluster:
 
     # carrying out a plan --------------------------------------------------------------------------------------------
 
-    def apply(self, snapshot: Snapshot, plan: Plan, grace_seconds: Mapping[str, float] | float = 30.0) -> None:
+    def apply(self, snapshot: Snapshot, plan: CyclePlan, grace_seconds: Mapping[str, float] | float = 30.0) -> None:
         """Binder, evictor and status writer: what a cycle leaves behind in the API server."""
         nominated = {one.key: one.node for one in plan.nominations}
         for pod in snapshot.objects.pods if nominated or self._any_nominated(snapshot) else ():
@@ -274,18 +274,18 @@ class VirtualCluster:
             raw[name] = {field: value for field, value in merged.items() if value is not None}
         self.put(raw)
 
-    def _write_groups(self, snapshot: Snapshot, plan: Plan) -> None:
+    def _write_groups(self, snapshot: Snapshot, plan: CyclePlan) -> None:
         """Annotations and status of PodGroups, as the status writer stores them."""
         for gang, outcome in outcomes(snapshot, plan, self._at_rest(plan)).items():
             stored: PodGroup = self._typed["PodGroup"][gang]
             raw = copy.deepcopy(self.raws["PodGroup"][gang])
-            notes: Raw = {**raw["metadata"].get("annotations", {}), **stale_marks(outcome, stored, self.now)}
+            notes: Raw = {**raw["metadata"].get("annotations", {}), **stale_annotations(outcome, stored, self.now)}
             raw["metadata"]["annotations"] = {name: note for name, note in notes.items() if note is not None}
             raw["status"] = encode(pod_group_status(outcome, stored, self.now))
             if raw != self.raws["PodGroup"][gang]:
                 self.put(raw)
 
-    def _at_rest(self, plan: Plan) -> frozenset[str]:
+    def _at_rest(self, plan: CyclePlan) -> frozenset[str]:
         """Gangs about which this plan says nothing new."""
         busy = {one.gang for one in (*plan.bindings, *plan.nominations, *plan.evictions)}
         return frozenset(

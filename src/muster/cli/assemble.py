@@ -12,7 +12,7 @@ import click
 from muster.api import codec
 from muster.api.names import DEFAULT_SCHEDULER, OURS
 from muster.api.objects import Objects
-from muster.kube.manifest_files import MOST_MIB, Source, sources
+from muster.kube.manifest_files import MOST_MIB, ManifestFile, sources
 from muster.reporting.text import Line, Role, plain
 from muster.validation.pods.membership import Stray
 
@@ -76,7 +76,7 @@ def read(paths: Iterable[str], most_mib: int) -> list[codec.Document]:
     return [document for source in sources(paths, most_mib) for document in read_source(source)]
 
 
-def read_source(source: Source) -> list[codec.Document]:
+def read_source(source: ManifestFile) -> list[codec.Document]:
     """Every object of one file."""
     return codec.read(source.data, source.name)
 

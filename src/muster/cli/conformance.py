@@ -13,7 +13,7 @@ from muster.api import codec
 from muster.api.names import OURS
 from muster.cli import assemble
 from muster.errors import InputError
-from muster.kube.manifest_files import Source, sources
+from muster.kube.manifest_files import ManifestFile, sources
 from muster.reporting.text import Span
 
 Row = dict[str, str]  # a binding, a nomination or an eviction, as a plan prints it
@@ -54,7 +54,7 @@ class Spec(Struct, frozen=True, forbid_unknown_fields=True):
     expect: tuple[Expected, ...] = ()
 
 
-class Outcome(Struct, frozen=True):
+class CaseOutcome(Struct, frozen=True):
     """One case and what was not as expected."""
 
     name: str
@@ -87,7 +87,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     return int(failed > 0)
 
 
-def run(source: Source) -> Outcome:
+def run(source: ManifestFile) -> CaseOutcome:
     """One case: its objects planned, its expectations compared."""
     documents = codec.read(source.data, source.name)
     cases = [one.raw for one in documents if one.raw.get("kind") == "Case" and one.raw.get("apiVersion") == OURS]
@@ -99,7 +99,7 @@ def run(source: Source) -> Outcome:
     given = codec.objects(one for one in documents if one.raw is not cases[0])
     plan = facade.plan(given, now=spec.now).to_dict()
     misses = tuple(miss for expected in spec.expect for miss in _misses(expected, plan))
-    return Outcome(cases[0]["metadata"]["name"], spec.why, misses)
+    return CaseOutcome(cases[0]["metadata"]["name"], spec.why, misses)
 
 
 def _spec(raw: Any, where: str) -> Spec:
@@ -199,7 +199,7 @@ def _domains(tree: dict[str, Any]) -> list[tuple[str, str]]:
     return [(tree["name"], tree["domain"]), *(pair for child in tree["children"] for pair in _domains(child))]
 
 
-def _lines(outcome: Outcome) -> list[list[Span]]:
+def _lines(outcome: CaseOutcome) -> list[list[Span]]:
     mark = Span("FAIL  ", "bad") if outcome.misses else Span("ok    ", "good")
     first = [mark, Span(outcome.name, "name"), Span(f"  {outcome.why}", "dim")]
     return [first, *([Span(f"      {miss}", "bad")] for miss in outcome.misses)]

@@ -10,13 +10,13 @@ from muster.api.reader import documents
 from muster.cli import assemble
 from muster.conversion.older_formats import READINGS, Conversion, Reading, convert
 from muster.errors import InputError, MusterError
-from muster.kube.manifest_files import Source, replace, sources
+from muster.kube.manifest_files import ManifestFile, replace, sources
 
 
 class Converted(Struct, frozen=True):
     """One file in the form of record."""
 
-    source: Source
+    source: ManifestFile
     results: tuple[Conversion, ...]
 
     @property
@@ -86,7 +86,7 @@ def _convert_all(
     return done, refused
 
 
-def _documents(source: Source) -> list[codec.Document]:
+def _documents(source: ManifestFile) -> list[codec.Document]:
     """Whole documents, lists as lists; what is not a Kubernetes object is refused."""
     assemble.read_source(source)
     whole = documents(source.data, source.name)

@@ -43,7 +43,7 @@ SLOW = "try again when this machine has less to do"
 ENOUGH = "`muster up --demo` without --nodes, --gpus, --topology and files has room for it"
 
 
-class Seat(Struct, frozen=True, order=True):
+class ShownPod(Struct, frozen=True, order=True):
     """A pod, where it is, and how it fares; without a node it waits."""
 
     leaf: str
@@ -55,7 +55,7 @@ class Seat(Struct, frozen=True, order=True):
 class Picture(Struct, frozen=True):
     """The pods of the gang at one moment."""
 
-    seats: tuple[Seat, ...]
+    seats: tuple[ShownPod, ...]
 
     @property
     def whole(self) -> bool:
@@ -63,7 +63,7 @@ class Picture(Struct, frozen=True):
         return len(self.running) == SIZE
 
     @property
-    def running(self) -> tuple[Seat, ...]:
+    def running(self) -> tuple[ShownPod, ...]:
         """Those that run."""
         return tuple(seat for seat in self.seats if seat.state == "running")
 
@@ -187,11 +187,11 @@ def _is_of_it(raw: Raw) -> bool:
     return bool((raw["metadata"].get("annotations") or {}).get(names.POD_GROUP) == datacenter.GANG)
 
 
-def _seat(raw: Raw) -> Seat:
+def _seat(raw: Raw) -> ShownPod:
     meta, node = raw["metadata"], raw["spec"].get("nodeName") or ""
     phase = raw.get("status", {}).get("phase", "Pending")
     state = "leaving" if meta.get("deletionTimestamp") else WORDS.get(phase, phase) if node else "waiting"
-    return Seat(meta.get("labels", {}).get(names.SUBGROUP, ""), node, state, meta["name"])
+    return ShownPod(meta.get("labels", {}).get(names.SUBGROUP, ""), node, state, meta["name"])
 
 
 def _busiest(picture: Picture) -> str:
@@ -199,7 +199,7 @@ def _busiest(picture: Picture) -> str:
     return max(sorted(counts), key=counts.__getitem__)
 
 
-def _parts(seats: list[Seat]) -> str:
+def _parts(seats: list[ShownPod]) -> str:
     """`8 pods (prefill-0: 5, prefill-1: 3)`."""
     counts = Counter(seat.leaf for seat in seats)
     return f"{many(len(seats), 'pod')} ({', '.join(f'{leaf}: {number}' for leaf, number in sorted(counts.items()))})"

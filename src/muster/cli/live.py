@@ -18,7 +18,7 @@ from muster.api.codec import Document
 from muster.api.objects import FIELDS, Objects
 from muster.cli import assemble
 from muster.errors import InputError
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cache.interning import Slim
 from muster.kube.cluster import ApiError, Cluster, Listing, Resource
 
@@ -80,7 +80,7 @@ async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Reso
     found: dict[Resource, list[T]] = {}
     missing: list[Resource] = []
     try:
-        for resource in FOLLOWED:
+        for resource in WATCHED_KINDS:
             try:
                 with _told(f"waiting for {server} to list {resource.plural}"):
                     found[resource] = await _kind(cluster, resource, keep)

@@ -27,10 +27,10 @@ from muster.kube.cluster import Cluster
 from muster.observability import health, metrics
 from muster.observability.asgi_server import listening
 from muster.observability.logging import configure, logger
-from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates import certificate_rotation, certificate_sources
 
@@ -116,7 +116,7 @@ async def _elected(leader: Leader, scheduler: Scheduler, progress: Progress) -> 
         scheduler.observer.gave_up_the_lease()
         scheduler.cancel_plan()
         await _finished(scheduler)
-        return scheduler.applier.crew.at_rest
+        return scheduler.applier.write_pool.at_rest
 
     await leader.run(scheduler.wake, lambda: scheduler.ready, is_stuck, abandon)
 
@@ -138,23 +138,26 @@ async def _end(left: set[asyncio.Task[Any]]) -> None:
 def _servers(
     settings: Config, cluster: Cluster, scheduler: Scheduler, measured: metrics.Metrics, more: list[health.Election]
 ) -> list[asyncio.Task[None]]:
-    seen, door = settings.observability, certificate_rotation.Door()
+    seen, served_certificate = settings.observability, certificate_rotation.ServedCertificate()
     guarded = settings.webhook.enabled and not settings.scheduling.dry_run
     taken = _addresses(settings, ("observability", "webhook") if guarded else ("observability",))
-    live = [health.Work("cycle", lambda: scheduler.began, seen.stuck_cycle_seconds, scheduler.clock)]
+    live = [health.WorkCheck("cycle", lambda: scheduler.began, seen.stuck_cycle_seconds, scheduler.clock)]
     ready: list[health.Check] = [
-        health.Watch(resource.plural, state, seen.silent_watch_seconds) for resource, state in scheduler.health.items()
+        health.WatchCheck(resource.plural, state, seen.silent_watch_seconds)
+        for resource, state in scheduler.health.items()
     ]
-    ready += [*more, door] if guarded else more
+    ready += [*more, served_certificate] if guarded else more
     routes = [*health.routes(live, ready), metrics.route(measured)]
     looked_at = handlers.listener(Starlette(routes=routes), seen.host, seen.port)
     found = [_task("observability", looked_at.serve(taken[:1]))]
     if guarded:
         source = certificate_sources.source(settings.webhook.certificates, cluster)
-        keeping = certificate_rotation.Keeping(door, source, cluster, settings.webhook, measured)
+        rotation = certificate_rotation.CertificateRotation(
+            served_certificate, source, cluster, settings.webhook, measured
+        )
         app = handlers.app(settings.webhook, partial(_around, scheduler), measured)
-        server = handlers.listener(app, settings.webhook.host, settings.webhook.port, door)
-        found += [_task("certificates", keeping.run()), _task("webhook", server.serve(taken[1:]))]
+        server = handlers.listener(app, settings.webhook.host, settings.webhook.port, served_certificate)
+        found += [_task("certificates", rotation.run()), _task("webhook", server.serve(taken[1:]))]
     return found
 
 
@@ -170,10 +173,10 @@ def _addresses(settings: Config, sections: Iterable[str]) -> list[socket.socket]
         return found
 
 
-def _around(scheduler: Scheduler) -> Around:
+def _around(scheduler: Scheduler) -> ValidationContext:
     """What lies around an object that is judged: all there is, once everything has been listed."""
-    mirror = scheduler.mirror
-    return Around(mirror.objects, mirror.pods_of, whole=scheduler.synced)
+    cache = scheduler.cache
+    return ValidationContext(cache.objects, cache.pods_of, whole=scheduler.synced)
 
 
 def _task(name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -185,9 +188,9 @@ def identity() -> str:
     return f"{os.environ.get('MUSTER_IDENTITY') or socket.gethostname()}_{uuid4().hex[:8]}"
 
 
-def terms(settings: LeaderElection) -> Terms:
+def terms(settings: LeaderElection) -> LeaseTerms:
     """The lease, as the settings say."""
-    return Terms(
+    return LeaseTerms(
         name=settings.lease_name,
         namespace=settings.lease_namespace,
         duration_seconds=float(settings.lease_seconds),

@@ -17,7 +17,7 @@ from msgspec import Struct
 from muster.api.codec import Document, to_yaml
 from muster.cli import assemble, live
 from muster.errors import InputError
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import Raw
 from muster.kube.manifest_files import MOST_MIB, SUFFIXES
 from muster.validation.problem import listed
@@ -43,7 +43,7 @@ def command(folder: Path) -> int:
       muster plan cluster/ new-workload.yaml
       muster up cluster/
     """
-    ours = {resource: folder / f"{resource.plural}.yaml" for resource in FOLLOWED}
+    ours = {resource: folder / f"{resource.plural}.yaml" for resource in WATCHED_KINDS}
     _refuse_foreign(list(ours.values()))
     found = live.read(*assemble.target(), _page)
     kinds = {path: [page for page in found.get(kind, []) if page.number] for kind, path in ours.items()}

@@ -92,12 +92,12 @@ def command(
       muster up examples/cluster examples/dynamo-inference.yaml
       kubectl --kubeconfig muster.kubeconfig get podgroups -A -w
     """
-    shape = datacenter.levels(topology)
+    domains_by_level = datacenter.levels(topology)
     if not host:
         raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
     make_way(kubeconfig)
     given = assemble.read(files, max_file_mib)
-    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, shape, given), *given])
+    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, domains_by_level, given), *given])
     for text in initial_objects.words(filled):
         assemble.note(text)
     asyncio.run(_up(filled.store, host, port, kubeconfig, demo, schedulers))

@@ -15,7 +15,7 @@ from muster.cli import assemble
 from muster.reporting.problems import lines as problem_lines
 from muster.reporting.text import Line, Span, many
 from muster.validation.check import check
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
 
 
@@ -57,7 +57,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     documents = assemble.read(files, max_file_mib)
     collected = codec.collect(documents)
     assemble.note_unknown(collected.objects)
-    around = Around(collected.objects)
+    around = ValidationContext(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
     verdicts = []

@@ -21,7 +21,7 @@ def place_constraints(raw: Raw) -> Iterator[str]:
     if FIELD not in spec:
         return
     stated = _shaped(spec[FIELD] or {}, {"global": dict, "subGroups": dict, "subGroupSets": list}, HERE)
-    tree = _Tree(spec, _annotated(raw))
+    tree = _GroupTree(spec, _annotated(raw))
     for name, constraint in (stated.get("subGroups") or {}).items():
         at = f"{HERE}.subGroups[{name}]"
         yield tree.put([name], _shaped(constraint, {}, at), at)
@@ -55,7 +55,7 @@ def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
     return value
 
 
-class _Tree:
+class _GroupTree:
     """The groups of a spec as plain values; every change is made in place."""
 
     def __init__(self, spec: Raw, topology: str) -> None:

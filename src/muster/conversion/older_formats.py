@@ -17,7 +17,7 @@ from muster.api.podgroup import PodGroup, SubGroup
 from muster.conversion.constraint_sets import place_constraints
 from muster.errors import InputError, Refused
 from muster.validation import podgroup
-from muster.validation.podgroup import Place, from_the_top, outline
+from muster.validation.podgroup import GroupPlace, from_the_top, outline
 
 Reading = Literal["auto", "children", "pods"]
 READINGS: tuple[Reading, ...] = ("auto", "children", "pods")
@@ -169,7 +169,7 @@ def _minimums(raw: Raw, group: PodGroup, reading: Reading) -> Iterator[str]:
     """Branches count children, leaves count pods, and each states its minimum."""
     spec = raw.get("spec") or {}
     raws = {"": spec} | {part.get("name"): part for part in spec.get("subGroups") or ()}
-    tree = _Tree(group)
+    tree = _PlaceTree(group)
     counted = [place for place in tree.places.values() if place.children and (place.min_member or 0) > 0]
     read_as = _read_as(tree, counted) if reading == "auto" else reading
     for name in reversed(tree.order):
@@ -181,7 +181,7 @@ def _minimums(raw: Raw, group: PodGroup, reading: Reading) -> Iterator[str]:
             yield f"`{place.at}.minMember` is now stated: 1, as it counted before (V2)"
 
 
-def _branch(place: Place, raw: Raw, tree: "_Tree", reading: Reading) -> Iterator[str]:
+def _branch(place: GroupPlace, raw: Raw, tree: "_PlaceTree", reading: Reading) -> Iterator[str]:
     if raw.get("minMember") == 0:
         del raw["minMember"]
         yield f"`{place.at}.minMember: 0` is gone: it counted nothing (V1)"
@@ -201,14 +201,14 @@ def _branch(place: Place, raw: Raw, tree: "_Tree", reading: Reading) -> Iterator
     yield f"`{place.at}.minMember: {place.min_member}` is gone: {_guarantee(place)} {sure} pods (D2)"
 
 
-def _guarantee(place: Place) -> str:
+def _guarantee(place: GroupPlace) -> str:
     if place.children == 1:
         return "its one child guarantees"
     need = place.min_sub_group or place.children
     return f"{f'{need} of' if need < place.children else 'all'} {place.children} children guarantee"
 
 
-def _read_as(tree: "_Tree", counted: list[Place]) -> Reading:
+def _read_as(tree: "_PlaceTree", counted: list[GroupPlace]) -> Reading:
     """D5: one convention for the whole file, or a refusal that shows both readings.
 
     A file that knows `minSubGroup` counts pods with `minMember`. Else a number beyond the children counts pods, one
@@ -228,7 +228,7 @@ def _read_as(tree: "_Tree", counted: list[Place]) -> Reading:
     )
 
 
-def _both_readings(place: Place, tree: "_Tree") -> str:
+def _both_readings(place: GroupPlace, tree: "_PlaceTree") -> str:
     pods = sum(tree.pods_below(place.name))
     return (
         f"{place.at}.minMember: {place.min_member} is either {place.min_member} of {place.children} children "
@@ -245,7 +245,7 @@ def _adds_up(number: int, parts: list[int]) -> bool:
     return bool(sums >> number & 1)
 
 
-class _Tree:
+class _PlaceTree:
     """Places, their children, and how many pods each place is sure to have once it is satisfied."""
 
     def __init__(self, group: PodGroup) -> None:

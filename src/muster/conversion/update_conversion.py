@@ -128,7 +128,7 @@ def _states(fields: Any, path: Path) -> bool:
     return True
 
 
-class Place(Struct, frozen=True):
+class UpdatedGroup(Struct, frozen=True):
     """The PodGroup or one SubGroup in an update: as it is, as it was, and where managers name it."""
 
     at: str
@@ -146,16 +146,16 @@ class Place(Struct, frozen=True):
         return self.raw.get(field) is not None and self.old.get(field) is None
 
 
-def _places(spec: Raw, old: Raw) -> Iterator[Place]:
+def _places(spec: Raw, old: Raw) -> Iterator[UpdatedGroup]:
     """The PodGroup first; SubGroups by name."""
     before = {part.get("name"): part for part in _parts(old)}
     were, are = ({part.get("parent") or "" for part in _parts(one)} for one in (old, spec))
-    yield Place("spec", spec, old, (), not _parts(old) and bool(_parts(spec)))
+    yield UpdatedGroup("spec", spec, old, (), not _parts(old) and bool(_parts(spec)))
     for i, part in enumerate(_parts(spec)):
         name = part.get("name")
         key = "k:" + msgspec.json.encode({"name": name}).decode()
         turned = name in are and name not in were
-        yield Place(f"spec.subGroups[{i}]", part, before.get(name, {}), ("f:subGroups", key), turned)
+        yield UpdatedGroup(f"spec.subGroups[{i}]", part, before.get(name, {}), ("f:subGroups", key), turned)
 
 
 def _parts(spec: Raw) -> list[Raw]:
@@ -168,7 +168,7 @@ def _parts(spec: Raw) -> list[Raw]:
 def _stated(new: Raw, old: Raw, owners: Owners, gone_back: frozenset[Path]) -> tuple[Raw, list[str]]:
     """The spec without what is left over, and what that was."""
     spec = dict(new)
-    whole = Place("spec", spec, old, ())
+    whole = UpdatedGroup("spec", spec, old, ())
     listed = whole.comes("subgroups") or ("f:subgroups",) in gone_back
     gone: list[str] = []
     if listed and whole.untouched("subGroups") and not owners.of(("f:subGroups",)):
@@ -190,7 +190,7 @@ def _stated(new: Raw, old: Raw, owners: Owners, gone_back: frozenset[Path]) -> t
     return spec, [f"`spec.{at}` is gone: it was made of an older form that nobody states any more" for at in gone]
 
 
-def _left(place: Place, owners: Owners, back: bool, made: bool) -> list[str]:
+def _left(place: UpdatedGroup, owners: Owners, back: bool, made: bool) -> list[str]:
     """Takes what is left over out of one place; the names of the fields."""
     counts = (*place.path, "f:minMember")
     fields = ["minSubGroup"] if place.comes("minMember") or back or (owners.known and not owners.of(counts)) else []
@@ -202,7 +202,7 @@ def _left(place: Place, owners: Owners, back: bool, made: bool) -> list[str]:
     return found + (_left_of_constraint(place, owners) if made else [])
 
 
-def _left_of_constraint(place: Place, owners: Owners) -> list[str]:
+def _left_of_constraint(place: UpdatedGroup, owners: Owners) -> list[str]:
     """D3 puts constraints on groups, and names the Topology in those that would mean another one else (T4)."""
     now, was = place.raw.get(CONSTRAINT), place.old.get(CONSTRAINT)
     if not isinstance(now, dict) or not isinstance(was, dict):
@@ -238,27 +238,27 @@ def _refuse_two_hands(document: Document, spec: Raw, old: Raw, owners: Owners, d
     )
 
 
-def _leaf(place: Place, spec: Raw) -> bool:
+def _leaf(place: UpdatedGroup, spec: Raw) -> bool:
     return place.raw.get("name", "") not in {part.get("parent") or "" for part in _parts(spec)}
 
 
-def _apart(place: Place, owners: Owners, authors: set[str]) -> bool:
+def _apart(place: UpdatedGroup, owners: Owners, authors: set[str]) -> bool:
     """Stated, but by none of them."""
     stating = _stating(place, owners)
     return bool(stating) and not stating & authors
 
 
-def _stating(place: Place, owners: Owners) -> set[str]:
+def _stating(place: UpdatedGroup, owners: Owners) -> set[str]:
     """Whose number of children it is: of those who state it, else of those who state what it was made of."""
     return owners.of((*place.path, "f:minSubGroup")) or owners.of((*place.path, "f:minMember"))
 
 
-def _both(counted: list[Place], others: list[Place]) -> bool:
+def _both(counted: list[UpdatedGroup], others: list[UpdatedGroup]) -> bool:
     """Some place has both numbers, and they differ."""
     return any(place in others and place.raw["minMember"] != place.raw["minSubGroup"] for place in counted)
 
 
-def _without(spec: Raw, places: list[Place]) -> Raw:
+def _without(spec: Raw, places: list[UpdatedGroup]) -> Raw:
     """The spec with no `minSubGroup` at these places."""
     names = {place.raw.get("name", "") for place in places}
     found = {name: value for name, value in spec.items() if name != "minSubGroup" or "" not in names}

@@ -29,22 +29,22 @@ from muster.embedded.api_errors import (
     too_large,
 )
 from muster.embedded.controllers import disruption_budgets
-from muster.embedded.controllers.disruption_controller import Census
-from muster.embedded.controllers.garbage_collector import Garbage
-from muster.embedded.patch.merge_keys import Shape
+from muster.embedded.controllers.disruption_controller import DisruptionController
+from muster.embedded.controllers.garbage_collector import GarbageCollector
+from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.patches import patched
 from muster.embedded.patch.server_side_apply import Manager, applied
 from muster.embedded.store import event_versions, scale, selectors
 from muster.embedded.store.kind_registry import Registry
 from muster.embedded.store.kinds import BUDGETS, DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, Kind
-from muster.embedded.store.object_store import Books, home
+from muster.embedded.store.object_store import ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
-from muster.embedded.store.watch import Watch
-from muster.embedded.store.write_strategy import Writing
+from muster.embedded.store.watch import StoreWatch
+from muster.embedded.store.write_strategy import WriteStrategy
 from muster.kube.cluster import Listing, PatchType, Raw, Resource
 from muster.validation.crds import crds
 
-__all__ = ["Store", "Watch"]
+__all__ = ["Store", "StoreWatch"]
 
 HISTORY = 10_000
 PROTECTED = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -72,12 +72,12 @@ class Store:
     ) -> None:
         """`history`: events kept per kind. `custom`: CRDs to start with; muster's own are always there."""
         self._clock = clock
-        self._books = Books(history)
-        self._registry = Registry(self._books)
-        self._garbage = Garbage(self._books, self.moment)
-        self._census = Census(self._books, self.moment)
-        self._events = event_versions.Expiry(self._books, clock)
-        self._writing = Writing(self._books, self.moment, new_uid)
+        self._object_store = ObjectStore(history)
+        self._registry = Registry(self._object_store)
+        self._garbage_collector = GarbageCollector(self._object_store, self.moment)
+        self._disruption_controller = DisruptionController(self._object_store, self.moment)
+        self._events = event_versions.Expiry(self._object_store, clock)
+        self._writing = WriteStrategy(self._object_store, self.moment, new_uid)
         self._seed([*crds(), *custom])
 
     def _seed(self, definitions: Iterable[Raw]) -> None:
@@ -102,7 +102,7 @@ class Store:
     @property
     def version(self) -> str:
         """The resource version of the last change."""
-        return str(self._books.version)
+        return str(self._object_store.version)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -123,7 +123,7 @@ class Store:
         return kind
 
     def _found(self, kind: Kind, namespace: str, name: str) -> Stored:
-        stored = self._books.get(home(kind.resource), (namespace if kind.resource.namespaced else "", name))
+        stored = self._object_store.get(home(kind.resource), (namespace if kind.resource.namespaced else "", name))
         if stored is None:
             raise not_found(kind.resource, name)
         return stored
@@ -146,12 +146,12 @@ class Store:
 
         `version`: not before it, or with `exact` as it was then.
         """
-        kind, table = self._kind(resource), self._books.table(home(resource))
+        kind, table = self._kind(resource), self._object_store.table(home(resource))
         if after and version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         reached = self._reached(version)
-        at, start = _token(after) if after else (reached if exact else self._books.version, None)
-        if at < table.history.lost or at > self._books.version:
+        at, start = _token(after) if after else (reached if exact else self._object_store.version, None)
+        if at < table.history.lost or at > self._object_store.version:
             raise expired("The provided continue parameter is too old to display a consistent list result.")
         test = self._test(kind, labels, fields)
         present = table.at(at, namespace if resource.namespaced else "")
@@ -166,8 +166,8 @@ class Store:
     def _reached(self, version: str) -> int:
         """A version that has been; 504 where it has not, as nobody here waits for it."""
         wanted = _version(version or "0")
-        if wanted > self._books.version:
-            raise too_large(wanted, self._books.version)
+        if wanted > self._object_store.version:
+            raise too_large(wanted, self._object_store.version)
         return wanted
 
     def _test(self, kind: Kind, labels: str, fields: str) -> Callable[[Raw], bool]:
@@ -193,27 +193,27 @@ class Store:
         labels: str = "",
         fields: str = "",
         initial: bool | None = None,
-    ) -> Watch:
+    ) -> StoreWatch:
         """Changes after a version; 410 `Expired` where it is too old. Empty or `0`: what is there first, as ADDED.
 
         `initial` (sendInitialEvents): what is there, then a BOOKMARK annotated `k8s.io/initial-events-end: "true"`;
         False: from now on, where no version is given.
         """
-        kind, table = self._kind(resource), self._books.table(home(resource))
+        kind, table = self._kind(resource), self._object_store.table(home(resource))
         anywhere, given = since in ("", "0"), _version(since or "0")
         whole = anywhere if initial is None else initial
-        start = self._books.version if whole or anywhere else given
-        if start < table.history.lost or start > self._books.version:
+        start = self._object_store.version if whole or anywhere else given
+        if start < table.history.lost or start > self._object_store.version:
             raise expired(f"too old resource version: {start} ({table.history.lost})")
         test, inside = self._test(kind, labels, fields), namespace if resource.namespaced else ""
-        watch = Watch(
+        watch = StoreWatch(
             resource,
             table,
             start,
             test=test,
             namespace=inside,
             out=self._registry.outward(kind),
-            latest=lambda: self._books.version,
+            latest=lambda: self._object_store.version,
         )
         if whole:
             watch.begin([one for one in table.objects(inside) if test(one.raw)], end=bool(initial))
@@ -244,12 +244,12 @@ class Store:
     def _stored(self, kind: Kind, new: Raw, dry_run: bool) -> Raw:
         """Put where the name is free; the name of `generateName` was chosen so."""
         key = (new["metadata"].get("namespace", ""), new["metadata"]["name"])
-        if self._books.get(home(kind.resource), key) is not None:
+        if self._object_store.get(home(kind.resource), key) is not None:
             raise already_exists(kind.resource, key[1])
         out = self._registry.outward(kind)
         if dry_run:
             return out(received(new))
-        self._books.put(home(kind.resource), new)
+        self._object_store.put(home(kind.resource), new)
         return out(self._found(kind, *key).copy())
 
     def replace(
@@ -290,10 +290,10 @@ class Store:
             return out(received(new))
         if new == old.raw:
             return out(old.copy())
-        stored = self._books.put(home(kind.resource), new)
-        self._garbage.finish(home(kind.resource), stored.key)
-        self._garbage.settle()
-        return out((self._books.get(home(kind.resource), stored.key) or stored).copy())
+        stored = self._object_store.put(home(kind.resource), new)
+        self._garbage_collector.finish(home(kind.resource), stored.key)
+        self._garbage_collector.settle()
+        return out((self._object_store.get(home(kind.resource), stored.key) or stored).copy())
 
     def patch(
         self,
@@ -348,15 +348,15 @@ class Store:
         given = self._registry.inward(kind)(read(config, kind))
         given = self._writing.applicable(kind, given, namespace, name, subresource)
         who = Manager(field_manager, "Apply", subresource, frozenset(), self.moment())
-        shape, key = Shape.of(kind.schema), (namespace if kind.resource.namespaced else "", name)
-        old = self._books.get(home(kind.resource), key)
+        merge_keys, key = MergeKeys.of(kind.schema), (namespace if kind.resource.namespaced else "", name)
+        old = self._object_store.get(home(kind.resource), key)
         if old is None and subresource:
             raise not_found(kind.resource, name)
         if old is None:
-            fresh = applied(given, given, shape, who, kind.resource, force=force)
+            fresh = applied(given, given, merge_keys, who, kind.resource, force=force)
             return self._stored(kind, self._writing.created(kind, fresh, namespace, unknown), dry_run)
         self._writing.same(kind, old, given["metadata"], needed=False)
-        merged = applied(old.raw, given, shape, who, kind.resource, force=force)
+        merged = applied(old.raw, given, merge_keys, who, kind.resource, force=force)
         return self._update(kind, old, merged, subresource, who, dry_run, unknown)
 
     def delete(
@@ -385,7 +385,7 @@ class Store:
         if kind.resource == PRIORITY_CLASSES and name in SYSTEM_CLASSES:
             raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
         out = self._registry.outward(kind)
-        left = old if dry_run else self._garbage.delete(home(resource), old.key, grace_seconds, propagation)
+        left = old if dry_run else self._garbage_collector.delete(home(resource), old.key, grace_seconds, propagation)
         return _success(kind, old) if left is None else out(left.copy())
 
     def delete_collection(
@@ -403,7 +403,7 @@ class Store:
         found = self.list(resource, namespace, labels=labels, fields=fields)
         for raw in () if dry_run else found.items:
             space, name = raw["metadata"].get("namespace", ""), raw["metadata"]["name"]
-            if self._books.get(home(resource), (space, name)) is not None:
+            if self._object_store.get(home(resource), (space, name)) is not None:
                 self.delete(resource, space, name, grace_seconds=grace_seconds, propagation=propagation)
         return found
 
@@ -423,7 +423,7 @@ class Store:
             raise bad_request("a Binding names a node: target.name is empty")
         if not dry_run:
             new = pods.bound(old.raw, node, self.moment(), received(metadata or {}))
-            self._books.put(home(PODS), raised(old.raw, new, self._kind(PODS)))
+            self._object_store.put(home(PODS), raised(old.raw, new, self._kind(PODS)))
 
     def evict(
         self, namespace: str, pod: str, uid: str = "", *, grace_seconds: int | None = None, dry_run: bool = False
@@ -432,15 +432,15 @@ class Store:
         old = self._found(self._kind(PODS), namespace, pod)
         if uid and uid != old.uid:
             raise other_uid(PODS, pod, uid, old.uid)
-        here = self._books.table(home(BUDGETS)).spaces.get(namespace, {})
+        here = self._object_store.table(home(BUDGETS)).spaces.get(namespace, {})
         refusal = disruption_budgets.refusal(old.raw, [one.raw for one in here.values()])
         if refusal:
             raise refusal
         if dry_run:
             return
         if not old.raw["metadata"].get("deletionTimestamp"):
-            self._books.put(home(PODS), pods.evicted(old.raw, self.moment()))
-        self._garbage.delete(home(PODS), old.key, grace_seconds)
+            self._object_store.put(home(PODS), pods.evicted(old.raw, self.moment()))
+        self._garbage_collector.delete(home(PODS), old.key, grace_seconds)
 
 
 def _success(kind: Kind, old: Stored) -> Raw:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.embedded.cluster_store import Store, Watch
+from muster.embedded.cluster_store import Store, StoreWatch
 from muster.kube.cluster import Change, Listing, PatchType, Raw, Resource
 
-__all__ = ["Memory", "Store", "Watch", "changes"]
+__all__ = ["Memory", "Store", "StoreWatch", "changes"]
 
 BOOKMARK_SECONDS = 60.0
 
@@ -111,7 +111,7 @@ class Memory:
         """See Cluster."""
 
 
-async def changes(watch: Watch, bookmark_seconds: float = BOOKMARK_SECONDS) -> AsyncIterator[Change]:
+async def changes(watch: StoreWatch, bookmark_seconds: float = BOOKMARK_SECONDS) -> AsyncIterator[Change]:
     """The changes of a watch as they come, and a bookmark after each quiet spell; ApiError 410 where it fell behind."""
     woken = asyncio.Event()
     watch.wake = woken.set

@@ -17,7 +17,7 @@ from muster.embedded import kubeconfig, tls
 from muster.embedded.memory_cluster import Memory
 from muster.embedded.rest.api_server import application, face, now
 from muster.errors import InputError
-from muster.observability.asgi_server import Guest, listening
+from muster.observability.asgi_server import AsgiServer, listening
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 GRACE_SECONDS = 2  # for requests under way when it ends
@@ -53,14 +53,14 @@ async def serve(
     certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
     with (
         tempfile.TemporaryDirectory(prefix="muster-") as folder,
-        listening(host, port, OTHER_PORT if port else OTHER_HOST) as door,
+        listening(host, port, OTHER_PORT if port else OTHER_HOST) as listener,
     ):
-        address = _address(host, door.getsockname()[1])
+        address = _address(host, listener.getsockname()[1])
         path = kubeconfig_path or Path(folder) / "kubeconfig"
         served = face(memory.store, token, clock)
         context = tls.server_context(certificates, Path(folder))
-        server = Guest(_config(application(served), context))
-        running = asyncio.create_task(server.serve(sockets=[door]))
+        server = AsgiServer(_config(application(served), context))
+        running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _started(server, running)
             with kubeconfig.kept(path, kubeconfig.kubeconfig(address, token, certificates.authority)):

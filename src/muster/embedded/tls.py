@@ -20,7 +20,7 @@ from muster.observability.x509 import builder, named, usage
 VALID_DAYS = 365
 
 
-class Certificates(Struct, frozen=True):
+class ServerCertificates(Struct, frozen=True):
     """PEM: what clients trust, and what the server shows."""
 
     authority: bytes
@@ -31,7 +31,7 @@ class Certificates(Struct, frozen=True):
         return "Certificates(…)"  # a key has no place in logs
 
 
-def generate(hosts: Iterable[str], now: datetime) -> Certificates:
+def generate(hosts: Iterable[str], now: datetime) -> ServerCertificates:
     """A certificate for names and addresses, signed by an authority that is forgotten at once."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = named("muster embedded CA")
@@ -54,10 +54,10 @@ def generate(hosts: Iterable[str], now: datetime) -> Certificates:
         )
         .sign(authority_key, hashes.SHA256())
     )
-    return Certificates(_pem(authority), _pem(certificate), _key_pem(key))
+    return ServerCertificates(_pem(authority), _pem(certificate), _key_pem(key))
 
 
-def server_context(certificates: Certificates, folder: Path) -> ssl.SSLContext:
+def server_context(certificates: ServerCertificates, folder: Path) -> ssl.SSLContext:
     """What a listening socket needs. Python reads keys from files only: they are gone when this returns."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

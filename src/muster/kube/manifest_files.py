@@ -14,7 +14,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MOST_MIB = 32  # of one file; YAML of that size is some 500,000 lines
 
 
-class Source(Struct, frozen=True):
+class ManifestFile(Struct, frozen=True):
     """One file that was read."""
 
     name: str
@@ -22,14 +22,14 @@ class Source(Struct, frozen=True):
     path: Path | None  # None: standard input
 
 
-def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -> Iterator[Source]:
+def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -> Iterator[ManifestFile]:
     """Every file behind the paths, folders in order of their names, one at a time."""
     for given in paths:
         if str(given) == "-":
-            yield Source("standard input", _standard_input(most_mib), None)
+            yield ManifestFile("standard input", _standard_input(most_mib), None)
             continue
         for path in _files(Path(given)):
-            yield Source(str(path), _read(path, most_mib), path)
+            yield ManifestFile(str(path), _read(path, most_mib), path)
 
 
 def _standard_input(most_mib: int) -> bytes:

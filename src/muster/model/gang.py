@@ -26,7 +26,7 @@ from muster.validation.pods.requests import requests
 from muster.validation.problem import Problem
 
 
-class State(StrEnum):
+class PodState(StrEnum):
     """What a pod counts for (N5)."""
 
     PLACED = "placed"  # on a node: counts
@@ -37,14 +37,14 @@ class State(StrEnum):
     FAILED = "failed"  # counts for nothing, holds nothing
 
 
-PLACED, PENDING = State.PLACED, State.PENDING  # a name of a module is read faster than one of an enum
+PLACED, PENDING = PodState.PLACED, PodState.PENDING  # a name of a module is read faster than one of an enum
 
 
 class Member(Struct, frozen=True, eq=False, gc=False):
     """A pod of a gang."""
 
     name: str
-    state: State
+    state: PodState
     node: str = ""  # empty: it is on none, or its work there is done
     task_priority: int = 0
     created: float = 0.0  # seconds; a pod without an age counts as the oldest
@@ -65,11 +65,11 @@ class Leaf(Struct, frozen=True, eq=False):
     constraint: TopologyConstraint = TopologyConstraint()
     members: tuple[Member, ...] = ()  # in the order of M4
 
-    def those(self, *states: State) -> tuple[Member, ...]:
+    def those(self, *states: PodState) -> tuple[Member, ...]:
         """Its pods in these states, first come first."""
         return tuple(member for member in self.members if member.state in states)
 
-    def is_all(self, state: State) -> bool:
+    def is_all(self, state: PodState) -> bool:
         """Whether it has pods, and all of them are in this state."""
         for member in self.members:
             if member.state is not state:
@@ -171,7 +171,7 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
         return all(one.satisfied for one in self.standings.values())
 
     @once
-    def uniform(self) -> "tuple[State, tuple[tuple[str, int], ...]] | None":
+    def uniform(self) -> "tuple[PodState, tuple[tuple[str, int], ...]] | None":
         """The state of all its pods, and what they ask for together by name; None: they differ, or it has SubGroups."""
         if not isinstance(self.root, Leaf) or not self.root.members or self.leftovers:
             return None
@@ -215,18 +215,18 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
     @once
     def held(self) -> Resources:
         """What its placed pods ask for together, leftovers too (N4)."""
-        left = (one.requests for one in self.leftovers if one.state is State.PLACED)
-        return added_up((_together(self.root, State.PLACED), *left))
+        left = (one.requests for one in self.leftovers if one.state is PodState.PLACED)
+        return added_up((_together(self.root, PodState.PLACED), *left))
 
     @once
     def protected(self) -> Resources:
         """What the placed pods of its leaves ask for together: leftovers leave first, whatever the gang is (N4)."""
-        return _together(self.root, State.PLACED) if self.leftovers else self.held
+        return _together(self.root, PodState.PLACED) if self.leftovers else self.held
 
     @once
     def terminating(self) -> Resources:
         """What pods that are terminating still hold on their nodes (N5, Q4)."""
-        left = (one.requests for one in self.leftovers if one.state is State.TERMINATING)
+        left = (one.requests for one in self.leftovers if one.state is PodState.TERMINATING)
         return added_up((self.terminating_members, *left))
 
     @once
@@ -237,13 +237,13 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
             for leaf in walk(self.root)
             if isinstance(leaf, Leaf)
             for one in leaf.members
-            if one.state is State.TERMINATING and one.node
+            if one.state is PodState.TERMINATING and one.node
         )
 
     @once
     def wanted(self) -> Resources:
         """What its pending pods ask for together."""
-        return _together(self.root, State.PENDING)
+        return _together(self.root, PodState.PENDING)
 
 
 NO_CONSTRAINT = TopologyConstraint()
@@ -335,22 +335,22 @@ def member(pod: Pod) -> Member:
     )
 
 
-def state(pod: Pod) -> State:
+def state(pod: Pod) -> PodState:
     """N5, the strongest fact first."""
     if pod.status.phase == "Failed":
-        return State.FAILED
+        return PodState.FAILED
     if pod.metadata.deletion_timestamp is not None:
-        return State.TERMINATING
+        return PodState.TERMINATING
     if pod.status.phase == "Succeeded":
-        return State.SUCCEEDED
+        return PodState.SUCCEEDED
     if pod.spec.node_name:
-        return State.PLACED
-    return State.GATED if pod.spec.scheduling_gates else State.PENDING
+        return PodState.PLACED
+    return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
 
 
 def is_leftover(stray: Pod) -> bool:
     """Whether a pod that belongs to no leaf is on a node all the same: its SubGroup was removed while it ran (N4)."""
-    return bool(stray.spec.node_name) and state(stray) in (State.PLACED, State.TERMINATING) and _holds(stray)
+    return bool(stray.spec.node_name) and state(stray) in (PodState.PLACED, PodState.TERMINATING) and _holds(stray)
 
 
 def _holds(pod: Pod) -> bool:
@@ -404,9 +404,9 @@ def _stated(minimum: int | None) -> int:
 
 # asking -------------------------------------------------------------------------------------------------------------
 
-States = tuple[State, ...]
-RUNNING: States = (State.PLACED, State.SUCCEEDED)
-EXISTING: States = (State.PLACED, State.SUCCEEDED, State.PENDING)
+States = tuple[PodState, ...]
+RUNNING: States = (PodState.PLACED, PodState.SUCCEEDED)
+EXISTING: States = (PodState.PLACED, PodState.SUCCEEDED, PodState.PENDING)
 
 
 def walk(root: Group) -> Iterator[Group]:
@@ -439,15 +439,15 @@ def _leaf_standing(leaf: Leaf, counting: States) -> Standing:
     return Standing(
         satisfied=counted >= leaf.need,
         counted=counted,
-        placed=states.count(State.PLACED),
-        succeeded=states.count(State.SUCCEEDED),
-        pending=states.count(State.PENDING),
-        gated=states.count(State.GATED),
+        placed=states.count(PodState.PLACED),
+        succeeded=states.count(PodState.SUCCEEDED),
+        pending=states.count(PodState.PENDING),
+        gated=states.count(PodState.GATED),
         missing=max(leaf.need - counted, 0),
     )
 
 
-def _uniform_standing(leaf: Leaf, state: State) -> Standing:
+def _uniform_standing(leaf: Leaf, state: PodState) -> Standing:
     """The same of a leaf whose pods are all in one state."""
     pods = len(leaf.members)
     counted = pods if state in RUNNING else 0
@@ -455,9 +455,9 @@ def _uniform_standing(leaf: Leaf, state: State) -> Standing:
         satisfied=counted >= leaf.need,
         counted=counted,
         placed=pods if state is PLACED else 0,
-        succeeded=pods if state is State.SUCCEEDED else 0,
+        succeeded=pods if state is PodState.SUCCEEDED else 0,
         pending=pods if state is PENDING else 0,
-        gated=pods if state is State.GATED else 0,
+        gated=pods if state is PodState.GATED else 0,
         missing=max(leaf.need - counted, 0),
     )
 
@@ -477,7 +477,7 @@ def _branch_standing(branch: Branch, children: list[Standing]) -> Standing:
     )
 
 
-def _together(root: Group, state: State) -> Resources:
+def _together(root: Group, state: PodState) -> Resources:
     if isinstance(root, Leaf):
         return added_up([member.requests for member in root.members if member.state is state])
     return added_up(
@@ -542,7 +542,7 @@ def wants(root: Group) -> tuple[Want, ...]:
     lacking = _lacking(chosen, now)
     leaves = sorted((leaf for leaf in walk(root) if isinstance(leaf, Leaf) and lacking[leaf.name]), key=_by_spec)
     return tuple(
-        Want(leaf.name, lacking[leaf.name], leaf.those(State.PENDING)[: lacking[leaf.name]]) for leaf in leaves
+        Want(leaf.name, lacking[leaf.name], leaf.those(PodState.PENDING)[: lacking[leaf.name]]) for leaf in leaves
     )
 
 
@@ -634,7 +634,7 @@ def seated(root: Group, nodes: Mapping[tuple[str, str], str]) -> Group:
         match group:
             case Leaf():
                 members = tuple(
-                    replace(one, state=State.PLACED, node=nodes[group.name, one.name])
+                    replace(one, state=PodState.PLACED, node=nodes[group.name, one.name])
                     if (group.name, one.name) in nodes
                     else one
                     for one in group.members

@@ -45,19 +45,19 @@ class Rule(Struct, frozen=True, eq=False):
         return msgspec.json.encode(replace(self, carrier=None))
 
 
-class Marks(Struct, frozen=True):
+class RuleMatches(Struct, frozen=True):
     """What rules have to do with a pod."""
 
     selected_by: tuple[int, ...] = ()
     carries: tuple[int, ...] = ()
 
 
-class Neighbours(Struct, frozen=True, eq=False):
+class InterPodRules(Struct, frozen=True, eq=False):
     """The rules of a snapshot, and how many pods on every node they are about."""
 
     rules: tuple[Rule, ...]
-    classes: tuple[Marks, ...]  # of every class; those of pods that run only carry no rules here
-    running: Mapping[str, Marks]  # of pods on nodes, by namespace/name
+    classes: tuple[RuleMatches, ...]  # of every class; those of pods that run only carry no rules here
+    running: Mapping[str, RuleMatches]  # of pods on nodes, by namespace/name
     waiting: int  # how many of the classes have pods that wait: the first ones
     selected: NodeCounts  # pods that a rule selects
     carriers: NodeCounts  # pods that carry it
@@ -172,7 +172,7 @@ def gather(
     namespaces: Iterable[Namespace],
     columns: Collection[str],
     guarded: Sequence[Pod] | None = None,
-) -> Neighbours:
+) -> InterPodRules:
     """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones.
 
     `columns` are those of the snapshot. `guarded` are those of `bound` that keep away from others, where that is known.
@@ -185,18 +185,18 @@ def gather(
     running = {key(pod.metadata): numbers for pod in guards if (numbers := _numbered(found, against.rules(pod)))}
     selected_by = _selections(classes, [rule for _, rule in found.values()], scope)
     rules = _with_columns([rule for _, rule in found.values()], classes[:waiting], carried, selected_by, columns)
-    marks = _marks(rules, bound, running, scope)
+    rule_matches = _rule_matches(rules, bound, running, scope)
     selected, carriers = NodeCounts(len(index)), NodeCounts(len(index))
-    for pod in bound if marks else ():
-        mark = marks.get(key(pod.metadata))
+    for pod in bound if rule_matches else ():
+        mark = rule_matches.get(key(pod.metadata))
         if mark is not None:
             node = index[pod.spec.node_name]
             for rule in mark.selected_by:
                 selected.add(rule, node, 1)
             for rule in mark.carries:
                 carriers.add(rule, node, 1)
-    of_class = tuple(Marks(tuple(one), carries) for one, carries in zip(selected_by, carried, strict=True))
-    return Neighbours(rules, of_class, marks, waiting, selected, carriers)
+    of_class = tuple(RuleMatches(tuple(one), carries) for one, carries in zip(selected_by, carried, strict=True))
+    return InterPodRules(rules, of_class, rule_matches, waiting, selected, carriers)
 
 
 def keeps_away(pod: Pod) -> bool:
@@ -239,28 +239,28 @@ def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> lis
     return found
 
 
-def _marks(
+def _rule_matches(
     rules: Sequence[Rule], bound: Sequence[Pod], carried: Mapping[str, tuple[int, ...]], scope: Scope
-) -> dict[str, Marks]:
+) -> dict[str, RuleMatches]:
     """What rules have to do with pods on nodes; pods that rules cannot tell apart are looked at once."""
     if not rules:
         return {}
     labels = looked_at(rule.carrier for rule in rules if rule.carrier is not None)
-    looks = [_look(pod, labels) for pod in bound]
+    views = [_view(pod, labels) for pod in bound]
     first: dict[object, Pod] = {}
-    for pod, look in zip(bound, looks, strict=True):
-        first.setdefault(look, pod)
+    for pod, view in zip(bound, views, strict=True):
+        first.setdefault(view, pod)
     selections = _selections(list(first.values()), rules, scope)
-    selected_by = {look: tuple(numbers) for look, numbers in zip(first, selections, strict=True)}
-    found: dict[str, Marks] = {}
-    for pod, look in zip(bound, looks, strict=True):
+    selected_by = {view: tuple(numbers) for view, numbers in zip(first, selections, strict=True)}
+    found: dict[str, RuleMatches] = {}
+    for pod, view in zip(bound, views, strict=True):
         carries = carried.get(key(pod.metadata), ())
-        if selected_by[look] or carries:
-            found[key(pod.metadata)] = Marks(selected_by[look], carries)
+        if selected_by[view] or carries:
+            found[key(pod.metadata)] = RuleMatches(selected_by[view], carries)
     return found
 
 
-def _look(pod: Pod, labels: frozenset[str]) -> object:
+def _view(pod: Pod, labels: frozenset[str]) -> object:
     """What rules that look at these labels see of a pod."""
     seen = tuple(sorted(label for label in pod.metadata.labels.items() if label[0] in labels))
     return namespace_of(pod), pod.metadata.deletion_timestamp is not None, seen

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.quantity import Resources
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, Standing, State, added_up, standings, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, Standing, added_up, standings, walk
 
 CORE = 0
 
@@ -68,7 +68,7 @@ def _units_of(gang: Gang) -> tuple[Unit, ...]:
 
 def leftovers(gang: Gang) -> tuple[Member, ...]:
     """Pods that run in no leaf, first to leave first: coming (M4) in reverse."""
-    return tuple(one for one in reversed(gang.leftovers) if one.state is State.PLACED)
+    return tuple(one for one in reversed(gang.leftovers) if one.state is PodState.PLACED)
 
 
 def units(root: Group) -> tuple[Unit, ...]:
@@ -187,7 +187,7 @@ class _Seats:
         return len(self.units) - 1
 
     def _seat(self, leaf: Leaf, unit: int) -> None:
-        placed, done = leaf.placed, len(leaf.those(State.SUCCEEDED))
+        placed, done = leaf.placed, len(leaf.those(PodState.SUCCEEDED))
         stay = max(leaf.need - done, 0)
         self.units[unit] += placed[:stay]
         self.spare[leaf.name] = list(placed[stay:])

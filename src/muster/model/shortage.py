@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from muster.model.gang import EXISTING, Branch, Group, Leaf, Standing, State, preference, standings, walk
+from muster.model.gang import EXISTING, Branch, Group, Leaf, PodState, Standing, preference, standings, walk
 
-NOT_COUNTED = (State.GATED, State.TERMINATING, State.FAILED)  # pods that are there and count for nothing (N5)
+NOT_COUNTED = (PodState.GATED, PodState.TERMINATING, PodState.FAILED)  # pods that are there and count for nothing (N5)
 
 
 class Shortage(Struct, frozen=True):

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from muster.api import names
 from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
-from muster.model.gang import Gang, Leaf, State, muster, state, walk
-from muster.model.inter_pod_rules import ALONE, Neighbours, alone_columns, gather, kept_alone, looked_at
+from muster.model.gang import Gang, Leaf, PodState, muster, state, walk
+from muster.model.inter_pod_rules import ALONE, InterPodRules, alone_columns, gather, kept_alone, looked_at
 from muster.model.topology import TopologyTree, arrange
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.pods.requests import requests
@@ -55,7 +55,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     columns: tuple[str, ...]
     room: Ints  # nodes × columns: allocatable
     used: Ints  # nodes × columns: by pods of every scheduler
-    leaving: Ints  # nodes × columns: the part of it that terminating pods still hold
+    terminating: Ints  # nodes × columns: the part of it that terminating pods still hold
     strange: Ints  # nodes × columns: the part of it that pods outside every gang hold
     topologies: dict[str, TopologyTree]
     gangs: tuple[Gang, ...]
@@ -67,7 +67,7 @@ class Snapshot(Struct, frozen=True, eq=False):
     ready: NDArray[np.bool_]  # nodes that are ready, or do not say
     taints: tuple[tuple[Taint, ...], ...]  # sets of taints that occur
     taints_of: Ints  # for every node, which of these sets it has
-    neighbours: Neighbours  # rules between pods
+    inter_pod_rules: InterPodRules  # rules between pods
     objects: Objects
     now: datetime | None = None
     schedulers: frozenset[str] = OURS  # the `spec.schedulerName`s that are ours (N6)
@@ -88,8 +88,8 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
     groups = {gang.key for gang in gangs}
     bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds(pod)]
     ours = [pod for pod in objects.pods if gang_of(pod) in groups and is_ours(pod, schedulers)]
-    pending = [pod for pod in ours if state(pod) is State.PENDING]
-    placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is State.PLACED]
+    pending = [pod for pod in ours if state(pod) is PodState.PENDING]
+    placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is PodState.PLACED]
     ports = Ports([*bound, *pending])
     asked = {id(pod): {**asks(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
     wanted = {id(pod): alone_columns(pod) for pod in pending}
@@ -100,13 +100,13 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
     columns = tuple(sorted({"pods", *ports.columns, *known.stated}.union(*asked.values())))
     place = {name: i for i, name in enumerate(columns)}
     used = np.zeros((len(known.nodes), len(columns)), dtype=np.int64)
-    leaving, familiar = np.zeros_like(used), np.zeros_like(used)
+    terminating, familiar = np.zeros_like(used), np.zeros_like(used)
     members = {f"{gang.namespace}/{name}" for gang in gangs for name in names_of(gang)}
     for pod in bound:
         node = known.index[pod.spec.node_name]
         rows = [used[node]]
         if pod.metadata.deletion_timestamp is not None:
-            rows.append(leaving[node])
+            rows.append(terminating[node])
         if pod.metadata.annotations and key(pod.metadata) in members:
             rows.append(familiar[node])
         for name, amount in asked[id(pod)].items():
@@ -122,7 +122,7 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
         columns=columns,
         room=room(known.nodes, columns),
         used=used,
-        leaving=leaving,
+        terminating=terminating,
         strange=used - familiar,
         topologies={topology.metadata.name: arrange(topology, known.nodes) for topology in objects.topologies},
         gangs=gangs,
@@ -134,7 +134,9 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
         ready=known.ready,
         taints=known.taints,
         taints_of=known.taints_of,
-        neighbours=gather([one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces, columns),
+        inter_pod_rules=gather(
+            [one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces, columns
+        ),
         objects=objects,
         now=now,
         schedulers=frozenset(schedulers),

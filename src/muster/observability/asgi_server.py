@@ -16,7 +16,7 @@ from muster.errors import InputError
 BACKLOG = 2048
 
 
-class Guest(uvicorn.Server):
+class AsgiServer(uvicorn.Server):
     """To be run with `serve()`."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 HEADERS_SECONDS = 10.0
 
 
-class Punctual(H11Protocol):
+class HeaderTimeout(H11Protocol):
     """HTTP/1.1 with a time limit for the head of a request."""
 
     _timer: asyncio.TimerHandle | None = None

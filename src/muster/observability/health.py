@@ -28,7 +28,7 @@ class Check(Protocol):
         """Empty: it is well. It must answer at once."""
 
 
-class Watch:
+class WatchCheck:
     """A watch: well while something is heard from time to time; not before it has begun, or while it is refused."""
 
     def __init__(self, name: str, state: Health, longest_seconds: float) -> None:
@@ -63,7 +63,7 @@ class Election:
         return f"cannot be held: {error.message}" if error and error.status in (401, 403, 404, 422) else ""
 
 
-class Work:
+class WorkCheck:
     """Work that must come to an end: not well while it takes too long. Whoever has nothing to do is well."""
 
     def __init__(self, name: str, began: Callable[[], float | None], longest_seconds: float, clock: Clock) -> None:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from muster import __version__
 from muster.api.quantity import in_bytes
 from muster.fairness.shares import Division
-from muster.planning.decision import EvictionReason, Plan, Role, Verdict
+from muster.planning.decision import CyclePlan, EvictionReason, Role, Verdict
 
 PREFIX = "muster"
 Clock = Callable[[], float]
@@ -155,7 +155,7 @@ class Metrics:
         for name in ("queue_allocated", "queue_requested", "queue_share"):
             self._gauge(name).clear()
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
+    def cycle(self, plan: CyclePlan, seconds: float) -> None:
         """A cycle ended with this plan."""
         self._histogram("cycle_duration_seconds").observe(seconds)
         verdicts = Counts(found.verdict for found in plan.gangs if not found.gang.is_foreign)

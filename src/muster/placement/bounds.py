@@ -12,9 +12,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 from muster.placement.inter_pod.bounds import Distances
-from muster.placement.requirements import Goal, Kinds, Spot, every, leaves, merged, sizes
+from muster.placement.requirements import RequiredLevel, Requirement, RequirementKinds, every, leaves, merged, sizes
 
 Ints = NDArray[np.int64]
 EVERYWHERE = -1  # the level of which the whole cluster is the only domain
@@ -25,20 +25,20 @@ Asks = Sequence[Ints] | Mapping[int, Ints]  # by class
 class _Question(Struct, frozen=True, eq=False):
     """A goal in every domain of a level."""
 
-    goal: Goal
+    requirement: Requirement
     tree: int
     level: int
 
     @property
     def key(self) -> tuple[int, int, int]:
-        return (self.goal.kind, self.tree, self.level)
+        return (self.requirement.kind, self.tree, self.level)
 
 
 class Bounds:
     """Bounds for the goals of one search on one ledger."""
 
-    def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree]) -> None:
-        self.ledger = ledger
+    def __init__(self, capacity: Capacity, topologies: dict[str, TopologyTree]) -> None:
+        self.capacity = capacity
         self.trees = list(topologies.values())
         self.tree_index = {name: i for i, name in enumerate(topologies)}
         self.distances: Distances | None = None  # anti-affinity between pods of the goals
@@ -49,10 +49,10 @@ class Bounds:
         self._sizes: dict[int, int] = {}
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
 
-    def copies(self, goal: Goal, tree: int, level: int) -> Ints:
+    def copies(self, requirement: Requirement, tree: int, level: int) -> Ints:
         """For every domain of a level: how many goals of this kind it could hold by itself, at most."""
-        self._asked(goal)  # from the top, once for all below
-        first = _Question(goal, tree, level)
+        self._asked(requirement)  # from the top, once for all below
+        first = _Question(requirement, tree, level)
         ahead = [first]
         while ahead:  # without recursion: trees may be deep
             one = ahead[-1]
@@ -72,53 +72,56 @@ class Bounds:
         """How many kinds of goals were counted so far, once for every level."""
         return len(self._copies)
 
-    def is_possible(self, goal: Goal) -> bool:
+    def is_possible(self, requirement: Requirement) -> bool:
         """Whether the cluster could hold the goal, by all that totals say."""
-        if self.distances is not None and not self._find_distances(goal, self.distances):
+        if self.distances is not None and not self._find_distances(requirement, self.distances):
             return False
         trees = range(len(self.trees)) if self.trees else (0,)
-        return all(self.copies(goal, tree, EVERYWHERE)[0] > 0 for tree in trees)
+        return all(self.copies(requirement, tree, EVERYWHERE)[0] > 0 for tree in trees)
 
-    def _find_distances(self, goal: Goal, distances: Distances) -> bool:
+    def _find_distances(self, requirement: Requirement, distances: Distances) -> bool:
         """Whether pods of several classes that keep away from each other find a place each."""
-        classes = self.classes(goal)
+        classes = self.classes(requirement)
         shared = distances.shared(classes)
         if not shared:
             return True
-        asks = {shape: np.array([number in distances.of_class(shape) for number in shared]) * 1 for shape in classes}
-        need = least(goal, asks).tolist()
+        asks = {
+            pod_class: np.array([number in distances.of_class(pod_class) for number in shared]) * 1
+            for pod_class in classes
+        }
+        need = least(requirement, asks).tolist()
         return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
-    def prune(self, goal: Goal, kinds: Kinds) -> Goal | None:
+    def prune(self, requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
         """The goal without children and pods that fit nowhere; None: it cannot be met."""
-        if not self.is_possible(goal):
+        if not self.is_possible(requirement):
             return None
-        made: dict[int, Goal] = {}
-        for one in reversed(list(every(goal))):
+        made: dict[int, Requirement] = {}
+        for one in reversed(list(every(requirement))):
             able = tuple(child for child in one.children if one.need == len(one.children) or self.is_possible(child))
             below = tuple(made[id(child)] for child in able)
             pods = self._placeable(one.pods)
             same = len(below) == len(one.children) and all(map(_is, below, one.children)) and len(pods) == len(one.pods)
             made[id(one)] = one if same else kinds.made(one, children=below, pods=pods)
-        return made[id(goal)]
+        return made[id(requirement)]
 
     def _placeable(self, runs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         """Pods whose class fits on some node."""
         return tuple(run for run in runs if self._seats_of(run[0], 0, EVERYWHERE)[0] > 0) if len(runs) > 1 else runs
 
-    def classes(self, goal: Goal) -> tuple[int, ...]:
+    def classes(self, requirement: Requirement) -> tuple[int, ...]:
         """The classes of the pods that it may use."""
-        return self._asked(goal)[0]
+        return self._asked(requirement)[0]
 
-    def least(self, goal: Goal) -> Ints:
+    def least(self, requirement: Requirement) -> Ints:
         """By column the least that it asks for."""
-        return self._asked(goal)[1]
+        return self._asked(requirement)[1]
 
     # counting -------------------------------------------------------------------------------------------------------
 
     def _finer(self, one: _Question) -> int | None:
         """The goal's own level, where it is finer than the one in question."""
-        spot = one.goal.required
+        spot = one.requirement.required
         if spot is None or self.tree_index[spot.topology] != one.tree or spot.level <= one.level:
             return None
         return spot.level
@@ -127,24 +130,24 @@ class Bounds:
         """Questions that have to be answered first."""
         finer = self._finer(one)
         if finer is not None:
-            return (_Question(one.goal, one.tree, finer),)
-        known: dict[int, Goal] = {child.kind: child for child in one.goal.children}
+            return (_Question(one.requirement, one.tree, finer),)
+        known: dict[int, Requirement] = {child.kind: child for child in one.requirement.children}
         return (_Question(child, one.tree, one.level) for child in known.values())
 
     def _count(self, one: _Question) -> Ints:
         finer = self._finer(one)
         if finer is not None:
-            return self._added_up(self._copies[one.goal.kind, one.tree, finer], one.tree, finer, one.level)
+            return self._added_up(self._copies[one.requirement.kind, one.tree, finer], one.tree, finer, one.level)
         found = self._by_totals(one)
-        for limit in self._by_leaf(one) if one.goal.is_leaf else self._by_children(one):
+        for limit in self._by_leaf(one) if one.requirement.is_leaf else self._by_children(one):
             np.minimum(found, limit, out=found)
-        self._pin(found, one.goal.required, one)
+        self._pin(found, one.requirement.required, one)
         return found
 
     def _by_totals(self, one: _Question) -> Ints:
         """Resources that every copy takes at least, against what is free and of use."""
-        classes, least = self._asked(one.goal)
-        if len(classes) == 1 and (pods := self._sizes[one.goal.kind]):  # of one class, seats say it all
+        classes, least = self._asked(one.requirement)
+        if len(classes) == 1 and (pods := self._sizes[one.requirement.kind]):  # of one class, seats say it all
             return self._seats_of(classes[0], one.tree, one.level) // pods
         columns = np.flatnonzero(least)
         if not len(columns):
@@ -155,28 +158,28 @@ class Bounds:
 
     def _by_leaf(self, one: _Question) -> Iterable[Ints]:
         """Pods, by the nodes that could take them."""
-        if not one.goal.need:
+        if not one.requirement.need:
             return
-        seats = {shape: self._seats_of(shape, one.tree, one.level) for shape, _ in one.goal.pods}
-        some = sum(np.minimum(seats[shape], most) for shape, most in merged(one.goal.pods).items())
-        yield np.where(np.asarray(some) >= one.goal.need, ANY, 0)
-        yield np.asarray(sum(seats.values())) // one.goal.need
+        seats = {pod_class: self._seats_of(pod_class, one.tree, one.level) for pod_class, _ in one.requirement.pods}
+        some = sum(np.minimum(seats[pod_class], most) for pod_class, most in merged(one.requirement.pods).items())
+        yield np.where(np.asarray(some) >= one.requirement.need, ANY, 0)
+        yield np.asarray(sum(seats.values())) // one.requirement.need
 
     def _by_children(self, one: _Question) -> Iterable[Ints]:
         """Children, by how many of each kind a domain could hold."""
-        goal = one.goal
-        if not goal.need:
+        requirement = one.requirement
+        if not requirement.need:
             return
-        counts = Counter(child.kind for child in goal.children)
+        counts = Counter(child.kind for child in requirement.children)
         held = {kind: self._copies[kind, one.tree, one.level] for kind in counts}
         some = sum(np.minimum(held[kind], count) for kind, count in counts.items())
-        yield np.where(np.asarray(some) >= goal.need, ANY, 0)
+        yield np.where(np.asarray(some) >= requirement.need, ANY, 0)
         for kind, count in counts.items():
-            always = goal.need - (len(goal.children) - count)  # of this kind are in every choice
+            always = requirement.need - (len(requirement.children) - count)  # of this kind are in every choice
             if always > 0:
                 yield held[kind] // always
 
-    def _pin(self, found: Ints, spot: Spot | None, one: _Question) -> None:
+    def _pin(self, found: Ints, spot: RequiredLevel | None, one: _Question) -> None:
         """Only inside the domain where the placed pods are (T3)."""
         if spot is None or spot.pinned is None or self.tree_index[spot.topology] != one.tree or one.level < 0:
             return
@@ -206,66 +209,66 @@ class Bounds:
         np.add.at(found, outer.domain[inner.order[inner.start[:-1]]], few)
         return found
 
-    def seats_by_domain(self, shape: int, tree: int, level: int) -> Ints:
+    def seats_by_domain(self, pod_class: int, tree: int, level: int) -> Ints:
         """Pods of a class that every domain could take, by room alone."""
-        key = (shape, tree, level)
+        key = (pod_class, tree, level)
         if key not in self._seats:
-            self._seats[key] = self._sums(self.ledger.fits(shape), tree, level)
+            self._seats[key] = self._sums(self.capacity.fits(pod_class), tree, level)
         return self._seats[key]
 
-    def _seats_of(self, shape: int, tree: int, level: int) -> Ints:
+    def _seats_of(self, pod_class: int, tree: int, level: int) -> Ints:
         """Pods of a class that every domain could take, by themselves."""
-        if self.distances is None or not self.distances.of_class(shape):
-            return self.seats_by_domain(shape, tree, level)
-        key = (shape, tree, level)
+        if self.distances is None or not self.distances.of_class(pod_class):
+            return self.seats_by_domain(pod_class, tree, level)
+        key = (pod_class, tree, level)
         if key not in self._apart:
             domains = self._domains(tree, level)
-            everywhere = np.zeros(len(self.ledger.free), dtype=np.int64)
+            everywhere = np.zeros(len(self.capacity.free), dtype=np.int64)
             domain = everywhere if level == EVERYWHERE else self.trees[tree].levels[level].domain
-            most = self.distances.seats(shape, domain, domains)
-            self._apart[key] = np.minimum(self.seats_by_domain(shape, tree, level), most)
+            most = self.distances.seats(pod_class, domain, domains)
+            self._apart[key] = np.minimum(self.seats_by_domain(pod_class, tree, level), most)
         return self._apart[key]
 
     def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
         """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
         key = (classes, tree, level)
         if key not in self._usable:
-            asks = np.array([self.ledger.shapes.asks[shape] for shape in classes])
+            asks = np.array([self.capacity.pod_classes.asks[pod_class] for pod_class in classes])
             columns = np.flatnonzero(asks.any(axis=0))  # few of them, where every host port is one
-            taken = np.zeros((len(self.ledger.free), len(columns)), dtype=np.int64)
-            for shape, row in zip(classes, asks[:, columns], strict=True):
-                taken += self.ledger.fits(shape)[:, None] * row
-            per_node = np.minimum(np.maximum(self.ledger.free[:, columns], 0), taken)
+            taken = np.zeros((len(self.capacity.free), len(columns)), dtype=np.int64)
+            for pod_class, row in zip(classes, asks[:, columns], strict=True):
+                taken += self.capacity.fits(pod_class)[:, None] * row
+            per_node = np.minimum(np.maximum(self.capacity.free[:, columns], 0), taken)
             self._usable[key] = np.zeros((self._domains(tree, level), asks.shape[1]), dtype=np.int64)
             self._usable[key][:, columns] = self._sums(per_node, tree, level)
         return self._usable[key]
 
-    def _asked(self, goal: Goal) -> tuple[tuple[int, ...], Ints]:
+    def _asked(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
         """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
-        if goal.kind not in self._facts:
-            known = leasts(goal, self.ledger.shapes.asks)
+        if requirement.kind not in self._facts:
+            known = leasts(requirement, self.capacity.pod_classes.asks)
             classes: dict[int, tuple[int, ...]] = {}
-            for one in reversed(list(every(goal))):
-                below = {shape for child in one.children for shape in classes[child.kind]}
-                classes[one.kind] = tuple(sorted(below.union(shape for shape, _ in one.pods)))
-            self._sizes |= sizes(goal)
+            for one in reversed(list(every(requirement))):
+                below = {pod_class for child in one.children for pod_class in classes[child.kind]}
+                classes[one.kind] = tuple(sorted(below.union(pod_class for pod_class, _ in one.pods)))
+            self._sizes |= sizes(requirement)
             self._facts |= {kind: (classes[kind], row) for kind, row in known.items()}
-        return self._facts[goal.kind]
+        return self._facts[requirement.kind]
 
 
 def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def least(goal: Goal, asks: Asks) -> Ints:
+def least(requirement: Requirement, asks: Asks) -> Ints:
     """By column the least that any choice of children and pods asks for, given what each class asks."""
-    return leasts(goal, asks)[goal.kind]
+    return leasts(requirement, asks)[requirement.kind]
 
 
-def leasts(goal: Goal, asks: Asks) -> dict[int, Ints]:
+def leasts(requirement: Requirement, asks: Asks) -> dict[int, Ints]:
     """The same for a goal and all below it, by kind."""
     made: dict[int, Ints] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         if one.kind in made:
             continue
         if one.is_leaf:
@@ -284,8 +287,8 @@ def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Asks) -> Ints:
     counts = merged(runs)
     if len(counts) == 1:
         return asks[next(iter(counts))] * need
-    shapes, lengths = list(counts), np.array(list(counts.values()), dtype=np.int64)
-    rows = np.array([asks[shape] for shape in shapes])
+    pod_classes, lengths = list(counts), np.array(list(counts.values()), dtype=np.int64)
+    rows = np.array([asks[pod_class] for pod_class in pod_classes])
     order = np.argsort(rows, axis=0, kind="stable")
     sorted_rows, there = np.take_along_axis(rows, order, axis=0), lengths[order]
     taken = np.clip(need - (np.cumsum(there, axis=0) - there), 0, there)

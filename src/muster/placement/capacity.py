@@ -6,18 +6,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.model.inter_pod_rules import Marks
+from muster.model.inter_pod_rules import RuleMatches
 from muster.model.snapshot import Snapshot
 from muster.model.topology import Level
 from muster.placement.filters import Labels, Mask, Scene, allowed, refused, wished
-from muster.placement.inter_pod.inter_pod_state import Company
+from muster.placement.inter_pod.inter_pod_state import InterPodState
 from muster.placement.packing.seat_index import DomainIndex, Places, SeatIndex
 
 Ints = NDArray[np.int64]
 FEW = 8  # nodes that are changed faster one by one than all at once
 
 
-class Shapes:
+class PodClasses:
     """The pod classes of a snapshot for placement: what each asks for, and the nodes it may be on."""
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -36,44 +36,44 @@ class Shapes:
     @cached_property
     def wishing(self) -> bool:
         """Whether some class prefers nodes."""
-        return any(self.wished(shape) is not None for shape in range(len(self.asks)))
+        return any(self.wished(pod_class) is not None for pod_class in range(len(self.asks)))
 
-    def wished(self, shape: int) -> Ints | None:
+    def wished(self, pod_class: int) -> Ints | None:
         """For every node what this class would give to be there; None: nodes are equal to it."""
-        if shape not in self._wished:
-            self._wished[shape] = wished(self.scene.snapshot.classes[shape], self.scene)
-        return self._wished[shape]
+        if pod_class not in self._wished:
+            self._wished[pod_class] = wished(self.scene.snapshot.classes[pod_class], self.scene)
+        return self._wished[pod_class]
 
-    def wish_order(self, shape: int, level: Level) -> Ints:
+    def wish_order(self, pod_class: int, level: Level) -> Ints:
         """The nodes of a level, domain by domain, those first where this class would rather be."""
-        key = shape, id(level)
+        key = pod_class, id(level)
         if key not in self._wish_orders:
-            wished = self.wished(shape)
+            wished = self.wished(pod_class)
             assert wished is not None
             nodes = level.order
             self._wish_orders[key] = nodes[np.lexsort((-wished[nodes], level.domain[nodes]))]
         return self._wish_orders[key]
 
-    def allowed(self, shape: int) -> Mask:
+    def allowed(self, pod_class: int) -> Mask:
         """Nodes that pass every filter for this class."""
-        if shape not in self._allowed:
-            self._allowed[shape] = allowed(self.scene.snapshot.classes[shape], self.scene)
-        return self._allowed[shape]
+        if pod_class not in self._allowed:
+            self._allowed[pod_class] = allowed(self.scene.snapshot.classes[pod_class], self.scene)
+        return self._allowed[pod_class]
 
-    def refused(self, shape: int) -> dict[str, int]:
+    def refused(self, pod_class: int) -> dict[str, int]:
         """By filter how many nodes it refuses to this class, of those that pass the filters before it."""
-        if shape not in self._refused:
-            self._refused[shape] = refused(self.scene.snapshot.classes[shape], self.scene)
-        return self._refused[shape]
+        if pod_class not in self._refused:
+            self._refused[pod_class] = refused(self.scene.snapshot.classes[pod_class], self.scene)
+        return self._refused[pod_class]
 
 
-class Ledger:
+class Capacity:
     """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
 
-    def __init__(self, shapes: Shapes, free: Ints, company: Company | None = None) -> None:
-        self.shapes = shapes
+    def __init__(self, pod_classes: PodClasses, free: Ints, inter_pod: InterPodState | None = None) -> None:
+        self.pod_classes = pod_classes
         self.free = free
-        self.company = company or Company(shapes.scene)
+        self.inter_pod = inter_pod or InterPodState(pod_classes.scene)
         self._fits: dict[int, Ints] = {}
         self._seats: dict[int, SeatIndex] = {}
         self._domains: dict[int, dict[int, DomainIndex]] = {}  # by class, then by the identity of a level
@@ -81,54 +81,54 @@ class Ledger:
         self._changed: list[int] = []  # nodes, one after the other
         self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
         self._others = 0  # changes that are not of nodes: rules between pods, and places that were packed
-        self._origin: tuple[Ledger, tuple[int, int]] | None = None  # what this is a copy of, as it was
+        self._origin: tuple[Capacity, tuple[int, int]] | None = None  # what this is a copy of, as it was
         self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
 
-    def seats(self, shape: int) -> SeatIndex:
+    def seats(self, pod_class: int) -> SeatIndex:
         """Nodes by how many pods of this class each could take."""
-        fits = self.fits(shape)
-        if shape not in self._seats:
-            self._seats[shape] = SeatIndex(fits)
-        return self._seats[shape]
+        fits = self.fits(pod_class)
+        if pod_class not in self._seats:
+            self._seats[pod_class] = SeatIndex(fits)
+        return self._seats[pod_class]
 
-    def seats_by_domain(self, shape: int, level: Level) -> DomainIndex:
+    def seats_by_domain(self, pod_class: int, level: Level) -> DomainIndex:
         """The same by domain of a level."""
-        fits, known = self.fits(shape), self._domains.setdefault(shape, {})
+        fits, known = self.fits(pod_class), self._domains.setdefault(pod_class, {})
         if id(level) not in known:
             known[id(level)] = DomainIndex(fits, level)
         return known[id(level)]
 
-    def most(self, shape: int, level: Level | None, pods: int) -> int:
+    def most(self, pod_class: int, level: Level | None, pods: int) -> int:
         """How many gangs of so many pods of a class have room, each in one domain of a level."""
         if level is None:
-            return self.seats(shape).total // pods
-        return int((self.seats_by_domain(shape, level).room // pods).sum())
+            return self.seats(pod_class).total // pods
+        return int((self.seats_by_domain(pod_class, level).room // pods).sum())
 
-    def pack(self, shape: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
+    def pack(self, pod_class: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
         """Places for so many of them, gang by gang; and pods by node in all.
 
         The numbers of the class have these places taken already: the caller takes the room, or drops the class.
         """
         self._others += 1
-        index = self.seats(shape) if level is None else self.seats_by_domain(shape, level)
+        index = self.seats(pod_class) if level is None else self.seats_by_domain(pod_class, level)
         found, counts = index.pack(pods, most), dict[int, int]()
         for places in found:
             for node, count in places:
                 counts[node] = counts.get(node, 0) + count
-        for other in self._indices(shape):
+        for other in self._indices(pod_class):
             for node, count in counts.items() if other is not index else ():
-                left = int(self._fits[shape][node])
+                left = int(self._fits[pod_class][node])
                 other.move(node, left + count, left)
         return found, counts
 
-    def _indices(self, shape: int) -> Iterator[SeatIndex | DomainIndex]:
-        if shape in self._seats:
-            yield self._seats[shape]
-        yield from self._domains.get(shape, {}).values()
+    def _indices(self, pod_class: int) -> Iterator[SeatIndex | DomainIndex]:
+        if pod_class in self._seats:
+            yield self._seats[pod_class]
+        yield from self._domains.get(pod_class, {}).values()
 
-    def copy(self) -> "Ledger":
+    def copy(self) -> "Capacity":
         """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
-        found = Ledger(self.shapes, self.free.copy(), self.company.copy())
+        found = Capacity(self.pod_classes, self.free.copy(), self.inter_pod.copy())
         found._allowed = dict(self._allowed)
         found._origin = self, self._version
         return found
@@ -138,83 +138,83 @@ class Ledger:
         """Another one after every change."""
         return len(self._changed), self._others
 
-    def _inherit(self, shape: int) -> bool:
+    def _inherit(self, pod_class: int) -> bool:
         """Take the numbers of a class from the origin, as long as that has not changed."""
-        if self._origin is None or shape in self._redone:
+        if self._origin is None or pod_class in self._redone:
             return False
         origin, version = self._origin
         if origin._version != version:
             self._origin = None
             return False
-        self._fits[shape] = origin.fits(shape).copy()
+        self._fits[pod_class] = origin.fits(pod_class).copy()
         return True
 
-    def allowed(self, shape: int) -> Mask:
+    def allowed(self, pod_class: int) -> Mask:
         """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
-        if shape not in self.company.touched:
-            return self.shapes.allowed(shape)
-        if shape not in self._allowed:
-            self._allowed[shape] = self.shapes.allowed(shape) & self.company.allowed(shape)
-        return self._allowed[shape]
+        if pod_class not in self.inter_pod.touched:
+            return self.pod_classes.allowed(pod_class)
+        if pod_class not in self._allowed:
+            self._allowed[pod_class] = self.pod_classes.allowed(pod_class) & self.inter_pod.allowed(pod_class)
+        return self._allowed[pod_class]
 
-    def fits(self, shape: int) -> Ints:
+    def fits(self, pod_class: int) -> Ints:
         """For every node: how many more pods of this class it could take by themselves.
 
         A class learns of nodes that changed when it is asked for: with many classes, most are asked for once.
         """
-        seen = self._seen.get(shape, 0)
-        if seen == len(self._changed) and shape in self._fits:
-            return self._fits[shape]
+        seen = self._seen.get(pod_class, 0)
+        if seen == len(self._changed) and pod_class in self._fits:
+            return self._fits[pod_class]
         changed = self._changed[seen:]
-        if len(changed) > len(self.free) // 4 or not (shape in self._fits or self._inherit(shape)):
-            columns = self.shapes.columns[shape]
-            whole = (self.free[:, columns] // self.shapes.asks[shape][columns]).min(axis=1)
-            self.drop(shape)
-            self._fits[shape] = np.where(self.allowed(shape), np.maximum(whole, 0), 0)
+        if len(changed) > len(self.free) // 4 or not (pod_class in self._fits or self._inherit(pod_class)):
+            columns = self.pod_classes.columns[pod_class]
+            whole = (self.free[:, columns] // self.pod_classes.asks[pod_class][columns]).min(axis=1)
+            self.drop(pod_class)
+            self._fits[pod_class] = np.where(self.allowed(pod_class), np.maximum(whole, 0), 0)
         else:
             for node in dict.fromkeys(changed):
-                self._refresh(shape, node)
-        self._seen[shape] = len(self._changed)
-        return self._fits[shape]
+                self._refresh(pod_class, node)
+        self._seen[pod_class] = len(self._changed)
+        return self._fits[pod_class]
 
-    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+    def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
         """The same for some nodes."""
-        return self.fits(shape)[nodes]
+        return self.fits(pod_class)[nodes]
 
-    def _refresh(self, shape: int, node: int) -> None:
-        fits, row = self._fits[shape], self.free[node].tolist()
-        whole = min([row[column] // ask for column, ask in self.shapes.pairs[shape]])
-        before, after = fits.item(node), max(whole, 0) if self.allowed(shape)[node] else 0
+    def _refresh(self, pod_class: int, node: int) -> None:
+        fits, row = self._fits[pod_class], self.free[node].tolist()
+        whole = min([row[column] // ask for column, ask in self.pod_classes.pairs[pod_class]])
+        before, after = fits.item(node), max(whole, 0) if self.allowed(pod_class)[node] else 0
         if after == before:
             return
         fits[node] = after
-        for index in self._indices(shape):
+        for index in self._indices(pod_class):
             index.move(node, before, after)
 
-    def tiers(self, shape: int) -> list[Ints] | None:
+    def tiers(self, pod_class: int) -> list[Ints] | None:
         """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
-        wished = self.shapes.wished(shape)
+        wished = self.pod_classes.wished(pod_class)
         if wished is None:
             return None
-        return [np.where(wished == weight, self.fits(shape), 0) for weight in np.unique(wished)[::-1]]
+        return [np.where(wished == weight, self.fits(pod_class), 0) for weight in np.unique(wished)[::-1]]
 
-    def bid(self, shape: int, nodes: Ints, need: int) -> int:
+    def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
         """What some nodes are worth to so many pods of a class."""
-        wished = self.shapes.wished(shape)
+        wished = self.pod_classes.wished(pod_class)
         if wished is None:
             return 0
         order = nodes[np.argsort(-wished[nodes], kind="stable")]
-        fits = self.fits(shape)[order]
+        fits = self.fits(pod_class)[order]
         taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
         return int((taken * wished[order]).sum())
 
-    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+    def bids(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
         """The same for domains of a level, all of them in one pass."""
-        wished = self.shapes.wished(shape)
+        wished = self.pod_classes.wished(pod_class)
         if wished is None or not len(domains):
             return np.zeros(len(domains), dtype=np.int64)
-        order, starts = self.shapes.wish_order(shape, level), level.start[:-1]
-        fits = self.fits(shape)[order]
+        order, starts = self.pod_classes.wish_order(pod_class, level), level.start[:-1]
+        fits = self.fits(pod_class)[order]
         before = np.cumsum(fits) - fits
         before -= np.repeat(before[starts], np.diff(level.start))
         taken = np.minimum(fits, np.maximum(need - before, 0))
@@ -224,18 +224,18 @@ class Ledger:
     @property
     def bidding(self) -> bool:
         """Whether anybody would rather be on some nodes than on others."""
-        return self.shapes.wishing
+        return self.pod_classes.wishing
 
-    def put(self, node: int, shape: int, count: int) -> None:
+    def put(self, node: int, pod_class: int, count: int) -> None:
         """Take room for pods of a class on a node."""
-        self.free[node] -= self.shapes.asks[shape] * count
-        if shape in self.company.touched:
-            self._mark(node, self.company.classes[shape], count)
+        self.free[node] -= self.pod_classes.asks[pod_class] * count
+        if pod_class in self.inter_pod.touched:
+            self._mark(node, self.inter_pod.classes[pod_class], count)
         self._changed.append(node)
 
-    def put_packed(self, shape: int, counts: Mapping[int, int]) -> None:
+    def put_packed(self, pod_class: int, counts: Mapping[int, int]) -> None:
         """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
-        asks = self.shapes.asks[shape]
+        asks = self.pod_classes.asks[pod_class]
         if len(counts) > FEW:
             nodes, pods = np.array([*counts.items()], dtype=np.int64).T
             self.free[nodes] -= np.outer(pods, asks)
@@ -243,15 +243,15 @@ class Ledger:
             for node, count in counts.items():
                 row = self.free[node]
                 row -= asks * count
-        is_up_to_date = self._seen.get(shape) == len(self._changed)
+        is_up_to_date = self._seen.get(pod_class) == len(self._changed)
         self._changed += counts
         if is_up_to_date:  # the numbers of the class have these places taken
-            self._seen[shape] = len(self._changed)
+            self._seen[pod_class] = len(self._changed)
 
-    def mark(self, node: int, shape: int, count: int) -> None:
+    def mark(self, node: int, pod_class: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""
-        if shape in self.company.touched:
-            self._mark(node, self.company.classes[shape], count)
+        if pod_class in self.inter_pod.touched:
+            self._mark(node, self.inter_pod.classes[pod_class], count)
 
     def set_free(self, node: int, free: Ints) -> None:
         """So much is free on a node."""
@@ -263,19 +263,19 @@ class Ledger:
         self.free += amounts
         self._others += 1
         self._origin = None
-        for shape in tuple(self._fits):
-            self.drop(shape)
+        for pod_class in tuple(self._fits):
+            self.drop(pod_class)
 
     def hold(self, node: int, amounts: Ints) -> None:
         """Take room by column, for pods that do not exist yet; less than none gives it back."""
         self.free[node] -= amounts
         self._changed.append(node)
 
-    def release(self, node: int, shape: int, marks: Marks) -> None:
+    def release(self, node: int, pod_class: int, rule_matches: RuleMatches) -> None:
         """Give back the room of a running pod of a class."""
-        self.free[node] += self.shapes.asks[shape]
-        if marks.selected_by or marks.carries:
-            self._mark(node, marks, -1)
+        self.free[node] += self.pod_classes.asks[pod_class]
+        if rule_matches.selected_by or rule_matches.carries:
+            self._mark(node, rule_matches, -1)
         self._changed.append(node)
 
     def release_all(self, nodes: Ints, amounts: Ints) -> None:
@@ -283,65 +283,65 @@ class Ledger:
         np.add.at(self.free, nodes, amounts)
         self._changed += nodes.tolist()
 
-    def unmark(self, node: int, marks: Marks) -> None:
+    def unmark(self, node: int, rule_matches: RuleMatches) -> None:
         """A pod leaves a node, for the rules between pods alone."""
-        self._mark(node, marks, -1)
+        self._mark(node, rule_matches, -1)
 
-    def _mark(self, node: int, marks: Marks, count: int) -> None:
+    def _mark(self, node: int, rule_matches: RuleMatches, count: int) -> None:
         """Pods come or go; the classes that rules about them concern have to be looked at again."""
         self._others += 1
-        self.company.put(node, marks, count)
-        for shape in self.company.about(marks):
-            self._allowed.pop(shape, None)
-            self.drop(shape)
+        self.inter_pod.put(node, rule_matches, count)
+        for pod_class in self.inter_pod.about(rule_matches):
+            self._allowed.pop(pod_class, None)
+            self.drop(pod_class)
 
-    def drop(self, shape: int) -> None:
+    def drop(self, pod_class: int) -> None:
         """What is known of a class is worked out again when it is asked for."""
-        self._redone.add(shape)
-        self._fits.pop(shape, None)
-        self._seats.pop(shape, None)
-        self._domains.pop(shape, None)
+        self._redone.add(pod_class)
+        self._fits.pop(pod_class, None)
+        self._seats.pop(pod_class, None)
+        self._domains.pop(pod_class, None)
 
 
-class Supposed:
+class SupposedCapacity:
     """A ledger with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
 
-    def __init__(self, base: Ledger, rows: dict[int, Ints] | None = None) -> None:
+    def __init__(self, base: Capacity, rows: dict[int, Ints] | None = None) -> None:
         self.base = base
         self.rows = rows or {}
 
-    def copy(self) -> "Supposed":
+    def copy(self) -> "SupposedCapacity":
         """The same, to suppose other things of."""
-        return Supposed(self.base, dict(self.rows))
+        return SupposedCapacity(self.base, dict(self.rows))
 
-    def tiers(self, shape: int) -> list[Ints] | None:
+    def tiers(self, pod_class: int) -> list[Ints] | None:
         """Seats by node as the ledger has them, those that a class would rather have first."""
-        return self.base.tiers(shape)
+        return self.base.tiers(pod_class)
 
-    def fits_in(self, shape: int, nodes: Ints) -> Ints:
+    def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
         """For some nodes, in ascending order: how many more pods of this class each could take."""
-        found = self.base.fits(shape)[nodes]
+        found = self.base.fits(pod_class)[nodes]
         if not self.rows:
             return found
-        shapes = self.base.shapes
+        pod_classes = self.base.pod_classes
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         at = np.minimum(np.searchsorted(nodes, changed), len(nodes) - 1)
-        here = (nodes[at] == changed) & self.base.allowed(shape)[changed] if len(nodes) else np.zeros(0, dtype=bool)
+        here = (nodes[at] == changed) & self.base.allowed(pod_class)[changed] if len(nodes) else np.zeros(0, dtype=bool)
         if here.any():
-            columns = shapes.columns[shape]
+            columns = pod_classes.columns[pod_class]
             free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
-            found[at[here]] = np.maximum((free // shapes.asks[shape][columns]).min(axis=1), 0)
+            found[at[here]] = np.maximum((free // pod_classes.asks[pod_class][columns]).min(axis=1), 0)
         return found
 
-    def differences(self, shape: int) -> tuple[Ints, Ints]:
+    def differences(self, pod_class: int) -> tuple[Ints, Ints]:
         """Nodes that changed, and how many more pods of a class each could take than on the ledger."""
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
-        columns = self.base.shapes.columns[shape]
+        columns = self.base.pod_classes.columns[pod_class]
         free = np.array(list(self.rows.values()))[:, columns]
-        whole = np.maximum((free // self.base.shapes.asks[shape][columns]).min(axis=1), 0)
-        return changed, np.where(self.base.allowed(shape)[changed], whole, 0) - self.base.fits(shape)[changed]
+        whole = np.maximum((free // self.base.pod_classes.asks[pod_class][columns]).min(axis=1), 0)
+        return changed, np.where(self.base.allowed(pod_class)[changed], whole, 0) - self.base.fits(pod_class)[changed]
 
-    def put(self, node: int, shape: int, count: int) -> None:
+    def put(self, node: int, pod_class: int, count: int) -> None:
         """Take room for pods of a class on a node."""
         row = self.rows.get(node)
-        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.shapes.asks[shape] * count
+        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.pod_classes.asks[pod_class] * count

@@ -12,103 +12,103 @@ from numpy.typing import NDArray
 from muster.model.topology import NOWHERE, Level, TopologyTree
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Supposed
+from muster.placement.capacity import Capacity, SupposedCapacity
 from muster.placement.packing.packing import Region
-from muster.placement.requirements import Goal, Spot, size
+from muster.placement.requirements import RequiredLevel, Requirement, size
 
 Ints = NDArray[np.int64]
 FEW, NODES = 6, 200  # steps to count the domains of a region, and nodes for one step more
 
 
-class Regions:
+class Domains:
     """The regions of one search on one ledger, each made once."""
 
-    def __init__(self, ledger: Ledger, topologies: dict[str, TopologyTree], budget: Budget) -> None:
-        self.base = ledger
+    def __init__(self, capacity: Capacity, topologies: dict[str, TopologyTree], budget: Budget) -> None:
+        self.base = capacity
         self.budget = budget
-        self.bounds = Bounds(ledger, topologies)
+        self.bounds = Bounds(capacity, topologies)
         self.trees, self.tree_index = self.bounds.trees, self.bounds.tree_index
-        self.everywhere = Region((), np.arange(len(ledger.free)))
+        self.everywhere = Region((), np.arange(len(capacity.free)))
         self.known: dict[tuple[int, ...], Region] = {(): self.everywhere}
         self._candidates: dict[tuple[int, int, tuple[int, ...]], Ints] = {}
 
-    def level(self, spot: Spot) -> Level:
+    def level(self, spot: RequiredLevel) -> Level:
         """The level that a spot names."""
         return self.trees[self.tree_index[spot.topology]].levels[spot.level]
 
-    def of(self, goal: Goal, region: Region) -> Iterator[Region]:
+    def of(self, requirement: Requirement, region: Region) -> Iterator[Region]:
         """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
-        for outer in self.narrowed(goal, goal.required, region):
-            for inner in self.narrowed(goal, goal.tight, outer):
-                yield from self._few(goal, inner)
+        for outer in self.narrowed(requirement, requirement.required, region):
+            for inner in self.narrowed(requirement, requirement.tight, outer):
+                yield from self._few(requirement, inner)
 
-    def _few(self, goal: Goal, region: Region) -> Iterator[Region]:
+    def _few(self, requirement: Requirement, region: Region) -> Iterator[Region]:
         """Parts of a region with no more domains of the preferred level than the goal may use, roomy ones first.
 
         Nodes outside of any domain count as one more (NOWHERE).
         """
-        if not goal.at_most:
+        if not requirement.at_most:
             yield region
             return
-        assert goal.preferred is not None
+        assert requirement.preferred is not None
         self.budget.spend(FEW + len(region.nodes) // NODES)
-        domain = self.level(goal.preferred).domain[region.nodes]
+        domain = self.level(requirement.preferred).domain[region.nodes]
         known, at = np.unique(domain, return_inverse=True)
-        room = np.bincount(at, weights=self.room(goal)[region.nodes]).astype(np.int64) if len(known) else known
+        room = np.bincount(at, weights=self.room(requirement)[region.nodes]).astype(np.int64) if len(known) else known
         rooms = dict(zip(known.tolist(), room.tolist(), strict=True))
-        held = goal.preferred.placed
+        held = requirement.preferred.placed
         others = sorted((d for d in rooms if rooms[d] and d not in held), key=lambda d: (-rooms[d], d))
-        number = goal.at_most - len(held)
+        number = requirement.at_most - len(held)
         if len(others) <= number:
             yield region
             return
-        need = size(goal) - sum(rooms.get(d, 0) for d in held)
+        need = size(requirement) - sum(rooms.get(d, 0) for d in held)
         if sum(rooms[d] for d in others[:number]) < need:
             return
-        seen = tuple(d for d in goal.first if d not in held)
+        seen = tuple(d for d in requirement.first if d not in held)
         for chosen in chain([seen] if seen else [], combinations(others, number)):
             self.budget.spend()
             if sum(rooms.get(d, 0) for d in chosen) >= need:
                 self.budget.spend(len(domain))  # each is a search of its own over all nodes
-                yield self._only(region, goal.preferred, (*held, *chosen))
+                yield self._only(region, requirement.preferred, (*held, *chosen))
 
-    def narrowed(self, goal: Goal, spot: Spot | None, region: Region) -> Iterator[Region]:
+    def narrowed(self, requirement: Requirement, spot: RequiredLevel | None, region: Region) -> Iterator[Region]:
         """The part of a region in every domain of a level in which the goal could be."""
         if spot is None:
             yield region
             return
-        for domain in self.domains(goal, spot, region).tolist():
+        for domain in self.domains(requirement, spot, region).tolist():
             yield self.narrow(region, spot, domain)
 
-    def domains(self, goal: Goal, spot: Spot, region: Region) -> Ints:
+    def domains(self, requirement: Requirement, spot: RequiredLevel, region: Region) -> Ints:
         """Domains in which a group could be, by bounds; tight ones first, then by name (X4)."""
-        key = (goal.kind, spot.level, region.key)
+        key = (requirement.kind, spot.level, region.key)
         if key not in self._candidates:
-            self._candidates[key] = self._rank_domains(goal, spot, region)
+            self._candidates[key] = self._rank_domains(requirement, spot, region)
         return self._candidates[key]
 
-    def _rank_domains(self, goal: Goal, spot: Spot, region: Region) -> Ints:
+    def _rank_domains(self, requirement: Requirement, spot: RequiredLevel, region: Region) -> Ints:
         tree = self.tree_index[spot.topology]
         level = self.trees[tree].levels[spot.level]
         domains = self._domains_in(tree, spot.level, region)
         if spot.pinned is not None:
             domains = domains[domains == spot.pinned]
-        domains = domains[self.bounds.copies(goal, tree, spot.level)[domains] > 0]
+        domains = domains[self.bounds.copies(requirement, tree, spot.level)[domains] > 0]
         if len(domains) <= 1:
             return domains
         room = np.zeros(len(domains), dtype=np.int64)
-        for shape in self.bounds.classes(goal):
-            room += self.bounds.seats_by_domain(shape, tree, spot.level)[domains]
-        order: Ints = np.lexsort((domains, room, -self._bids(goal, level, domains)))
+        for pod_class in self.bounds.classes(requirement):
+            room += self.bounds.seats_by_domain(pod_class, tree, spot.level)[domains]
+        order: Ints = np.lexsort((domains, room, -self._bids(requirement, level, domains)))
         return domains[order]
 
-    def _bids(self, goal: Goal, level: Level, domains: Ints) -> Ints:
+    def _bids(self, requirement: Requirement, level: Level, domains: Ints) -> Ints:
         """For every domain: what it is worth to as many pods as the goal needs."""
         found = np.zeros(len(domains), dtype=np.int64)
         if self.base.bidding:
-            need = size(goal)
-            for shape in self.bounds.classes(goal):
-                found += self.base.bids(shape, level, domains, need)
+            need = size(requirement)
+            for pod_class in self.bounds.classes(requirement):
+                found += self.base.bids(pod_class, level, domains, need)
         return found
 
     def _domains_in(self, tree: int, level: int, region: Region) -> Ints:
@@ -122,7 +122,7 @@ class Regions:
         domains: Ints = np.unique(known.domain[region.nodes])
         return domains[int(np.searchsorted(domains, 0)) :]  # NOWHERE sorts first
 
-    def _only(self, region: Region, spot: Spot, within: tuple[int, ...]) -> Region:
+    def _only(self, region: Region, spot: RequiredLevel, within: tuple[int, ...]) -> Region:
         """The part of a region that is in some domains of a level."""
         tree = self.tree_index[spot.topology]
         key = (*region.key, tree, spot.level, *sorted(within), NOWHERE)
@@ -131,23 +131,23 @@ class Regions:
             self.known[key] = Region(key, region.nodes[inside])
         return self.known[key]
 
-    def room(self, goal: Goal) -> Ints:
+    def room(self, requirement: Requirement) -> Ints:
         """How much room every node has, in pods that the goal has."""
         total = np.zeros(len(self.base.free), dtype=np.int64)
-        for shape in self.bounds.classes(goal):
-            total += self.base.fits(shape)
+        for pod_class in self.bounds.classes(requirement):
+            total += self.base.fits(pod_class)
         return total
 
-    def seats_left(self, spot: Spot, shape: int, ledger: Supposed) -> Ints:
+    def seats_left(self, spot: RequiredLevel, pod_class: int, capacity: SupposedCapacity) -> Ints:
         """For every domain of a level: how many pods of a class it could take beside what is seated."""
         tree, level = self.tree_index[spot.topology], self.level(spot)
-        nodes, more = ledger.differences(shape)
+        nodes, more = capacity.differences(pod_class)
         domain = level.domain[nodes]
-        left = self.bounds.seats_by_domain(shape, tree, spot.level).copy()
+        left = self.bounds.seats_by_domain(pod_class, tree, spot.level).copy()
         np.add.at(left, domain[domain != NOWHERE], more[domain != NOWHERE])
         return left
 
-    def narrow(self, region: Region, spot: Spot, domain: int) -> Region:
+    def narrow(self, region: Region, spot: RequiredLevel, domain: int) -> Region:
         """The part of a region that is in one domain of a level."""
         tree = self.tree_index[spot.topology]
         nodes = self.trees[tree].levels[spot.level].nodes(domain)

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, preference, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, preference, walk
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
 from muster.validation.topology import unknown_level, unknown_topology
@@ -20,7 +20,7 @@ from muster.validation.topology import unknown_level, unknown_topology
 NODE_UNKNOWN = "NodeUnknown"
 
 
-class Spot(Struct, frozen=True):
+class RequiredLevel(Struct, frozen=True):
     """One level of one Topology, and what the pods that are placed already say about it (T3)."""
 
     topology: str
@@ -30,16 +30,16 @@ class Spot(Struct, frozen=True):
     placed: tuple[int, ...] = ()  # the domains of this level that the placed pods are in
 
 
-class Goal(Struct, frozen=True, eq=False):
+class Requirement(Struct, frozen=True, eq=False):
     """A group that must be satisfied: a leaf with pods to place, or a branch with children to satisfy."""
 
     name: str
     need: int  # pods of a leaf, children of a branch
-    required: Spot | None = None
-    preferred: Spot | None = None
+    required: RequiredLevel | None = None
+    preferred: RequiredLevel | None = None
     pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
-    children: tuple["Goal", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
-    tight: Spot | None = None  # a level that it is held to in addition, as it prefers (T2)
+    children: tuple["Requirement", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
+    tight: RequiredLevel | None = None  # a level that it is held to in addition, as it prefers (T2)
     at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
     first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
     total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
@@ -52,15 +52,15 @@ class Goal(Struct, frozen=True, eq=False):
         return not self.children
 
 
-class Kinds:
+class RequirementKinds:
     """Numbers for goals that are alike in all that placement can see."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
-    def made(self, goal: Goal, **changes: Any) -> Goal:
+    def made(self, requirement: Requirement, **changes: Any) -> Requirement:
         """A goal, changed, with its kind."""
-        found = replace(goal, **changes) if changes else goal
+        found = replace(requirement, **changes) if changes else requirement
         children = tuple(sorted(child.kind for child in found.children))
         signature = (
             *(found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most),
@@ -86,14 +86,14 @@ class _Placed(Struct, frozen=True, eq=False):
     lost: dict[str, Member]  # group -> a pod of it that is placed on a node that does not exist
 
 
-class Goals:
+class Requirements:
     """Goals of one gang on one snapshot; kinds are numbered across it."""
 
-    def __init__(self, gang: Gang, snapshot: Snapshot, kinds: Kinds | None = None) -> None:
+    def __init__(self, gang: Gang, snapshot: Snapshot, kinds: RequirementKinds | None = None) -> None:
         self.gang = gang
         self.snapshot = snapshot
         self.standings = gang.standings
-        self.kinds = kinds or Kinds()
+        self.kinds = kinds or RequirementKinds()
 
     @cached_property
     def _parents(self) -> dict[str, Branch]:
@@ -157,16 +157,16 @@ class Goals:
         for group in walk(self.gang.root):
             level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
             spot = self.spot(group, level)
-            if isinstance(spot, Spot) and spot.path:
+            if isinstance(spot, RequiredLevel) and spot.path:
                 levels = self.snapshot.topologies[spot.topology].levels
                 found[group.name] = levels[len(spot.path) - 1].paths[spot.path[-1]]
         return found
 
-    def cores(self) -> "Iterator[Goal | Impossible]":
+    def cores(self) -> "Iterator[Requirement | Impossible]":
         """What the root still needs, if anything."""
-        goal = self._whole(self.gang.root)
-        if goal is not None:
-            yield goal
+        requirement = self._whole(self.gang.root)
+        if requirement is not None:
+            yield requirement
 
     def done(self) -> dict[str, int]:
         """What every group has already of what it needs: pods of a leaf, satisfied children of a branch."""
@@ -177,41 +177,41 @@ class Goals:
             for group in walk(self.gang.root)
         }
 
-    def further(self, group: Group, pods: int = 0) -> "Goal | Impossible | None":
+    def further(self, group: Group, pods: int = 0) -> "Requirement | Impossible | None":
         """What one more part needs (G3): a SubGroup as a gang of its own, or so many more pods of a leaf.
 
         It stays inside the domains of the groups around it (T1).
         """
-        goal = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
+        requirement = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
         for around in self._above(group):
             constraint = around.constraint
             held = constraint.required_topology_level or constraint.preferred_topology_level
-            if isinstance(goal, Goal) and held:
-                goal = self._made(around, 1, children=(goal,))
-        return goal
+            if isinstance(requirement, Requirement) and held:
+                requirement = self._made(around, 1, children=(requirement,))
+        return requirement
 
-    def restored(self, leaving: Collection[tuple[str, str]]) -> "Goal | Impossible":
+    def restored(self, leaving: Collection[tuple[str, str]]) -> "Requirement | Impossible":
         """What it takes to have every one of some waiting pods, by (leaf, pod), placed again, levels and all."""
         wanted: dict[str, int] = {}
         for leaf, _ in leaving:
             wanted[leaf] = wanted.get(leaf, 0) + 1
-        made: dict[str, Goal | Impossible] = {}
+        made: dict[str, Requirement | Impossible] = {}
         for group in reversed(list(walk(self.gang.root))):
             if isinstance(group, Leaf):
                 if group.name in wanted:
                     made[group.name] = self._leaf_of(group, wanted[group.name])
                 continue
             inside = [made.pop(child.name) for child in group.children if child.name in made]
-            goals = tuple(one for one in inside if isinstance(one, Goal))
+            requirements = tuple(one for one in inside if isinstance(one, Requirement))
             if inside:
                 broken = [one for one in inside if isinstance(one, Impossible)]
-                made[group.name] = broken[0] if broken else self._made(group, len(goals), children=goals)
+                made[group.name] = broken[0] if broken else self._made(group, len(requirements), children=requirements)
         return made[self.gang.root.name]
 
-    def _whole(self, group: Group) -> "Goal | Impossible | None":
+    def _whole(self, group: Group) -> "Requirement | Impossible | None":
         """What a group needs; below a branch that counts pods in all (M5), also what its leaves could give."""
         within = self._counted_together(group)
-        made: dict[str, Goal | Impossible | None] = {}
+        made: dict[str, Requirement | Impossible | None] = {}
         for part in reversed(list(walk(group))):
             around = within.get(part.name, ())
             if isinstance(part, Leaf):
@@ -235,20 +235,22 @@ class Goals:
                 within |= {child.name: around for child in group.children}
         return within
 
-    def _leaf(self, leaf: Leaf, more: int = 0, within: tuple[str, ...] = ()) -> Goal | Impossible | None:
+    def _leaf(self, leaf: Leaf, more: int = 0, within: tuple[str, ...] = ()) -> Requirement | Impossible | None:
         need = self.standings[leaf.name].missing + more
         if not need and not (within and self.standings[leaf.name].pending):
             return None
-        goal = self._leaf_of(leaf, need, within)
-        return goal if need or isinstance(goal, Goal) else None  # pods that it need not give: none that it could
+        requirement = self._leaf_of(leaf, need, within)
+        return (
+            requirement if need or isinstance(requirement, Requirement) else None
+        )  # pods that it need not give: none that it could
 
-    def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Goal | Impossible:
+    def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Requirement | Impossible:
         """So many of its waiting pods: any will do (M4), so those with unsupported rules keep none of the others."""
-        waiting = leaf.those(State.PENDING)
+        waiting = leaf.those(PodState.PENDING)
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
         runs = tuple(self._runs(waiting))
-        rules = [rule for shape, _ in runs if (rule := self.snapshot.unsupported[shape])]
+        rules = [rule for pod_class, _ in runs if (rule := self.snapshot.unsupported[pod_class])]
         if rules:
             runs = tuple(run for run in runs if not self.snapshot.unsupported[run[0]])
             if sum(length for _, length in runs) < max(need, 1):
@@ -256,32 +258,38 @@ class Goals:
         return self._made(leaf, need, pods=runs, within=within)
 
     def _branch(
-        self, branch: Branch, made: Mapping[str, Goal | Impossible | None], within: tuple[str, ...]
-    ) -> Goal | Impossible | None:
+        self, branch: Branch, made: Mapping[str, Requirement | Impossible | None], within: tuple[str, ...]
+    ) -> Requirement | Impossible | None:
         done = sum(made[child.name] is None for child in branch.children)
         wanted = sorted(branch.children, key=lambda child: preference(child, self.standings[child.name]))
-        goals = tuple(goal for child in wanted if isinstance(goal := made[child.name], Goal))
+        requirements = tuple(
+            requirement for child in wanted if isinstance(requirement := made[child.name], Requirement)
+        )
         need = max(branch.need - done, 0)
-        if not goals and not need:
+        if not requirements and not need:
             return None
-        if len(goals) < need:
+        if len(requirements) < need:
             broken = [found for child in wanted if isinstance(found := made[child.name], Impossible)]
             return broken[0] if broken else Impossible(branch.name, "NotEnoughPods")
         total = max(branch.need_pods - self.standings[branch.name].counted, 0)
-        there = sum(length for goal in goals for leaf in leaves(goal) for _, length in leaf.pods) if total else 0
+        there = (
+            sum(length for requirement in requirements for leaf in leaves(requirement) for _, length in leaf.pods)
+            if total
+            else 0
+        )
         if there < total:
             return Impossible(branch.name, "NotEnoughPods", f"{there} of {total}")
-        return self._made(branch, need, children=goals, total=total, within=within)
+        return self._made(branch, need, children=requirements, total=total, within=within)
 
     def _made(
         self,
         group: Group,
         need: int,
         pods: tuple[tuple[int, int], ...] = (),
-        children: tuple[Goal, ...] = (),
+        children: tuple[Requirement, ...] = (),
         total: int = 0,
         within: tuple[str, ...] = (),
-    ) -> Goal | Impossible:
+    ) -> Requirement | Impossible:
         spots = []
         for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
             spot = self.spot(group, level)
@@ -290,10 +298,10 @@ class Goals:
             spots.append(spot)
         if (lost := self.lost(group)) is not None:
             return lost
-        made = Goal(group.name, need, spots[0], spots[1], pods, children, total=total, within=within)
+        made = Requirement(group.name, need, spots[0], spots[1], pods, children, total=total, within=within)
         return self.kinds.made(made)
 
-    def spot(self, group: Group, level: str) -> Spot | Impossible | None:
+    def spot(self, group: Group, level: str) -> RequiredLevel | Impossible | None:
         """A level of a group, with what its placed pods say about it; None where no level is named."""
         if not level:
             return None
@@ -303,11 +311,11 @@ class Goals:
         tree, found = known
         nodes = self._placed.nodes[slice(*self._placed.runs[group.name])]
         if not nodes:
-            return Spot(tree.topology.metadata.name, found)
+            return RequiredLevel(tree.topology.metadata.name, found)
         by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]
         shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
         pinned = shared[found] if len(shared) > found else NOWHERE
-        return Spot(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
+        return RequiredLevel(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
 
     def _located(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
         """A level that a group names, or what is wrong with it (T6)."""
@@ -318,15 +326,15 @@ class Goals:
 
     def _runs(self, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
         """Pods in order, neighbours of one class together."""
-        shape, length = -1, 0
+        pod_class, length = -1, 0
         for member in members:
             found = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
-            if found != shape and length:
-                yield shape, length
+            if found != pod_class and length:
+                yield pod_class, length
                 length = 0
-            shape, length = found, length + 1
+            pod_class, length = found, length + 1
         if length:
-            yield shape, length
+            yield pod_class, length
 
 
 def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
@@ -342,68 +350,68 @@ def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree
 # asking -------------------------------------------------------------------------------------------------------------
 
 
-def every(goal: Goal) -> Iterator[Goal]:
+def every(requirement: Requirement) -> Iterator[Requirement]:
     """A goal and all below it, nearer to the root first."""
-    ahead = deque([goal])
+    ahead = deque([requirement])
     while ahead:
         one = ahead.popleft()
         yield one
         ahead += one.children
 
 
-def leaves(goal: Goal) -> Iterator[Goal]:
+def leaves(requirement: Requirement) -> Iterator[Requirement]:
     """The goals that have pods."""
-    return (one for one in every(goal) if one.is_leaf)
+    return (one for one in every(requirement) if one.is_leaf)
 
 
-def sizes(goal: Goal) -> dict[int, int]:
+def sizes(requirement: Requirement) -> dict[int, int]:
     """For a goal and all below it, by kind: the fewest pods that meet it."""
     found: dict[int, int] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         if one.kind not in found:
             below = sorted(found[child.kind] for child in one.children)
             found[one.kind] = max(sum(below[: one.need]), one.total) if below else one.need
     return found
 
 
-def size(goal: Goal) -> int:
+def size(requirement: Requirement) -> int:
     """The fewest pods that meet it."""
-    return sizes(goal)[goal.kind]
+    return sizes(requirement)[requirement.kind]
 
 
-def pods_by_class(goal: Goal) -> dict[int, dict[int, int]]:
+def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
     """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
     found: dict[int, dict[int, int]] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         if one.kind not in found:
             found[one.kind] = mine = {}
             if len(one.pods) == 1:
                 mine[one.pods[0][0]] = one.need
             for child in one.children if one.need == len(one.children) else ():
-                for shape, count in found[child.kind].items():
-                    mine[shape] = mine.get(shape, 0) + count
+                for pod_class, count in found[child.kind].items():
+                    mine[pod_class] = mine.get(pod_class, 0) + count
     return found
 
 
-def whole_pods_by_class(goal: Goal) -> dict[str, dict[int, int]]:
+def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
     """For a goal and all below it, by name: all pods of each class, extras among them."""
     found: dict[str, dict[int, int]] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         found[one.name] = mine = merged(one.pods)
         for child in one.children:
-            for shape, count in found[child.name].items():
-                mine[shape] = mine.get(shape, 0) + count
+            for pod_class, count in found[child.name].items():
+                mine[pod_class] = mine.get(pod_class, 0) + count
     return found
 
 
-def settled(goal: Goal, kinds: Kinds) -> Goal | None:
+def settled(requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
     """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
 
     The goal itself where it leaves no choice; None where the first children have too few pods for a total.
     """
-    made: dict[int, Goal] = {}
-    least = sizes(goal)
-    for one in reversed(list(every(goal))):
+    made: dict[int, Requirement] = {}
+    least = sizes(requirement)
+    for one in reversed(list(every(requirement))):
         kept = [child for i, child in enumerate(one.children) if i < one.need or not least[child.kind]]
         below = tuple(made[id(child)] for child in kept)
         topped = _topped_up(one, below, kinds) if one.total else below
@@ -411,13 +419,15 @@ def settled(goal: Goal, kinds: Kinds) -> Goal | None:
             return None
         same = len(topped) == len(one.children) and all(a is b for a, b in zip(topped, one.children, strict=True))
         made[id(one)] = one if same and not one.total else kinds.made(one, children=topped, total=0)
-    return made[id(goal)]
+    return made[id(requirement)]
 
 
-def _topped_up(goal: Goal, children: tuple[Goal, ...], kinds: Kinds) -> tuple[Goal, ...] | None:
+def _topped_up(
+    requirement: Requirement, children: tuple[Requirement, ...], kinds: RequirementKinds
+) -> tuple[Requirement, ...] | None:
     """The children with so many pods more that the goal has its total; None: they have too few."""
     below = [leaf for child in children for leaf in leaves(child)]
-    short = goal.total - sum(leaf.need for leaf in below)
+    short = requirement.total - sum(leaf.need for leaf in below)
     more: dict[str, int] = {}
     for leaf in below:
         if short > 0 and (spare := min(sum(length for _, length in leaf.pods) - leaf.need, short)):
@@ -428,22 +438,22 @@ def _topped_up(goal: Goal, children: tuple[Goal, ...], kinds: Kinds) -> tuple[Go
     return tuple(with_needs(child, more, kinds) for child in children) if more else children
 
 
-def with_needs(goal: Goal, needs: Mapping[str, int], kinds: Kinds) -> Goal:
+def with_needs(requirement: Requirement, needs: Mapping[str, int], kinds: RequirementKinds) -> Requirement:
     """The goal with other minimums at some groups, by name."""
-    made: dict[int, Goal] = {}
-    for one in reversed(list(every(goal))):
+    made: dict[int, Requirement] = {}
+    for one in reversed(list(every(requirement))):
         below = tuple(made[id(child)] for child in one.children)
         same = all(a is b for a, b in zip(below, one.children, strict=True))
         if one.name not in needs and same:
             made[id(one)] = one
         else:
             made[id(one)] = kinds.made(one, children=below, need=needs.get(one.name, one.need))
-    return made[id(goal)]
+    return made[id(requirement)]
 
 
-def shapes(goal: Goal) -> list[int]:
+def pod_classes(requirement: Requirement) -> list[int]:
     """The classes of the pods that it may use."""
-    return sorted({shape for leaf in leaves(goal) for shape, _ in leaf.pods})
+    return sorted({pod_class for leaf in leaves(requirement) for pod_class, _ in leaf.pods})
 
 
 def merged(runs: Sequence[tuple[int, int]]) -> dict[int, int]:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
 from muster.planning.allocate import Allocation, Granted, Rank, rank
-from muster.planning.cycle_state import Board, Turn
-from muster.planning.decision import GangPlan, Plan, Refusal
+from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.decision import CyclePlan, GangPlan, Refusal
 from muster.planning.diagnosis.waiting import WaitingExtras
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
@@ -24,54 +24,56 @@ def plan(
     granted: Granted | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     memory: AnswerCache | None = None,
-) -> Plan:
+) -> CyclePlan:
     """Who goes where, who has to leave for whom, and who waits for which reason.
 
     Bindings are reported to `granted` as they are decided: none is taken back. Cancelled: the caller gave up. What
     `memory` holds of earlier cycles is not searched again (X7); it makes a plan cheaper, never another one.
     """
-    board = Board(snapshot, policy or Policy(), is_cancelled, memory)
-    allocation = Allocation(board, granted)
+    cycle_state = CycleState(snapshot, policy or Policy(), is_cancelled, memory)
+    allocation = Allocation(cycle_state, granted)
     allocation.run()
     allocation.refusals.withdraw_hints()
-    board.budget.check()
+    cycle_state.budget.check()
     allocation.preemption.relocation.place_victims()
-    stale.release(board, allocation.preemption)
-    board.turns.update({key: _judged(turn) for key, turn in board.turns.items() if turn.evictions})
-    WaitingExtras(board).explain()
-    board.budget.check()
-    turns = [board.turns[key] for key in sorted(board.turns)]
-    places = _queued(turns, board, allocation.ranks)
-    return Plan(
-        bindings=tuple(sorted(binding for turn in turns for binding in turn.bindings)),
-        nominations=tuple(sorted(binding for turn in turns for binding in turn.nominations)),
-        evictions=tuple(sorted(eviction for turn in turns for eviction in turn.evictions)),
-        gangs=tuple([_gang_plan(board, key, places) for key in sorted(board.before)]),
-        searches=tuple(budget.spent for budget in board.gang_budgets.values()),
+    stale.release(cycle_state, allocation.preemption)
+    cycle_state.gang_states.update(
+        {key: _judged(gang_state) for key, gang_state in cycle_state.gang_states.items() if gang_state.evictions}
+    )
+    WaitingExtras(cycle_state).explain()
+    cycle_state.budget.check()
+    gang_states = [cycle_state.gang_states[key] for key in sorted(cycle_state.gang_states)]
+    places = _queued(gang_states, cycle_state, allocation.ranks)
+    return CyclePlan(
+        bindings=tuple(sorted(binding for gang_state in gang_states for binding in gang_state.bindings)),
+        nominations=tuple(sorted(binding for gang_state in gang_states for binding in gang_state.nominations)),
+        evictions=tuple(sorted(eviction for gang_state in gang_states for eviction in gang_state.evictions)),
+        gangs=tuple([_gang_plan(cycle_state, key, places) for key in sorted(cycle_state.before)]),
+        searches=tuple(budget.spent for budget in cycle_state.gang_budgets.values()),
         disturbance=allocation.preemption.share.figures(),
-        division=board.division,
-        failures=tuple(board.failures[key] for key in sorted(board.failures)),
+        division=cycle_state.division,
+        failures=tuple(cycle_state.failures[key] for key in sorted(cycle_state.failures)),
     )
 
 
-def _judged(turn: Turn) -> Turn:
+def _judged(gang_state: GangState) -> GangState:
     """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
-    if turn.evictions[0].reason == "Stale":
-        return turn
-    if turn.gang.standing.satisfied:
-        return replace(turn, verdict="Scheduled")
-    first = turn.evictions[0]
-    said = Refusal("Evicted", details={"for": first.whom, "by": first.reason, "pods": len(turn.evictions)})
-    return replace(turn, verdict="Waiting", refusals=(said,))
+    if gang_state.evictions[0].reason == "Stale":
+        return gang_state
+    if gang_state.gang.standing.satisfied:
+        return replace(gang_state, verdict="Scheduled")
+    first = gang_state.evictions[0]
+    said = Refusal("Evicted", details={"for": first.whom, "by": first.reason, "pods": len(gang_state.evictions)})
+    return replace(gang_state, verdict="Waiting", refusals=(said,))
 
 
-def _queued(turns: list[Turn], board: Board, ranks: Mapping[str, Rank]) -> dict[str, Position]:
+def _queued(gang_states: list[GangState], cycle_state: CycleState, ranks: Mapping[str, Rank]) -> dict[str, Position]:
     """For every gang that waits, its place in its queue (G4) and those right before it; some ranks are known."""
     lines: dict[str, list[tuple[object, str]]] = defaultdict(list)
-    for turn in turns:
-        gang = turn.gang
-        if turn.verdict not in ("Scheduled", "Invalid") and not (gang.other_schedulers and gang.is_foreign):
-            before = board.before[gang.key]
+    for gang_state in gang_states:
+        gang = gang_state.gang
+        if gang_state.verdict not in ("Scheduled", "Invalid") and not (gang.other_schedulers and gang.is_foreign):
+            before = cycle_state.before[gang.key]
             known = ranks.get(before.key) or rank(before, before.standing, 0)
             lines[before.queue].append((known, before.key))
     found: dict[str, Position] = {}
@@ -81,9 +83,11 @@ def _queued(turns: list[Turn], board: Board, ranks: Mapping[str, Rank]) -> dict[
     return found
 
 
-def _gang_plan(board: Board, key: str, places: Mapping[str, Position]) -> GangPlan:
+def _gang_plan(cycle_state: CycleState, key: str, places: Mapping[str, Position]) -> GangPlan:
     """What was decided about a gang; about one that runs and wants nothing there was nothing to decide."""
-    turn = board.turns.get(key)
-    if turn is None:
-        return GangPlan(board.before[key], "Scheduled", (), board.snapshot)
-    return GangPlan(turn.gang, turn.verdict, turn.refusals, board.snapshot, *places.get(key, (0, ())))
+    gang_state = cycle_state.gang_states.get(key)
+    if gang_state is None:
+        return GangPlan(cycle_state.before[key], "Scheduled", (), cycle_state.snapshot)
+    return GangPlan(
+        gang_state.gang, gang_state.verdict, gang_state.refusals, cycle_state.snapshot, *places.get(key, (0, ()))
+    )

@@ -20,16 +20,16 @@ from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.queue_usage import QueueUsage, queue_usage
 from muster.fairness.shares import division
-from muster.model.gang import Gang, Leaf, Member, State, walk, with_members
-from muster.model.inter_pod_rules import Marks
+from muster.model.gang import Gang, Leaf, Member, PodState, walk, with_members
+from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
-from muster.placement.capacity import Ledger, Shapes, Supposed
-from muster.placement.requirements import Goal, Goals, Kinds
+from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
+from muster.placement.requirements import Requirement, RequirementKinds, Requirements
 from muster.placement.search import flat
 from muster.placement.search.growth import Placement
-from muster.placement.search.nested_search import Search, Seat
+from muster.placement.search.nested_search import ClassSeats, Search
 from muster.placement.search.preferences import find, find_with_growth
 from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Proof, Refusal, Role, Verdict
 from muster.planning.memory.answer_cache import AnswerCache, Recall
@@ -45,7 +45,7 @@ FRAMES = 20  # of a traceback: the last ones
 LONGEST_MESSAGE = 200  # of an exception, as people read it
 
 
-class Turn(Struct, frozen=True, eq=False):
+class GangState(Struct, frozen=True, eq=False):
     """A gang as it stands in this cycle."""
 
     gang: Gang  # with what this cycle places, nominates and evicts
@@ -57,20 +57,20 @@ class Turn(Struct, frozen=True, eq=False):
     hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
 
 
-class Turns(dict[str, Turn]):
+class GangStates(dict[str, GangState]):
     """By gang; those that run and want nothing have one as soon as it is asked for, and are not listed until then."""
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
-        super().__init__((key, Turn(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
+        super().__init__((key, GangState(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
         self._gangs = gangs
 
-    def __missing__(self, key: str) -> Turn:
-        turn = self[key] = Turn(self._gangs[key], "Scheduled")
-        return turn
+    def __missing__(self, key: str) -> GangState:
+        gang_state = self[key] = GangState(self._gangs[key], "Scheduled")
+        return gang_state
 
-    def copy(self) -> "Turns":
+    def copy(self) -> "GangStates":
         """The same, to go back to."""
-        found = Turns({})
+        found = GangStates({})
         found._gangs = self._gangs
         found.update(self)
         return found
@@ -79,16 +79,16 @@ class Turns(dict[str, Turn]):
 class Checkpoint(Struct, frozen=True, eq=False):
     """A board as it was, to go back to."""
 
-    now: Ledger
-    later: Ledger
+    now: Capacity
+    later: Capacity
     unbound: Ints
     awaited: Ints
     usage: QueueUsage
-    turns: Turns
+    gang_states: GangStates
     busy: int
 
 
-class Board:
+class CycleState:
     """The state of one cycle. Whatever is decided is written here, and nowhere else."""
 
     def __init__(
@@ -100,9 +100,9 @@ class Board:
     ) -> None:
         self.snapshot = snapshot
         self.policy = policy
-        self.kinds = Kinds()
-        self.shapes = Shapes(snapshot)
-        self.now = Ledger(self.shapes, snapshot.free)
+        self.kinds = RequirementKinds()
+        self.pod_classes = PodClasses(snapshot)
+        self.now = Capacity(self.pod_classes, snapshot.free)
         self.later = self.now
         self.division = division(snapshot)
         self.usage = queue_usage(self.division, snapshot.columns)
@@ -110,7 +110,7 @@ class Board:
         self.gang_budgets: dict[str, Budget] = {}
         self.spending = self.budget  # of the gang whose turn it is
         self.before = {gang.key: gang for gang in snapshot.gangs}
-        self.turns = Turns(self.before)
+        self.gang_states = GangStates(self.before)
         self.busy: list[str] = []  # gangs that got something in this cycle
         self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `put` and `await_room`
         self.failures: dict[str, Failure] = {}  # by gang
@@ -121,41 +121,45 @@ class Board:
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
         ]
-        if snapshot.leaving.any():
+        if snapshot.terminating.any():
             self.part()
-            self.later.free_all(snapshot.leaving)
+            self.later.free_all(snapshot.terminating)
             for pod in snapshot.objects.pods:
                 if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
                     self._forget(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name)
 
     # asking ---------------------------------------------------------------------------------------------------------
 
-    def goals(self, gang: Gang) -> Goals:
+    def requirements(self, gang: Gang) -> Requirements:
         """What a gang still needs."""
-        return Goals(gang, self.snapshot, self.kinds)
+        return Requirements(gang, self.snapshot, self.kinds)
 
-    def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> tuple[Seat, ...] | None:
+    def find(
+        self, capacity: Capacity, requirement: Requirement, allowance: Ints | None = None
+    ) -> tuple[ClassSeats, ...] | None:
         """Seats for a goal; OutOfSteps: unknown."""
-        if flat.applies(ledger, goal):
-            return flat.seats(ledger, goal, self.snapshot.topologies, allowance)
-        work = partial(find, self.search(ledger, allowance=allowance), goal)
-        return self.recall.find(ledger, goal, allowance, work)
+        if flat.applies(capacity, requirement):
+            return flat.seats(capacity, requirement, self.snapshot.topologies, allowance)
+        work = partial(find, self.search(capacity, allowance=allowance), requirement)
+        return self.recall.find(capacity, requirement, allowance, work)
 
-    def find_core(self, ledger: Ledger, goal: Goal, allowance: Ints | None = None) -> Placement | None:
+    def find_core(
+        self, capacity: Capacity, requirement: Requirement, allowance: Ints | None = None
+    ) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
-        if flat.applies(ledger, goal, growing=True):
-            found = flat.seats(ledger, goal, self.snapshot.topologies, allowance)
+        if flat.applies(capacity, requirement, growing=True):
+            found = flat.seats(capacity, requirement, self.snapshot.topologies, allowance)
             return None if found is None else Placement(found)
-        work = partial(find_with_growth, self.search(ledger, allowance=allowance), goal)
-        return self.recall.find(ledger, goal, allowance, work)
+        work = partial(find_with_growth, self.search(capacity, allowance=allowance), requirement)
+        return self.recall.find(capacity, requirement, allowance, work)
 
-    def has_room(self, seats: Sequence[Seat]) -> bool:
+    def has_room(self, seats: Sequence[ClassSeats]) -> bool:
         """Whether all of these seats are free now."""
-        supposed = Supposed(self.now)
+        supposed = SupposedCapacity(self.now)
         for seat in seats:
-            if supposed.fits_in(seat.shape, np.array([seat.node]))[0] < seat.pods:
+            if supposed.fits_in(seat.pod_class, np.array([seat.node]))[0] < seat.pods:
                 return False
-            supposed.put(seat.node, seat.shape, seat.pods)
+            supposed.put(seat.node, seat.pod_class, seat.pods)
         return True
 
     def charge_to(self, gang: str) -> None:
@@ -168,19 +172,19 @@ class Board:
             spending.keep(0 if is_beyond else EASY_STEPS)
         self.spending = spending
 
-    def search(self, ledger: Ledger, allowance: Ints | None = None) -> Search:
+    def search(self, capacity: Capacity, allowance: Ints | None = None) -> Search:
         """A search on a ledger, paid by the gang whose turn it is."""
-        return Search(ledger, self.snapshot.topologies, self.kinds, self.spending, allowance=allowance)
+        return Search(capacity, self.snapshot.topologies, self.kinds, self.spending, allowance=allowance)
 
-    def shape(self, gang: Gang, pod: str) -> int:
+    def pod_class(self, gang: Gang, pod: str) -> int:
         """The class of a pod of a gang."""
         return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
 
-    def asked(self, seats: Iterable[Seat]) -> Resources:
+    def asked(self, seats: Iterable[ClassSeats]) -> Resources:
         """What seated pods ask for in all."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
-            total += self.shapes.asks[seat.shape] * seat.pods
+            total += self.pod_classes.asks[seat.pod_class] * seat.pods
         return self.amounts(total)
 
     def amounts(self, by_column: Ints) -> Resources:
@@ -192,7 +196,7 @@ class Board:
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
         return self.usage.allowance(gang.queue, protected=not preemptible)
 
-    def too_protected(self, gang: Gang, seats: Sequence[Seat]) -> Excess | None:
+    def too_protected(self, gang: Gang, seats: Sequence[ClassSeats]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
@@ -225,11 +229,11 @@ class Board:
             now = self.now.copy()
             later = now if self.later is self.now else self.later.copy()
             rows = (self._unbound.copy(), self._awaited.copy())
-            self._checkpoint = Checkpoint(now, later, *rows, self.usage, self.turns.copy(), len(self.busy))
+            self._checkpoint = Checkpoint(now, later, *rows, self.usage, self.gang_states.copy(), len(self.busy))
 
     def _roll_back(self) -> None:
         if (saved := self._checkpoint) is not None:
-            self.now, self.later, self.turns = saved.now, saved.later, saved.turns
+            self.now, self.later, self.gang_states = saved.now, saved.later, saved.gang_states
             self._unbound, self._awaited, self.usage = saved.unbound, saved.awaited, saved.usage
             del self.busy[saved.busy :]
             self.version += 1
@@ -249,14 +253,14 @@ class Board:
         What is promised comes later: of now it takes only what would not be left for it then (P8).
         """
         self.version += 1
-        for node, shape, count in seats:
+        for node, pod_class, count in seats:
             if self.later is self.now:
-                self.now.put(node, shape, sign * count)
+                self.now.put(node, pod_class, sign * count)
                 continue
-            self.later.put(node, shape, sign * count)
-            self.now.mark(node, shape, sign * count)
+            self.later.put(node, pod_class, sign * count)
+            self.now.mark(node, pod_class, sign * count)
             if not is_promised:
-                self._unbound[node] -= self.shapes.asks[shape] * sign * count
+                self._unbound[node] -= self.pod_classes.asks[pod_class] * sign * count
             self._level(node)
 
     def hold(self, node: int, amounts: Ints) -> None:
@@ -266,14 +270,14 @@ class Board:
         self.later.hold(node, amounts)
         self._level(node)
 
-    def await_room(self, seats: Iterable[Seat], sign: int = 1) -> None:
+    def await_room(self, seats: Iterable[ClassSeats], sign: int = 1) -> None:
         """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
         for seat in seats:
-            self._awaited[seat.node] += self.shapes.asks[seat.shape] * seat.pods * sign
-            self.later.put(seat.node, seat.shape, seat.pods * sign)
+            self._awaited[seat.node] += self.pod_classes.asks[seat.pod_class] * seat.pods * sign
+            self.later.put(seat.node, seat.pod_class, seat.pods * sign)
 
-    def will_have_room(self, seats: Iterable[Seat]) -> bool:
+    def will_have_room(self, seats: Iterable[ClassSeats]) -> bool:
         """Whether no later grant took the room that was awaited."""
         return all((self.later.free[seat.node] >= 0).all() for seat in seats)
 
@@ -281,51 +285,51 @@ class Board:
         """What may be bound is free now, and will not be missed by those who were promised something."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
-    def bind(self, turn: Turn, seats: Sequence[Seat], role: Role) -> Turn:
+    def bind(self, gang_state: GangState, seats: Sequence[ClassSeats], role: Role) -> GangState:
         """Pods that go to free nodes."""
-        bindings, gang = self._seat(turn.gang, seats, role)
+        bindings, gang = self._seat(gang_state.gang, seats, role)
         asked = self.asked(seats)
-        self.grant(gang, seats, asked, self.more_protected(turn.gang, gang, asked))
-        return replace(turn, gang=gang, bindings=(*turn.bindings, *bindings))
+        self.grant(gang, seats, asked, self.more_protected(gang_state.gang, gang, asked))
+        return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
-    def nominate(self, turn: Turn, seats: Sequence[Seat]) -> Turn:
+    def nominate(self, gang_state: GangState, seats: Sequence[ClassSeats]) -> GangState:
         """Pods whose places are still being freed."""
-        nominations, gang = self._seat(turn.gang, seats, "core")
+        nominations, gang = self._seat(gang_state.gang, seats, "core")
         asked = self.asked(seats)
-        protected = self.more_protected(turn.gang, gang, asked)
+        protected = self.more_protected(gang_state.gang, gang, asked)
         self.part()
         self.grant(gang, seats, asked, protected, is_promised=True)
-        return replace(turn, gang=gang, verdict="Scheduled", nominations=(*turn.nominations, *nominations))
+        return replace(gang_state, gang=gang, verdict="Scheduled", nominations=(*gang_state.nominations, *nominations))
 
     def grant(
         self,
         gang: Gang,
-        seats: Sequence[Seat],
+        seats: Sequence[ClassSeats],
         asked: Mapping[str, int],
         protected: Mapping[str, int],
         is_promised: bool = False,
     ) -> None:
         """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
         self.busy.append(gang.key)
-        self.put(((seat.node, seat.shape, seat.pods) for seat in seats), is_promised=is_promised)
+        self.put(((seat.node, seat.pod_class, seat.pods) for seat in seats), is_promised=is_promised)
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, asked, protected, is_promised)
 
     def grant_all(
-        self, turns: Mapping[str, Turn], shape: int, counts: Mapping[int, int], asked: Mapping[str, int]
+        self, gang_states: Mapping[str, GangState], pod_class: int, counts: Mapping[int, int], asked: Mapping[str, int]
     ) -> None:
         """Equal gangs of one queue get their cores: pods of one class without rules between them, so many on nodes."""
-        gang = next(iter(turns.values())).gang
+        gang = next(iter(gang_states.values())).gang
         self.version += 1
         if self.later is self.now:
-            self.now.put_packed(shape, counts)
+            self.now.put_packed(pod_class, counts)
         else:
-            self.put((node, shape, count) for node, count in counts.items())
+            self.put((node, pod_class, count) for node, count in counts.items())
         self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})
-        for key, turn in turns.items():
+        for key, gang_state in gang_states.items():
             self.charge_to(key)
             self.busy.append(key)
-            self.turns[key] = turn
+            self.gang_states[key] = gang_state
 
     def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
@@ -338,38 +342,40 @@ class Board:
             case _:
                 return {}
 
-    def seated(self, gang: Gang, seats: Sequence[Seat]) -> Gang:
+    def seated(self, gang: Gang, seats: Sequence[ClassSeats]) -> Gang:
         """The gang with these seats taken."""
         return self._seat(gang, seats, "core")[1]
 
-    def _seat(self, gang: Gang, seats: Sequence[Seat], role: Role) -> tuple[list[Binding], Gang]:
+    def _seat(self, gang: Gang, seats: Sequence[ClassSeats], role: Role) -> tuple[list[Binding], Gang]:
         """Classes back to pods, first come first (M4)."""
         waiting = self._first_pods(gang, seats)
         bindings: list[Binding] = []
         placed: dict[tuple[str, str], Member] = {}
         for seat in seats:
             node = self.snapshot.nodes[seat.node].metadata.name
-            line = waiting[seat.leaf, seat.shape]
+            line = waiting[seat.leaf, seat.pod_class]
             for member in line[: seat.pods]:
                 bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
-                placed[seat.leaf, member.name] = replace(member, state=State.PLACED, node=node)
+                placed[seat.leaf, member.name] = replace(member, state=PodState.PLACED, node=node)
             del line[: seat.pods]
         return bindings, with_members(gang, placed)
 
-    def _first_pods(self, gang: Gang, seats: Sequence[Seat]) -> dict[tuple[str, int], list[Member]]:
+    def _first_pods(self, gang: Gang, seats: Sequence[ClassSeats]) -> dict[tuple[str, int], list[Member]]:
         """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
-        found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.shape): [] for seat in seats}
+        found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
         lacking: Counter[str] = Counter()
         for seat in seats:
             lacking[seat.leaf] += seat.pods
         left = dict.fromkeys(found, 0)
         for seat in seats:
-            left[seat.leaf, seat.shape] += seat.pods
+            left[seat.leaf, seat.pod_class] += seat.pods
         for leaf in walk(gang.root):
             if not isinstance(leaf, Leaf) or leaf.name not in lacking:
                 continue
             for member in leaf.members:
-                if member.state is State.PENDING and left.get(kind := (leaf.name, self.shape(gang, member.name)), 0):
+                if member.state is PodState.PENDING and left.get(
+                    kind := (leaf.name, self.pod_class(gang, member.name)), 0
+                ):
                     found[kind].append(member)
                     left[kind] -= 1
                     lacking[leaf.name] -= 1
@@ -381,8 +387,8 @@ class Board:
         """Pods of a gang leave; their room is free later."""
         self.save()
         self.version += 1
-        turn = self.turns[key]
-        gang = turn.gang
+        gang_state = self.gang_states[key]
+        gang = gang_state.gang
         self.part()
         evictions = []
         for leaf, member in pods:
@@ -391,7 +397,7 @@ class Board:
             self.free(self.later, gang, member)
             if member.node in self.snapshot.node_index:
                 self._level(self.snapshot.node_index[member.node])
-        gone = {(leaf, member.name): replace(member, state=State.TERMINATING) for leaf, member in pods}
+        gone = {(leaf, member.name): replace(member, state=PodState.TERMINATING) for leaf, member in pods}
         after = with_members(gang, gone)
         if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
@@ -400,31 +406,31 @@ class Board:
             less = self.more_protected(gang, after, {name: -amount for name, amount in kept.items()})
             terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
             self.usage = self.usage.evicted(gang.queue, held, less, terminating)
-        self.turns[key] = replace(turn, gang=after, evictions=(*turn.evictions, *evictions))
+        self.gang_states[key] = replace(gang_state, gang=after, evictions=(*gang_state.evictions, *evictions))
 
     def settle(self, key: str, pods: Pods) -> None:
         """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
-        gang = self.turns[key].gang
+        gang = self.gang_states[key].gang
         nodes = self.snapshot.node_index
-        places = ((nodes[member.node], self.shape(gang, member.name), 1) for _, member in pods)
+        places = ((nodes[member.node], self.pod_class(gang, member.name), 1) for _, member in pods)
         self.put(places, is_promised=True)
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 
-    def free(self, ledger: Ledger, gang: Gang, member: Member) -> None:
+    def free(self, capacity: Capacity, gang: Gang, member: Member) -> None:
         """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""
         node = self.snapshot.node_index.get(member.node)
         if node is not None:
-            ledger.release(node, self.shape(gang, member.name), self.marks(gang, member))
+            capacity.release(node, self.pod_class(gang, member.name), self.rule_matches(gang, member))
 
-    def marks(self, gang: Gang, member: Member) -> Marks:
+    def rule_matches(self, gang: Gang, member: Member) -> RuleMatches:
         """What rules between pods have to do with a placed pod."""
-        return self.snapshot.neighbours.running.get(f"{gang.namespace}/{member.name}", Marks())
+        return self.snapshot.inter_pod_rules.running.get(f"{gang.namespace}/{member.name}", RuleMatches())
 
     def _forget(self, pod: str, node: str) -> None:
-        marks = self.snapshot.neighbours.running.get(pod)
-        if marks is not None:
-            self.later.unmark(self.snapshot.node_index[node], marks)
+        rule_matches = self.snapshot.inter_pod_rules.running.get(pod)
+        if rule_matches is not None:
+            self.later.unmark(self.snapshot.node_index[node], rule_matches)
 
 
 def _failure(gang: str, error: Exception) -> Failure:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from muster.fairness.shares import Division
 from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
-from muster.placement.requirements import Goals
+from muster.placement.requirements import Requirements
 
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
@@ -59,7 +59,7 @@ class MadeRoom(Struct, frozen=True, order=True):
     proof: Proof
 
 
-class Disturbance(Struct, frozen=True):
+class CycleDisturbance(Struct, frozen=True):
     """How much a cycle disturbs, and how much it may (P8). Pods that are released as stale do not count."""
 
     running: int = 0  # pods of gangs on nodes, terminating ones too
@@ -112,10 +112,10 @@ class GangPlan(Struct, frozen=True, eq=False):
     @property
     def domains(self) -> dict[str, str]:
         """For every group with a level: the domain that its placed pods share."""
-        return {} if self.snapshot is None else Goals(self.gang, self.snapshot).domains()
+        return {} if self.snapshot is None else Requirements(self.gang, self.snapshot).domains()
 
 
-class Plan(Struct, frozen=True, eq=False):
+class CyclePlan(Struct, frozen=True, eq=False):
     """One scheduling cycle. Lists are sorted: the same input gives the same bytes (X3)."""
 
     bindings: tuple[Binding, ...] = ()
@@ -123,7 +123,7 @@ class Plan(Struct, frozen=True, eq=False):
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
     searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
-    disturbance: Disturbance = Disturbance()
+    disturbance: CycleDisturbance = CycleDisturbance()
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
     failures: tuple[Failure, ...] = ()  # gangs for which the work ended with an error, by key
 

@@ -17,16 +17,16 @@ from muster.api.podgroup import TopologyConstraint
 from muster.model.gang import PLACED, Gang, Leaf, Member, Standing
 from muster.model.topology import Level
 from muster.placement.packing.seat_index import Places
-from muster.placement.requirements import Goal
+from muster.placement.requirements import Requirement
 from muster.placement.search import flat
-from muster.planning.cycle_state import Board, Turn
+from muster.planning.cycle_state import CycleState, GangState
 from muster.planning.decision import Binding, Refusal
 
 Ints = NDArray[np.int64]
 NOT_PLACED = Standing(satisfied=False, counted=0, placed=0, succeeded=0, pending=0, gated=0, missing=0)
 
 
-class Terms(Struct, frozen=True, gc=False):
+class EqualTerms(Struct, frozen=True, gc=False):
     """What gangs have in common that are equal in everything but their names and ages."""
 
     queue: str
@@ -34,17 +34,17 @@ class Terms(Struct, frozen=True, gc=False):
     preemptibility: str
     need: int
     pods: int
-    shape: int
+    pod_class: int
     constraint: TopologyConstraint
 
 
 class EqualGangs:
     """Gangs on the same terms: what each of them still needs, and what is known of them in this cycle."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: EqualTerms) -> None:
         self.terms = terms
         self.is_known = False  # whether the rest was worked out
-        self.goal: Goal | None = None  # None: it is not to be had without a search
+        self.requirement: Requirement | None = None  # None: it is not to be had without a search
         self.level: Level | None = None  # of which a domain must hold each
         self.asks: Ints = np.zeros(0, dtype=np.int64)  # of the pods of one core, by column
         self.asked: Mapping[str, int] = {}  # the part of it that queues share
@@ -52,7 +52,7 @@ class EqualGangs:
         self.refused_at = -1  # the version of the board that had no room for any
 
 
-def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
+def terms_of(gang: Gang, class_of: Mapping[str, int]) -> EqualTerms | None:
     """The terms of a plain gang; None: it is another one."""
     root, waiting = gang.root, gang.waiting
     if not waiting or not isinstance(root, Leaf) or gang.broken or gang.strays or gang.unknown_class:
@@ -62,23 +62,25 @@ def terms_of(gang: Gang, class_of: Mapping[str, int]) -> Terms | None:
     if len(waiting) < root.need or root.constraint.preferred_topology_level:
         return None
     classes = set(map(class_of.get, waiting))
-    shape = classes.pop()
-    if classes or shape is None:
+    pod_class = classes.pop()
+    if classes or pod_class is None:
         return None
-    return Terms(gang.queue, gang.priority, gang.preemptibility, root.need, len(waiting), shape, root.constraint)
+    return EqualTerms(
+        gang.queue, gang.priority, gang.preemptibility, root.need, len(waiting), pod_class, root.constraint
+    )
 
 
 class PlainGangs:
     """The plain gangs of one cycle whose turn is to come."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
         self.equals: dict[str, EqualGangs] = {}  # by gang
-        self._by_terms: dict[Terms, EqualGangs] = {}
+        self._by_terms: dict[EqualTerms, EqualGangs] = {}
 
     def add(self, gang: Gang) -> bool:
         """Whether it is plain: then it is known here."""
-        terms = terms_of(gang, self.board.snapshot.class_of)
+        terms = terms_of(gang, self.cycle_state.snapshot.class_of)
         if terms is None:
             return False
         equals = self._by_terms.get(terms)
@@ -87,63 +89,65 @@ class PlainGangs:
         self.equals[gang.key] = equals
         return True
 
-    def goal(self, gang: Gang, equals: EqualGangs) -> Goal | None:
+    def requirement(self, gang: Gang, equals: EqualGangs) -> Requirement | None:
         """What a gang and its equals need; None: that is not to be had without a search."""
         if not equals.is_known:
             equals.is_known = True
             self._prepare(gang, equals)
-        return equals.goal
+        return equals.requirement
 
     def _prepare(self, gang: Gang, equals: EqualGangs) -> None:
-        board, goals = self.board, self.board.goals(gang)
-        goal = None if goals.invalid() else next(goals.cores(), None)
-        if not isinstance(goal, Goal) or not flat.applies(board.now, goal, growing=True):
+        cycle_state, requirements = self.cycle_state, self.cycle_state.requirements(gang)
+        requirement = None if requirements.invalid() else next(requirements.cores(), None)
+        if not isinstance(requirement, Requirement) or not flat.applies(cycle_state.now, requirement, growing=True):
             return
-        if (spot := goal.required) is not None:
-            equals.level = board.snapshot.topologies[spot.topology].levels[spot.level]
-        equals.goal = goal
-        equals.asks = board.shapes.asks[equals.terms.shape] * goal.need
-        equals.asked = board.amounts(equals.asks)
+        if (spot := requirement.required) is not None:
+            equals.level = cycle_state.snapshot.topologies[spot.topology].levels[spot.level]
+        equals.requirement = requirement
+        equals.asks = cycle_state.pod_classes.asks[equals.terms.pod_class] * requirement.need
+        equals.asked = cycle_state.amounts(equals.asks)
 
     def most(self, equals: EqualGangs) -> int:
         """How many equal gangs, one after the other, have room and are allowed by their queue (Q4)."""
         terms = equals.terms
-        if equals.refused_at == self.board.version:
+        if equals.refused_at == self.cycle_state.version:
             return 0
-        most = self.board.now.most(terms.shape, equals.level, terms.need)
-        left = self.board.usage.allowance(terms.queue, protected=terms.preemptibility == NON_PREEMPTIBLE)
+        most = self.cycle_state.now.most(terms.pod_class, equals.level, terms.need)
+        left = self.cycle_state.usage.allowance(terms.queue, protected=terms.preemptibility == NON_PREEMPTIBLE)
         if left is None or not most:
             return most
-        columns = self.board.shapes.columns[terms.shape]
+        columns = self.cycle_state.pod_classes.columns[terms.pod_class]
         return 0 if (left < 0).any() else min(most, int((left[columns] // equals.asks[columns]).min()))
 
-    def bind(self, gangs: list[str], equals: EqualGangs) -> dict[str, Turn]:
+    def bind(self, gangs: list[str], equals: EqualGangs) -> dict[str, GangState]:
         """Bind these equal gangs, no more than `most`. None are bound where something fails."""
-        board, terms = self.board, equals.terms
-        places, counts = board.now.pack(terms.shape, equals.level, terms.need, len(gangs))
+        cycle_state, terms = self.cycle_state, equals.terms
+        places, counts = cycle_state.now.pack(terms.pod_class, equals.level, terms.need, len(gangs))
         try:
-            turns = {key: self._bound(board.turns[key], mine) for key, mine in zip(gangs, places, strict=True)}
+            gang_states = {
+                key: self._bound(cycle_state.gang_states[key], mine) for key, mine in zip(gangs, places, strict=True)
+            }
         except Exception:  # their turns come one by one, so that it concerns only one of them
-            board.now.drop(terms.shape)
+            cycle_state.now.drop(terms.pod_class)
             return {}
-        asked = {name: amount * len(turns) for name, amount in equals.asked.items()}
-        board.grant_all(turns, terms.shape, counts, asked)
+        asked = {name: amount * len(gang_states) for name, amount in equals.asked.items()}
+        cycle_state.grant_all(gang_states, terms.pod_class, counts, asked)
         for key in gangs:
             del self.equals[key]
-        return turns
+        return gang_states
 
-    def _bound(self, turn: Turn, places: Places) -> Turn:
+    def _bound(self, gang_state: GangState, places: Places) -> GangState:
         """A gang with its first pods on these nodes (M4)."""
-        gang, leaf = turn.gang, turn.gang.root
+        gang, leaf = gang_state.gang, gang_state.gang.root
         assert isinstance(leaf, Leaf)
         nodes: list[str] = []
         for node, count in places:
-            nodes += repeat(self.board.snapshot.nodes[node].metadata.name, count)
+            nodes += repeat(self.cycle_state.snapshot.nodes[node].metadata.name, count)
         core = list(zip(leaf.members, nodes, strict=False))
         name, space, group = gang.name, gang.namespace, leaf.name
         bindings = tuple([Binding(space, one.name, node, name, group, "core") for one, node in core])
         placed = [replace(one, state=PLACED, node=node) for one, node in core]
-        return Turn(_seated(gang, leaf, placed), "Scheduled", turn.refusals, bindings)
+        return GangState(_seated(gang, leaf, placed), "Scheduled", gang_state.refusals, bindings)
 
 
 def _seated(gang: Gang, leaf: Leaf, placed: list[Member]) -> Gang:

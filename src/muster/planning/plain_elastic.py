@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
-from muster.model.gang import Gang, Leaf, Member, State, changed
+from muster.model.gang import Gang, Leaf, Member, PodState, changed
 from muster.model.roles import core
-from muster.placement.requirements import Goal, shapes
-from muster.placement.search.nested_search import Seat
-from muster.planning.cycle_state import Board, Turn
+from muster.placement.requirements import Requirement, pod_classes
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.cycle_state import CycleState, GangState
 from muster.planning.decision import Binding
 
 
@@ -22,7 +22,7 @@ class GrowingGang(Struct, eq=False):
     """A gang that has its core, and the pods that come after it."""
 
     gang: Gang  # as it was before the first of them
-    goal: Goal  # one more pod
+    requirement: Requirement  # one more pod
     waiting: Sequence[Member]  # in the order of M4
     bindings: list[Binding] = []  # of the first of them
 
@@ -32,37 +32,37 @@ class GrowingGang(Struct, eq=False):
         return len(self.waiting) - len(self.bindings)
 
 
-class PlainExtras:
+class PlainElastic:
     """The plain gangs of one cycle that grow."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self._cycle_state = cycle_state
         self._growing: dict[str, GrowingGang] = {}
         self._others: set[str] = set()  # gangs that are not plain
 
-    def goal(self, turn: Turn) -> Goal | None:
+    def requirement(self, gang_state: GangState) -> Requirement | None:
         """What one more pod of a gang needs; None: it is not plain, or no pod waits."""
-        key = turn.gang.key
-        if key in self._others or not turn.gang.standing.satisfied:
+        key = gang_state.gang.key
+        if key in self._others or not gang_state.gang.standing.satisfied:
             return None
         growing = self._growing.get(key)
         if growing is None:
-            growing = _begin(self._board, turn.gang)
+            growing = _begin(self._cycle_state, gang_state.gang)
             if growing is None:
                 self._others.add(key)
                 return None
             self._growing[key] = growing
         if not growing.left:
             return None
-        return self._board.kinds.made(growing.goal, pods=((growing.goal.pods[0][0], growing.left),))
+        return self._cycle_state.kinds.made(growing.requirement, pods=((growing.requirement.pods[0][0], growing.left),))
 
-    def bind(self, gang: Gang, seats: Sequence[Seat]) -> tuple[Binding, bool]:
+    def bind(self, gang: Gang, seats: Sequence[ClassSeats]) -> tuple[Binding, bool]:
         """The next pod goes there; and whether more of them wait."""
         growing, (seat,) = self._growing[gang.key], seats
-        node = self._board.snapshot.nodes[seat.node].metadata.name
+        node = self._cycle_state.snapshot.nodes[seat.node].metadata.name
         pod = growing.waiting[len(growing.bindings)]
-        asked = self._board.asked(seats)
-        self._board.grant(gang, seats, asked, protected(gang, asked))
+        asked = self._cycle_state.asked(seats)
+        self._cycle_state.grant(gang, seats, asked, protected(gang, asked))
         growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, seat.leaf, "extra"))
         return growing.bindings[-1], growing.left > 0
 
@@ -71,10 +71,10 @@ class PlainExtras:
         growing = self._growing.pop(key, None)
         if growing is None or not growing.bindings:
             return
-        turn, bindings = self._board.turns[key], growing.bindings
-        gang = _placed(turn.gang, growing.waiting, [binding.node for binding in bindings])
-        self._board.turns[key] = replace(
-            turn, gang=gang, verdict="Scheduled", bindings=(*turn.bindings, *bindings), hopeless=frozenset()
+        gang_state, bindings = self._cycle_state.gang_states[key], growing.bindings
+        gang = _placed(gang_state.gang, growing.waiting, [binding.node for binding in bindings])
+        self._cycle_state.gang_states[key] = replace(
+            gang_state, gang=gang, verdict="Scheduled", bindings=(*gang_state.bindings, *bindings), hopeless=frozenset()
         )
 
     def write_all(self) -> None:
@@ -88,7 +88,7 @@ def protected(gang: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
     return asked if gang.preemptibility == NON_PREEMPTIBLE else {}
 
 
-def _begin(board: Board, gang: Gang) -> GrowingGang | None:
+def _begin(cycle_state: CycleState, gang: Gang) -> GrowingGang | None:
     """A gang of one leaf whose next pod is like all that wait, and may be wherever the last one could have been.
 
     Every pod can move an anchor (T3), and where it comes before pods of the core it becomes core itself (P2).
@@ -96,16 +96,16 @@ def _begin(board: Board, gang: Gang) -> GrowingGang | None:
     leaf = gang.root
     if not isinstance(leaf, Leaf) or leaf.constraint.preferred_topology_level:
         return None
-    goals = board.goals(gang)
-    goal = None if goals.invalid() else goals.further(leaf, 1)
-    if not isinstance(goal, Goal) or len(set(shapes(goal))) > 1:
+    requirements = cycle_state.requirements(gang)
+    requirement = None if requirements.invalid() else requirements.further(leaf, 1)
+    if not isinstance(requirement, Requirement) or len(set(pod_classes(requirement))) > 1:
         return None
-    waiting = leaf.those(State.PENDING)
-    if len(waiting) != goal.pods[0][1]:
+    waiting = leaf.those(PodState.PENDING)
+    if len(waiting) != requirement.pods[0][1]:
         return None
     if gang.preemptibility == SEMI_PREEMPTIBLE and not _is_core_kept(gang, waiting):
         return None
-    return GrowingGang(gang, goal, waiting)
+    return GrowingGang(gang, requirement, waiting)
 
 
 def _is_core_kept(gang: Gang, waiting: Sequence[Member]) -> bool:
@@ -117,5 +117,5 @@ def _is_core_kept(gang: Gang, waiting: Sequence[Member]) -> bool:
 def _placed(gang: Gang, waiting: Sequence[Member], nodes: Sequence[str]) -> Gang:
     """A gang of one leaf with the first of its pods that wait on these nodes."""
     pods = zip(waiting, nodes, strict=False)
-    placed = {(gang.root.name, pod.name): replace(pod, state=State.PLACED, node=node) for pod, node in pods}
+    placed = {(gang.root.name, pod.name): replace(pod, state=PodState.PLACED, node=node) for pod, node in pods}
     return replace(gang, root=changed(gang.root, placed))

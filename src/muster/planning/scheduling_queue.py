@@ -52,7 +52,7 @@ class WaitingGangs:
             self._is_sorted = True
 
 
-class Line:
+class SchedulingQueue:
     """Gangs that wait for a grant. A queue's place is looked up anew whenever what it holds has changed."""
 
     def __init__(self, usage: Callable[[], QueueUsage]) -> None:

@@ -13,27 +13,27 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
 from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
 from muster.model.roles import units_of
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.make_room import Preemption
 
 GRACE = timedelta(seconds=60)  # where the PodGroup does not say
 AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: whoever asks for more means for ever
 
 
-def release(board: Board, preemption: Preemption) -> None:
+def release(cycle_state: CycleState, preemption: Preemption) -> None:
     """Evict what is short for longer than its grace, after everybody had a chance to be made whole.
 
     No budget holds it back. Pods whose eviction would be refused for certain stay, and the others go all the same.
     """
-    now = board.snapshot.now
+    now = cycle_state.snapshot.now
     if now is None:
         return
-    for key in sorted(key for key, turn in board.turns.items() if not turn.gang.is_settled):
-        board.attempt(key, partial(_release, board, preemption, key, now))
+    for key in sorted(key for key, gang_state in cycle_state.gang_states.items() if not gang_state.gang.is_settled):
+        cycle_state.attempt(key, partial(_release, cycle_state, preemption, key, now))
 
 
-def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> None:
-    gang = board.turns[key].gang
+def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: datetime) -> None:
+    gang = cycle_state.gang_states[key].gang
     grace = grace_of(gang)
     if grace is None or gang.broken:
         return
@@ -43,7 +43,7 @@ def _release(board: Board, preemption: Preemption, key: str, now: datetime) -> N
             leaving = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
             pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]
             if pods:
-                board.evict(key, pods, "Stale", key)
+                cycle_state.evict(key, pods, "Stale", key)
 
 
 def short(gang: Gang) -> Iterator[Group]:

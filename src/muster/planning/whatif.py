@@ -24,7 +24,7 @@ from muster.api.topology import Topology
 from muster.errors import InputError
 from muster.validation import update
 from muster.validation.check import check
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.fields import Value, meant, put
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.problem import Problem
@@ -34,7 +34,7 @@ JUDGED: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
 FORM: Final = "NAMESPACE/NAME.FIELD=VALUE"
 
 
-class Changes(Struct, frozen=True, eq=False):
+class Suppositions(Struct, frozen=True, eq=False):
     """What is supposed, in the order in which it happens."""
 
     added: Objects | None = None
@@ -85,7 +85,7 @@ class Judged(Struct, frozen=True):
     problems: tuple[Problem, ...]
 
 
-class Supposed(Struct, frozen=True, eq=False):
+class SupposedObjects(Struct, frozen=True, eq=False):
     """The objects as they would be."""
 
     objects: Objects
@@ -94,7 +94,7 @@ class Supposed(Struct, frozen=True, eq=False):
     judged: tuple[Judged, ...]
 
 
-def suppose(objects: Objects, changes: Changes, schedulers: Collection[str] = OURS) -> Supposed:
+def suppose(objects: Objects, changes: Suppositions, schedulers: Collection[str] = OURS) -> SupposedObjects:
     """Add, take away, set, drain: in this order. InputError: a change names what is not there, or a wrong value."""
     after, effects = objects, []
     for step in _steps(changes, schedulers):
@@ -102,7 +102,7 @@ def suppose(objects: Objects, changes: Changes, schedulers: Collection[str] = OU
         effects.append(effect)
     before = {key(group.metadata): group for group in objects.pod_groups}
     others = (key(group.metadata) for group in after.pod_groups if before.get(key(group.metadata)) is not group)
-    return Supposed(after, tuple(effects), frozenset(others), tuple(_judge(objects, after)))
+    return SupposedObjects(after, tuple(effects), frozenset(others), tuple(_judge(objects, after)))
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def setting(text: str) -> tuple[str, str]:
     return path.strip(), value.strip()
 
 
-def _steps(changes: Changes, schedulers: Collection[str]) -> Iterator[Step]:
+def _steps(changes: Suppositions, schedulers: Collection[str]) -> Iterator[Step]:
     if changes.added is not None:
         yield partial(_add, more=changes.added)
     yield from (partial(_remove, gang=gang) for gang in changes.without)
@@ -241,7 +241,7 @@ def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
 
 def _judge(before: Objects, after: Objects) -> Iterator[Judged]:
     """Every object that is new or another one: its errors, and the warnings that are new."""
-    was, will = Around(before), Around(after)
+    was, will = ValidationContext(before), ValidationContext(after)
     for kind in JUDGED:
         stored = {_identity(one): one for one in getattr(before, FIELDS[kind])}
         for one in getattr(after, FIELDS[kind]):
@@ -250,7 +250,7 @@ def _judge(before: Objects, after: Objects) -> Iterator[Judged]:
                 yield Judged(title(_raw(one)), problems)
 
 
-def _problems(one: Wire, old: Wire | None, was: Around, will: Around) -> tuple[Problem, ...]:
+def _problems(one: Wire, old: Wire | None, was: ValidationContext, will: ValidationContext) -> tuple[Problem, ...]:
     if old is None:
         return check(_raw(one), None, will)
     known_before = {(problem.at, problem.says) for problem in check(_raw(old), None, was)}
@@ -258,7 +258,7 @@ def _problems(one: Wire, old: Wire | None, was: Around, will: Around) -> tuple[P
     return tuple(new for new in found if new.severity == "error" or (new.at, new.says) not in known_before)
 
 
-def _stored(old: Wire, around: Around) -> dict[str, Any]:
+def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
     """As an update starts from it: whether a gang runs is told by its pods, where no status tells it (V5)."""
     if not isinstance(old, PodGroup):
         return _raw(old)

@@ -14,7 +14,7 @@ from muster.reporting.explain import sentence
 from muster.reporting.outcome import Outcome
 
 
-def stale_marks(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str | None]:
+def stale_annotations(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str | None]:
     """Annotations to set, or with None to remove: since when a gang or its SubGroups are short, and its last start.
 
     A spec that is not a tree changes nothing: nobody can say whether such a gang is short.
@@ -24,7 +24,7 @@ def stale_marks(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str
     have = old.metadata.annotations
     wanted = {
         names.STALE_SINCE: _since(have.get(names.STALE_SINCE), now) if outcome.is_short else None,
-        names.STALE_SUBGROUPS: _subgroup_marks(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
+        names.STALE_SUBGROUPS: _subgroup_annotations(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
         names.LAST_START: stamp(now) if _starts(outcome, old, now) else have.get(names.LAST_START),
         names.BACKED_OFF: _backed_off(outcome, old),
         names.MOVED_TO: moved_places.annotation(outcome.gang, outcome.evictions, now),
@@ -54,13 +54,13 @@ def _is_past(mark: str, now: datetime) -> bool:
     return since is not None and since <= now
 
 
-def _subgroup_marks(parts: tuple[str, ...], mark: str, now: datetime) -> str | None:
-    known = _marks(mark)
+def _subgroup_annotations(parts: tuple[str, ...], mark: str, now: datetime) -> str | None:
+    known = _annotations(mark)
     found = {name: _since(known.get(name), now) for name in parts}
     return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else None
 
 
-def _marks(mark: str) -> Mapping[str, object]:
+def _annotations(mark: str) -> Mapping[str, object]:
     try:
         found = json.loads(mark or "{}")
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from muster.api.meta import Condition
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Branch, Gang, Leaf, State, walk
+from muster.model.gang import Branch, Gang, Leaf, PodState, walk
 from muster.model.queues import QueueTree
 from muster.model.roles import leftovers
 from muster.planning import stale
@@ -125,7 +125,7 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
         f"{outcome.gang.namespace}/{pod.name}": unschedulable(extras.get(leaf.name, says))
         for leaf in walk(outcome.gang.root)
         if isinstance(leaf, Leaf)
-        for pod in leaf.those(State.PENDING)
+        for pod in leaf.those(PodState.PENDING)
     }
     return waiting | {stray.pod: of_stray(stray) for stray in outcome.strays}
 

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.podgroup import DisturbanceStatus
-from muster.model.gang import Gang, Group, Leaf, Member, Standing, State, seated, state, walk
+from muster.model.gang import Gang, Group, Leaf, Member, PodState, Standing, seated, state, walk
 from muster.model.snapshot import Snapshot
-from muster.placement.requirements import Goals
+from muster.placement.requirements import Requirements
 from muster.planning import stale
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.validation.pods.membership import Stray, is_ours, orphan
 
 
@@ -52,7 +52,7 @@ class Outcome(Struct, frozen=True, eq=False):
         return self.root.satisfied and not self.gang.broken
 
 
-def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[str, Outcome]:
+def outcomes(snapshot: Snapshot, plan: CyclePlan, but: Container[str] = ()) -> dict[str, Outcome]:
     """Every gang of the plan, by `namespace/name`, but for some."""
     bound = gangs_bound(snapshot, plan)
     before = {gang.key: gang for gang in snapshot.gangs}
@@ -67,7 +67,7 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
             gang=bound[name],
             found=found,
             standings=bound[name].standings,
-            domains=Goals(bound[name], snapshot).domains(),
+            domains=Requirements(bound[name], snapshot).domains(),
             short=_short(bound[name]),
             strays=tuple(stray for stray in bound[name].strays if stray.pod in waiting),
             evictions=tuple(evicted.get(name, ())),
@@ -78,7 +78,7 @@ def outcomes(snapshot: Snapshot, plan: Plan, but: Container[str] = ()) -> dict[s
     }
 
 
-def _costs(snapshot: Snapshot, plan: Plan) -> dict[str, DisturbanceStatus]:
+def _costs(snapshot: Snapshot, plan: CyclePlan) -> dict[str, DisturbanceStatus]:
     """What the places of a gang cost others (P8), where this plan frees them, or the status says that one did."""
     stored = {gang.key: gang.source.status.disturbance for gang in snapshot.gangs if gang.source.status is not None}
     allowed = plan.disturbance.allowed
@@ -86,7 +86,7 @@ def _costs(snapshot: Snapshot, plan: Plan) -> dict[str, DisturbanceStatus]:
     return {gang: cost for gang, cost in stored.items() if cost is not None} | now
 
 
-def gangs_bound(snapshot: Snapshot, plan: Plan) -> dict[str, Gang]:
+def gangs_bound(snapshot: Snapshot, plan: CyclePlan) -> dict[str, Gang]:
     """The gangs of the snapshot with what the plan binds."""
     nodes: dict[str, list[Binding]] = defaultdict(list)
     for binding in plan.bindings:
@@ -107,20 +107,20 @@ def _short(gang: Gang) -> tuple[str, ...]:
 def _waiting(snapshot: Snapshot) -> set[str]:
     """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
     strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
-    return {name for name in strays if state(snapshot.pods[name]) is State.PENDING}
+    return {name for name in strays if state(snapshot.pods[name]) is PodState.PENDING}
 
 
 def orphans(snapshot: Snapshot) -> tuple[Stray, ...]:
     """Pods of ours that wait and join no gang that exists: never scheduled, but not in silence (N3, N4, N6)."""
     loose = (pod for name, pod in snapshot.pods.items() if not pod.spec.node_name and name not in snapshot.class_of)
     ours = (pod for pod in loose if is_ours(pod, snapshot.schedulers))
-    return tuple(orphan(pod) for pod in ours if state(pod) is State.PENDING)
+    return tuple(orphan(pod) for pod in ours if state(pod) is PodState.PENDING)
 
 
 # asking -------------------------------------------------------------------------------------------------------------
 
 
-def pods(root: Group, *states: State) -> Iterator[Member]:
+def pods(root: Group, *states: PodState) -> Iterator[Member]:
     """The pods of a tree; of these states only, if any are named."""
     for leaf in walk(root):
         if isinstance(leaf, Leaf):

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct
 
 from muster.model.gang import Leaf, walk
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 
 How = Literal["Worse", "Leaves", "Comes", "Better", "Differs"]
 Deed = Literal["bound", "nominated", "evicted", "moved"]
@@ -14,7 +14,7 @@ HOWS: Final[tuple[How, ...]] = ("Worse", "Leaves", "Comes", "Better", "Differs")
 RANK: Final = {"Scheduled": 0, "Waiting": 1, "Unknown": 1, "Infeasible": 2, "Invalid": 3}
 
 
-class Standing(Struct, frozen=True):
+class GangStanding(Struct, frozen=True):
     """How a gang fares in one plan."""
 
     verdict: str
@@ -30,8 +30,8 @@ class GangChange(Struct, frozen=True):
     namespace: str
     name: str
     how: How
-    before: Standing | None
-    after: Standing | None
+    before: GangStanding | None
+    after: GangStanding | None
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class Differences(Struct, frozen=True):
     pods: Mapping[Deed, PodChanges]
 
 
-def compare(before: Plan, after: Plan) -> Differences:
+def compare(before: CyclePlan, after: CyclePlan) -> Differences:
     """From one plan to the other."""
     was = {found.gang.key: found for found in before.gangs}
     will = {found.gang.key: found for found in after.gangs}
@@ -109,14 +109,14 @@ def _gang(before: GangPlan | None, after: GangPlan | None) -> GangChange | None:
     return None if was == will else GangChange(there.gang.namespace, there.gang.name, _how(was, will), was, will)
 
 
-def _standing(found: GangPlan) -> Standing:
+def _standing(found: GangPlan) -> GangStanding:
     now = found.gang.standing
     leaves = (leaf for leaf in walk(found.gang.root) if isinstance(leaf, Leaf))
     seats = {member.name: member.node for leaf in leaves for member in leaf.placed}
-    return Standing(found.verdict, now.placed, now.pending, found.domains, seats)
+    return GangStanding(found.verdict, now.placed, now.pending, found.domains, seats)
 
 
-def _how(before: Standing | None, after: Standing | None) -> How:
+def _how(before: GangStanding | None, after: GangStanding | None) -> How:
     """The verdict decides; where it is as good, the number of placed pods."""
     if before is None or after is None:
         return "Leaves" if after is None else "Comes"
@@ -182,7 +182,7 @@ def _gang_data(gang: GangChange) -> dict[str, Any]:
     }
 
 
-def _standing_data(standing: Standing | None) -> dict[str, Any] | None:
+def _standing_data(standing: GangStanding | None) -> dict[str, Any] | None:
     if standing is None:
         return None
     return {

@@ -7,7 +7,7 @@ from typing import Any
 from muster.api.names import OURS
 from muster.model.gang import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
-from muster.planning.decision import Binding, Disturbance, Eviction, GangPlan, Plan
+from muster.planning.decision import Binding, CycleDisturbance, CyclePlan, Eviction, GangPlan
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
@@ -17,7 +17,7 @@ MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are too many to 
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
 
 
-def data(plan: Plan) -> dict[str, Any]:
+def data(plan: CyclePlan) -> dict[str, Any]:
     """The contract; lists are sorted."""
     return {
         "apiVersion": OURS,
@@ -56,7 +56,7 @@ def _binding(binding: Binding) -> dict[str, str]:
     }
 
 
-def _disturbance(found: Disturbance) -> dict[str, Any]:
+def _disturbance(found: CycleDisturbance) -> dict[str, Any]:
     return {
         "evicted": found.evicted,
         "moved": found.moved,
@@ -103,7 +103,7 @@ def _tree(found: GangPlan) -> dict[str, Any]:
 # pictures -----------------------------------------------------------------------------------------------------------
 
 
-def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     """What was decided in one line, every gang with its verdict and its tree, and the cluster with who sits where.
 
     Where there are many gangs or nodes, each gang is a line and each domain a row.
@@ -124,7 +124,7 @@ def lines(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
 
 
-def _more(plan: Plan) -> str:
+def _more(plan: CyclePlan) -> str:
     """Places that are kept and pods that leave, where there are any."""
     said = f", {many(len(plan.nominations), 'place')} kept" if plan.nominations else ""
     moves = sum(bool(eviction.move_to) for eviction in plan.evictions)
@@ -132,7 +132,7 @@ def _more(plan: Plan) -> str:
     return said + (f" ({moves} of them move)" if moves else "")
 
 
-def leaving_lines(plan: Plan) -> Iterator[Line]:
+def leaving_lines(plan: CyclePlan) -> Iterator[Line]:
     """Who has to leave, why, for whom, and where to."""
     if not plan.evictions:
         return
@@ -148,7 +148,7 @@ def leaving_lines(plan: Plan) -> Iterator[Line]:
     yield []
 
 
-def _disturbance_line(found: Disturbance) -> Iterator[Line]:
+def _disturbance_line(found: CycleDisturbance) -> Iterator[Line]:
     """How much is disturbed for whom, and how much may be (P8)."""
     if not found.gangs:
         return
@@ -157,7 +157,7 @@ def _disturbance_line(found: Disturbance) -> Iterator[Line]:
     yield [Span(f"{said}; a cycle may disturb {found.allowed}, or what one gang needs", "dim")]
 
 
-def gang_table(plan: Plan) -> Iterator[Line]:
+def gang_table(plan: CyclePlan) -> Iterator[Line]:
     """One line for every gang, those that wait first, and the reason below."""
     rows = [[Span(text, "dim") for text in ("VERDICT", "GANG", "PLACED", "PENDING", "WHY")]]
     for found in sorted(plan.gangs, key=lambda found: (found.verdict == "Scheduled", found.verdict, found.gang.key)):
@@ -182,7 +182,7 @@ def gang_lines(found: GangPlan) -> Iterator[Line]:
     yield from drawn(look(found.gang), found.domains)
 
 
-def cluster_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     """Nodes by their finest shared domain: what is used, and the gangs that sit there."""
     seats: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for found in plan.gangs:
@@ -212,7 +212,7 @@ def cluster_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     yield from table(rows)
 
 
-def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
+def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     """Domains of the finest level that can be looked at: what is used, and how many gangs sit there."""
     used, column = _used(plan, snapshot), _headline(snapshot)
     at = snapshot.columns.index(column)
@@ -244,11 +244,11 @@ def domain_map(plan: Plan, snapshot: Snapshot) -> Iterator[Line]:
     yield from table(rows)
 
 
-def _used(plan: Plan, snapshot: Snapshot) -> Any:
+def _used(plan: CyclePlan, snapshot: Snapshot) -> Any:
     used = snapshot.used.copy()
     for binding in plan.bindings:
-        shape = snapshot.class_of[binding.key]
-        used[snapshot.node_index[binding.node]] += snapshot.classes[shape].asks
+        pod_class = snapshot.class_of[binding.key]
+        used[snapshot.node_index[binding.node]] += snapshot.classes[pod_class].asks
     return used
 
 

@@ -13,11 +13,11 @@ from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, ResourcesStatus
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueStatus
-from muster.model.gang import Gang, Group, State, walk
+from muster.model.gang import Gang, Group, PodState, walk
 from muster.model.queues import QueueTree, Uses, arrange, plus, uses
 from muster.model.roles import leftovers, non_preemptible, resources
 from muster.model.snapshot import Snapshot
-from muster.planning.decision import Plan
+from muster.planning.decision import CyclePlan
 from muster.reporting.conditions import ON_POD_GROUPS, ON_QUEUES, pod_group_conditions, queue_ready, settled
 from muster.reporting.minimums import minimums_of
 from muster.reporting.outcome import Outcome, gangs_bound, pods
@@ -29,10 +29,10 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
     return PodGroupStatus(
         phase=_phase(states, outcome.satisfied),
         satisfied=outcome.satisfied,
-        running=states[State.PLACED],
-        pending=states[State.PENDING] + states[State.GATED],
-        succeeded=states[State.SUCCEEDED],
-        failed=states[State.FAILED],
+        running=states[PodState.PLACED],
+        pending=states[PodState.PENDING] + states[PodState.GATED],
+        succeeded=states[PodState.SUCCEEDED],
+        failed=states[PodState.FAILED],
         leftovers=len(leftovers(outcome.gang)),
         resources_status=resources_status(outcome.gang),
         levels=() if outcome.gang.broken else tuple(_level(group, outcome) for group in walk(outcome.gang.root)),
@@ -71,12 +71,12 @@ def _schedulers(outcome: Outcome) -> Collection[str]:
     return snapshot.schedulers if snapshot is not None else ()
 
 
-def _phase(states: Counter[State], enough: bool) -> str:
-    if states[State.PLACED] or states[State.PENDING] or states[State.GATED]:
+def _phase(states: Counter[PodState], enough: bool) -> str:
+    if states[PodState.PLACED] or states[PodState.PENDING] or states[PodState.GATED]:
         return "Running" if enough else "Pending"
     if enough:
         return "Succeeded"
-    return "Failed" if states[State.FAILED] else "Pending"
+    return "Failed" if states[PodState.FAILED] else "Pending"
 
 
 def resources_status(gang: Gang) -> ResourcesStatus:
@@ -114,7 +114,7 @@ def _level(group: Group, outcome: Outcome) -> LevelStatus:
 # queues -------------------------------------------------------------------------------------------------------------
 
 
-def queue_statuses(snapshot: Snapshot, plan: Plan, now: datetime) -> dict[str, QueueStatus]:
+def queue_statuses(snapshot: Snapshot, plan: CyclePlan, now: datetime) -> dict[str, QueueStatus]:
     """What every queue and those below it ask for and hold, by name (E2).
 
     Queues with gangs of other schedulers only are theirs to report; of those that are shared, one reports (N6).

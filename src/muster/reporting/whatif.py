@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from muster.api.names import OURS
-from muster.planning.decision import Plan
-from muster.planning.whatif import Added, Altered, Drained, Effect, Judged, Left, Supposed
+from muster.planning.decision import CyclePlan
+from muster.planning.whatif import Added, Altered, Drained, Effect, Judged, Left, SupposedObjects
 from muster.reporting import plans, problems
 from muster.reporting.plan_diff import Differences, GangChange, How, PodChange, compare
 from muster.reporting.plan_diff import data as differences_data
@@ -44,7 +44,7 @@ def _said(value: Value) -> str:
     return "unset" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def data(supposed: Supposed, before: Plan, after: Plan) -> dict[str, Any]:
+def data(supposed: SupposedObjects, before: CyclePlan, after: CyclePlan) -> dict[str, Any]:
     """What `plan -o json` prints under a supposition."""
     return {
         "apiVersion": OURS,
@@ -86,7 +86,7 @@ def warnings(judged: Iterable[Judged]) -> Iterator[str]:
 # pictures -----------------------------------------------------------------------------------------------------------
 
 
-def lines(supposed: Supposed, before: Plan, after: Plan) -> Iterator[Line]:
+def lines(supposed: SupposedObjects, before: CyclePlan, after: CyclePlan) -> Iterator[Line]:
     """The supposition, both plans in figures, the gangs and pods that differ, and why some are worse off."""
     found = compare(before, after)
     for effect in supposed.effects:
@@ -99,7 +99,7 @@ def lines(supposed: Supposed, before: Plan, after: Plan) -> Iterator[Line]:
     yield from _reasons(found, supposed.touched, after)
 
 
-def _figures(before: Plan, after: Plan) -> Iterator[list[Span]]:
+def _figures(before: CyclePlan, after: CyclePlan) -> Iterator[list[Span]]:
     was, will = _counts(before), _counts(after)
     yield [Span(text, "dim") for text in ("", "BEFORE", "AFTER")]
     for name in was:
@@ -108,7 +108,7 @@ def _figures(before: Plan, after: Plan) -> Iterator[list[Span]]:
             yield [Span(name), Span(str(was[name])), Span(str(will[name]), role)]
 
 
-def _counts(plan: Plan) -> dict[str, int]:
+def _counts(plan: CyclePlan) -> dict[str, int]:
     verdicts = Counter(found.verdict for found in plan.gangs)
     moved = sum(bool(eviction.move_to) for eviction in plan.evictions)
     return {f"gangs {verdict}": verdicts[verdict] for verdict in VERDICTS} | {
@@ -178,7 +178,7 @@ def _arrow_to(pod: PodChange) -> str:
     return f"{pod.before or pod.after}{f', for {pod.whom}' if pod.whom else ''}"
 
 
-def _reasons(found: Differences, touched: frozenset[str], after: Plan) -> Iterator[Line]:
+def _reasons(found: Differences, touched: frozenset[str], after: CyclePlan) -> Iterator[Line]:
     """Of every gang that is worse off, and of those that the supposition is about and that still do not run."""
     worse = {gang.key for gang in found.gangs if gang.how == "Worse"}
     told = [one for one in after.gangs if one.gang.key in worse or _waits(one.gang.key, one.verdict, touched)]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from muster.api.core import Pod
 
 
-class Sent(Struct, frozen=True):
+class AssumedPod(Struct, frozen=True):
     """What was decided about one pod, by its uid: where it was bound, that it was told to leave, or both in turn."""
 
     uid: str
@@ -23,19 +23,19 @@ class Sent(Struct, frozen=True):
     lists: int | None = None  # how many lists had begun when it was promised; None: it was not
 
 
-class Inflight:
+class AssumedPods:
     """What was sent, by pod."""
 
     def __init__(self, lists: Callable[[], int] = lambda: 0) -> None:
         self._lists = lists  # of pods, that have begun
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, AssumedPod] = {}
 
     def __len__(self) -> int:
         return len(self._sent)
 
     def bound(self, pod: str, uid: str, node: str) -> None:
         """A binding is on its way."""
-        self._sent[pod] = Sent(uid, node)
+        self._sent[pod] = AssumedPod(uid, node)
 
     def promised(self, pod: str, uid: str) -> None:
         """The binding was taken."""
@@ -46,7 +46,7 @@ class Inflight:
     def evicted(self, pod: str, uid: str) -> None:
         """The pod was told to leave; a binding that is not yet seen still holds its room."""
         before = self._sent.get(pod)
-        self._sent[pod] = Sent(uid, before.node if before and before.uid == uid else "", True, self._lists())
+        self._sent[pod] = AssumedPod(uid, before.node if before and before.uid == uid else "", True, self._lists())
 
     def leaves(self, pod: str, uid: str) -> bool:
         """Whether it was told to."""
@@ -74,7 +74,7 @@ class Inflight:
         return found
 
 
-def _laid(pod: Pod, sent: Sent, now: datetime) -> Pod:
+def _laid(pod: Pod, sent: AssumedPod, now: datetime) -> Pod:
     if sent.node and not pod.spec.node_name:
         pod = replace(pod, spec=replace(pod.spec, node_name=sent.node))
     if sent.leaves and pod.metadata.deletion_timestamp is None:
@@ -82,7 +82,7 @@ def _laid(pod: Pod, sent: Sent, now: datetime) -> Pod:
     return pod
 
 
-def _over(pod: Pod, sent: Sent) -> bool:
+def _over(pod: Pod, sent: AssumedPod) -> bool:
     """Another pod of that name, or what was sent is seen."""
     if pod.metadata.uid != sent.uid:
         return True

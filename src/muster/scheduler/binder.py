@@ -17,10 +17,10 @@ from muster.api.core import Pod
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.planning.decision import Binding, Eviction
-from muster.scheduler.assumed_pods import Inflight
-from muster.scheduler.eviction_backoff import Refusals
+from muster.scheduler.assumed_pods import AssumedPods
+from muster.scheduler.eviction_backoff import EvictionBackoff
 from muster.scheduler.observer import Nobody, Observer
-from muster.scheduler.write_pool import Answer
+from muster.scheduler.write_pool import WriteResult
 
 log = structlog.get_logger()
 PODS = resource_of(Pod)
@@ -56,7 +56,7 @@ class Done(Struct, frozen=True):
     failures: tuple[str, ...] = ()  # in sentences
 
 
-class Place(Struct, frozen=True):
+class NominatedPlace(Struct, frozen=True):
     """What should stand on a waiting pod: where it will go; an empty node: nowhere any more."""
 
     pod: str  # namespace/name
@@ -71,14 +71,14 @@ class Trouble(Struct, frozen=True):
     core: bool  # what it needs to run at all
 
 
-class Doubt(Struct, frozen=True):
+class UnconfirmedBinding(Struct, frozen=True):
     """Nobody knows whether a binding was done."""
 
     since: float
     what: str
 
 
-class Tally:
+class ApplyTally:
     """What came of a plan, so far."""
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ class Writer:
     def __init__(
         self,
         cluster: Cluster,
-        inflight: Inflight,
+        assumed_pods: AssumedPods,
         fence: Fence,
         clock: Callable[[], float],
         seconds: float = 10.0,
@@ -147,31 +147,31 @@ class Writer:
         self.on_done = on_done  # called once the API server has taken a binding or an eviction of a pod by its uid
         self.make_way = make_way  # called before a pod is bound, by namespace and name
         self.still = still  # whether a binding of a pod by its uid may be sent again, as far as is known now
-        self.cluster, self.inflight, self.fence, self.clock = cluster, inflight, fence, clock
+        self.cluster, self.assumed_pods, self.fence, self.clock = cluster, assumed_pods, fence, clock
         self.seconds = seconds
-        self.refusals = Refusals(clock)
-        self.doubts: dict[str, dict[str, Doubt]] = {}  # by gang, by pod
+        self.refusals = EvictionBackoff(clock)
+        self.unconfirmed: dict[str, dict[str, UnconfirmedBinding]] = {}  # by gang, by pod
         self.observer: Observer = observer or Nobody()
 
-    async def bind(self, order: "Bind") -> Answer:
+    async def bind(self, order: "Bind") -> WriteResult:
         """One binding."""
         one = order.binding
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
         if not self.fence.leading or self.fence.term != order.term:
             order.tally.unbound(one, "another leader may be acting")
-            return Answer.NO
+            return WriteResult.NO
         if self.select_node is not None:
             try:
                 async with in_time(self.fence, self.seconds):
                     await self.select_node(one)
             except ApiError as error:
                 order.tally.unbound(one, error.message)
-                return Answer.NO
+                return WriteResult.NO
         order.first_at = self.clock()
         return await self._bind(order)
 
-    async def seat(self, order: "Bind") -> Answer:
+    async def seat(self, order: "Bind") -> WriteResult:
         """What became of a binding in doubt; it is sent again for a while, where it is still wanted.
 
         To the same node, so its room is taken either way. What was said no to may still have happened the first time:
@@ -180,15 +180,15 @@ class Writer:
         order.asked += 1
         one, now = order.binding, self.clock()
         answer = await self._seat(order)
-        if answer is not Answer.DOUBT:
+        if answer is not WriteResult.DOUBT:
             self._settled(one)
             return answer
         may = self.fence.leading and self.fence.term == order.term and now - order.first_at < AGAIN_SECONDS
-        return await self._bind(order) if may and self.still(one, order.uid) else Answer.DOUBT
+        return await self._bind(order) if may and self.still(one, order.uid) else WriteResult.DOUBT
 
-    async def _bind(self, order: "Bind") -> Answer:
+    async def _bind(self, order: "Bind") -> WriteResult:
         one, began, before = order.binding, self.clock(), order.sent_at
-        self.inflight.bound(one.key, order.uid, one.node)
+        self.assumed_pods.bound(one.key, order.uid, one.node)
         order.sent_at = began
         try:
             async with in_time(self.fence, self.seconds):
@@ -198,41 +198,41 @@ class Writer:
             self.observer.bind_failed(error.reason, self.clock() - began)
             if order.asked:
                 order.sent_at = before if _certain(error) else began
-                return Answer.DOUBT
+                return WriteResult.DOUBT
             return self._not_bound(order, error)
         self._settled(one)
         return self._bound(order)
 
-    def _not_bound(self, order: "Bind", error: ApiError) -> Answer:
+    def _not_bound(self, order: "Bind", error: ApiError) -> WriteResult:
         one = order.binding
         order.tally.unbound(one, error.message)
         if _certain(error):
-            self.inflight.failed(one.key, order.uid)
-            return Answer.NO
+            self.assumed_pods.failed(one.key, order.uid)
+            return WriteResult.NO
         told = f"nobody knows yet whether pod `{one.pod}` was bound to `{one.node}`: {error.message}"
-        self.doubts.setdefault(one.gang, {})[one.key] = Doubt(self.clock(), told)
-        return Answer.DOUBT
+        self.unconfirmed.setdefault(one.gang, {})[one.key] = UnconfirmedBinding(self.clock(), told)
+        return WriteResult.DOUBT
 
     def _settled(self, one: Binding) -> None:
-        doubts = self.doubts.get(one.gang, {})
-        doubts.pop(one.key, None)
-        if not doubts:
-            self.doubts.pop(one.gang, None)
+        unconfirmed = self.unconfirmed.get(one.gang, {})
+        unconfirmed.pop(one.key, None)
+        if not unconfirmed:
+            self.unconfirmed.pop(one.gang, None)
 
-    async def _seat(self, order: "Bind") -> Answer:
+    async def _seat(self, order: "Bind") -> WriteResult:
         """Whether a binding in doubt has happened, as far as the pod itself can tell."""
         one = order.binding
         try:
             found = await self._asked(one.namespace, one.pod, order.uid)
         except ApiError:
-            return Answer.DOUBT
+            return WriteResult.DOUBT
         seat = (found.get("spec") or {}).get("nodeName") if found else None
         if seat == one.node:
             return self._bound(order)
         if found and not seat and self.clock() - order.sent_at < LOST_SECONDS:
-            return Answer.DOUBT
-        self.inflight.failed(one.key, order.uid)
-        return Answer.NO
+            return WriteResult.DOUBT
+        self.assumed_pods.failed(one.key, order.uid)
+        return WriteResult.NO
 
     async def _asked(self, namespace: str, name: str, uid: str) -> Raw | None:
         """The pod as it is stored; None: it is gone. Whoever leads no more may ask, too."""
@@ -247,20 +247,20 @@ class Writer:
             raise
         return found if not uid or (found.get("metadata") or {}).get("uid") == uid else None
 
-    def _bound(self, order: "Bind") -> Answer:
+    def _bound(self, order: "Bind") -> WriteResult:
         one = order.binding
-        self.inflight.promised(one.key, order.uid)
+        self.assumed_pods.promised(one.key, order.uid)
         self.observer.bound(one.role, self.clock() - order.sent_at)
         order.tally.bound.add(one.key)
         self.on_done(one, order.uid)
-        return Answer.YES
+        return WriteResult.YES
 
-    async def evict(self, order: "Evict") -> Answer:
+    async def evict(self, order: "Evict") -> WriteResult:
         """Ask a pod to leave, its budgets heeded."""
         one = order.eviction
         if not self.fence.leading or self.fence.term != order.term:
             order.tally.failed(one.gang, f"{one.key}: not evicted: another leader may be acting")
-            return Answer.NO
+            return WriteResult.NO
         order.sent_at = self.clock()
         try:
             async with in_time(self.fence, self.seconds):
@@ -269,65 +269,65 @@ class Writer:
             return await self._not_evicted(order, error)
         return self._evicted(order)
 
-    async def leaving(self, order: "Evict") -> Answer:
+    async def leaving(self, order: "Evict") -> WriteResult:
         """What became of an eviction in doubt. It is not sent again: the next plan may not want it."""
         order.asked += 1
         return await self._leaving(order)
 
-    async def _not_evicted(self, order: "Evict", error: ApiError) -> Answer:
+    async def _not_evicted(self, order: "Evict", error: ApiError) -> WriteResult:
         one = order.eviction
         self._conflict(error)
         if error.status == GONE:
-            return Answer.NO  # it is gone already
+            return WriteResult.NO  # it is gone already
         self.observer.eviction_failed(error.reason)
         order.tally.failed(one.gang, f"{one.key}: not evicted: {error.message}")
         if not _certain(error):
             answer = await self._leaving(order)
-            if answer is not Answer.DOUBT or error.status == UNANSWERED:
+            if answer is not WriteResult.DOUBT or error.status == UNANSWERED:
                 return answer
         self.refusals.refused(one.key, order.uid)
-        return Answer.NO
+        return WriteResult.NO
 
-    async def _leaving(self, order: "Evict") -> Answer:
+    async def _leaving(self, order: "Evict") -> WriteResult:
         one = order.eviction
         try:
             found = await self._asked(one.namespace, one.pod, order.uid)
         except ApiError:
-            return Answer.DOUBT
+            return WriteResult.DOUBT
         if found is None or (found.get("metadata") or {}).get("deletionTimestamp"):
             return self._evicted(order)
-        return Answer.DOUBT if self.clock() - order.sent_at < LOST_SECONDS else Answer.NO
+        return WriteResult.DOUBT if self.clock() - order.sent_at < LOST_SECONDS else WriteResult.NO
 
-    def _evicted(self, order: "Evict") -> Answer:
+    def _evicted(self, order: "Evict") -> WriteResult:
         one = order.eviction
-        self.inflight.evicted(one.key, order.uid)
+        self.assumed_pods.evicted(one.key, order.uid)
         self.refusals.taken(one.key)
         self.observer.evicted(one.reason)
         order.tally.evicted += 1
         self.on_done(one, order.uid)
-        return Answer.YES
+        return WriteResult.YES
 
-    async def probe(self, one: Eviction, uid: str, tally: Tally) -> Answer:
+    async def probe(self, one: Eviction, uid: str, tally: ApplyTally) -> WriteResult:
         """Whether a pod could be evicted now; where nobody knows, it is not tried."""
         if not self.fence.leading:
-            return Answer.NO
+            return WriteResult.NO
         try:
             async with in_time(self.fence, self.seconds):
                 await self.cluster.evict(one.namespace, one.pod, uid, dry_run=True)
         except ApiError as error:
             if error.status == GONE:
-                return Answer.YES
+                return WriteResult.YES
             self.observer.eviction_failed(error.reason)
             tally.failed(one.gang, f"{one.key}: cannot be evicted, so nobody is for {one.whom}: {error.message}")
             if error.status != UNANSWERED:
                 self.refusals.refused(one.key, uid)
-            return Answer.NO
-        return Answer.YES
+            return WriteResult.NO
+        return WriteResult.YES
 
-    async def note(self, one: Place, uid: str, tally: Tally) -> Answer:
+    async def note(self, one: NominatedPlace, uid: str, tally: ApplyTally) -> WriteResult:
         """Write on a waiting pod where it will go."""
         if not self.fence.leading:
-            return Answer.NO
+            return WriteResult.NO
         namespace, _, name = one.pod.partition("/")
         patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": one.node or None}}
         try:
@@ -337,11 +337,11 @@ class Writer:
             self._conflict(error)
             if one.node or error.status != GONE:
                 tally.failed(one.gang, f"{one.pod}: no place noted: {error.message}")
-            return Answer.NO
+            return WriteResult.NO
         if one.node:
             self.observer.nominated()
             tally.nominated += 1
-        return Answer.YES
+        return WriteResult.YES
 
     def _conflict(self, error: ApiError) -> None:
         if error.status == CONFLICT:
@@ -362,7 +362,7 @@ class Bind(Struct, eq=False):
     writer: Writer
     binding: Binding
     uid: str
-    tally: Tally
+    tally: ApplyTally
     term: int  # of the leadership in which it was decided
     asked: int = 0  # how often, whether it has happened
     first_at: float = 0.0
@@ -383,11 +383,11 @@ class Bind(Struct, eq=False):
         """See Order."""
         return _rest(self.asked)
 
-    async def send(self) -> Answer:
+    async def send(self) -> WriteResult:
         """See Order."""
         return await self.writer.bind(self)
 
-    async def find_out(self) -> Answer:
+    async def find_out(self) -> WriteResult:
         """See Order."""
         return await self.writer.seat(self)
 
@@ -398,7 +398,7 @@ class Evict(Struct, eq=False):
     writer: Writer
     eviction: Eviction
     uid: str
-    tally: Tally
+    tally: ApplyTally
     term: int  # of the leadership in which it was decided
     whose: str
     first: bool
@@ -410,11 +410,11 @@ class Evict(Struct, eq=False):
         """See Order."""
         return _rest(self.asked)
 
-    async def send(self) -> Answer:
+    async def send(self) -> WriteResult:
         """See Order."""
         return await self.writer.evict(self)
 
-    async def find_out(self) -> Answer:
+    async def find_out(self) -> WriteResult:
         """See Order."""
         return await self.writer.leaving(self)
 
@@ -423,13 +423,13 @@ class Alone(Struct, frozen=True, eq=False):
     """A write of which nobody has to know what became: the next plan does the same again."""
 
     whose: str
-    send: Callable[[], Coroutine[Any, Any, Answer]]
+    send: Callable[[], Coroutine[Any, Any, WriteResult]]
     first: bool = True
     rest_seconds: float = 0.0
 
-    async def find_out(self) -> Answer:
+    async def find_out(self) -> WriteResult:
         """See Order: there is no doubt about it."""
-        return Answer.NO
+        return WriteResult.NO
 
 
 def _rest(asked: int) -> float:

@@ -12,7 +12,7 @@ from muster.api.core import Pod
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
 
 
-class Refused(Struct, frozen=True):
+class RefusedEviction(Struct, frozen=True):
     """One pod that could not be evicted."""
 
     uid: str
@@ -20,19 +20,19 @@ class Refused(Struct, frozen=True):
     seconds: float  # how long it is left alone
 
 
-class Refusals:
+class EvictionBackoff:
     """By pod, as `namespace/name`."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._refused: dict[str, Refused] = {}
+        self._refused: dict[str, RefusedEviction] = {}
 
     def refused(self, pod: str, uid: str) -> None:
         """It was, just now."""
         before = self._refused.get(pod)
         again = before is not None and before.uid == uid
         seconds = min(before.seconds * 2, LONGEST_SECONDS) if before and again else FIRST_SECONDS
-        self._refused[pod] = Refused(uid, self._clock() + seconds, seconds)
+        self._refused[pod] = RefusedEviction(uid, self._clock() + seconds, seconds)
 
     def taken(self, pod: str) -> None:
         """It leaves after all."""

@@ -25,7 +25,7 @@ async def _at_rest() -> bool:
     return True
 
 
-class Terms(Struct, frozen=True):
+class LeaseTerms(Struct, frozen=True):
     """What a lease is about."""
 
     name: str = "muster"
@@ -54,7 +54,12 @@ class Leader:
     """One candidate. `leading` is asked before every single write."""
 
     def __init__(
-        self, cluster: Cluster, identity: str, terms: Terms, clock: Callable[[], float], wall: Callable[[], datetime]
+        self,
+        cluster: Cluster,
+        identity: str,
+        terms: LeaseTerms,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime],
     ) -> None:
         self.cluster, self.identity, self.terms, self.clock, self.wall = cluster, identity, terms, clock, wall
         self._until = -1.0  # of our clock

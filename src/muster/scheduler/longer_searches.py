@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
-from muster.planning.decision import Plan
+from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.memory.longer_search import LongerAnswer, cut_short, search_longer
 from muster.planning.policy import Policy
@@ -31,7 +31,7 @@ REST_SECONDS = 0.001  # between slices of work: the loop has the interpreter to 
 LOOK_SECONDS = 0.2  # while a cycle runs: how soon the end of everything is noticed
 
 
-class Asked(Struct, frozen=True, eq=False):
+class SearchRequest(Struct, frozen=True, eq=False):
     """The outcome of a cycle that left gangs without an answer."""
 
     snapshot: Snapshot
@@ -47,17 +47,17 @@ class LongerSearches:
     ) -> None:
         self._memory, self._steps, self._observer, self._found = memory, steps, observer, found
         self._tried: OrderedDict[bytes, None] = OrderedDict()
-        self._latest: Asked | None = None
+        self._latest: SearchRequest | None = None
         self._woken = asyncio.Event()
         self._last = ""  # the gang that was searched for last
         self._no_cycle_runs = threading.Event()
         self._no_cycle_runs.set()
         self._given_up = threading.Event()
 
-    def offer(self, snapshot: Snapshot, policy: Policy, plan: Plan) -> None:
+    def offer(self, snapshot: Snapshot, policy: Policy, plan: CyclePlan) -> None:
         """A cycle has ended; who was cut short is searched for, soon."""
         gangs = tuple(cut_short(plan)) if self._steps else ()
-        self._latest = Asked(snapshot, policy, gangs) if gangs else None
+        self._latest = SearchRequest(snapshot, policy, gangs) if gangs else None
         known = {found.gang.key for found in plan.gangs}
         self._memory.hints = {key: hint for key, hint in self._memory.hints.items() if key in known}
         if gangs:
@@ -91,7 +91,7 @@ class LongerSearches:
         finally:
             self._given_up.set()
 
-    async def _search_each(self, asked: Asked) -> None:
+    async def _search_each(self, asked: SearchRequest) -> None:
         given_up = self._given_up
         for gang in _in_turn(asked.gangs, self._last):
             work = partial(search_longer, asked.snapshot, asked.policy, gang, self._steps)

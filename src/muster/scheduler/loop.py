@@ -16,26 +16,26 @@ from muster.api.core import Pod
 from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
 from muster.config.settings import Scheduling
-from muster.kube.cache.cache import FOLLOWED, Mirror, resource_of
-from muster.kube.cache.reflector import Following, Health, Synced
+from muster.kube.cache.cache import WATCHED_KINDS, Cache, resource_of
+from muster.kube.cache.reflector import Health, Reflector, Synced
 from muster.kube.cluster import ApiError, Cluster, Resource
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
 from muster.planning.allocate import Granted
 from muster.planning.cycle import plan as make_plan
-from muster.planning.decision import Binding, Plan
+from muster.planning.decision import Binding, CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
-from muster.scheduler.assumed_pods import Inflight
-from muster.scheduler.binder import Done, Doubt, Fence, Writer
+from muster.scheduler.assumed_pods import AssumedPods
+from muster.scheduler.binder import Done, Fence, UnconfirmedBinding, Writer
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.observer import Nobody, Observer
 from muster.scheduler.plan_applier import Applier, concerned
 from muster.scheduler.promises import UnseenPromises
-from muster.scheduler.status.decision_log import Journal
+from muster.scheduler.status.decision_log import DecisionLog
 from muster.scheduler.status.event_queue import EventQueue
-from muster.scheduler.status.status_writer import News, Teller
+from muster.scheduler.status.status_writer import News, StatusWriter
 from muster.scheduler.volume_binder import VolumeBinder
 
 log = structlog.get_logger()
@@ -70,14 +70,14 @@ class Scheduler:
         self.policy = policy or Policy(steps=self.settings.search_steps, cycle_steps=self.settings.cycle_steps)
         self.fence: Fence = fence or Always()
         self.observer: Observer = observer or Nobody()
-        self.mirror = Mirror(in_scope(self.settings), self.settings.scheduler_names)
-        self.health = {resource: self._followed(resource) for resource in FOLLOWED}
-        self._followings = {one: Following(cluster, one, health=health) for one, health in self.health.items()}
+        self.cache = Cache(in_scope(self.settings), self.settings.scheduler_names)
+        self.health = {resource: self._health_of(resource) for resource in WATCHED_KINDS}
+        self._reflectors = {one: Reflector(cluster, one, health=health) for one, health in self.health.items()}
         self._hearing: dict[Resource, asyncio.Task[None]] = {}
         self._term = 0  # the one that we plan in
         self._asked = (0, 0)  # the one for which pods are listed again, and how many lists had begun before
-        self.inflight = Inflight(lambda: self.health[PODS].lists)
-        self._journal = Journal(self.settings.dry_run)
+        self.assumed_pods = AssumedPods(lambda: self.health[PODS].lists)
+        self._decision_log = DecisionLog(self.settings.dry_run)
         self._promises = UnseenPromises()
         self.memory = AnswerCache()  # what earlier cycles found out (X7)
         self.longer = LongerSearches(self.memory, self.settings.long_search_steps, self.observer, self.wake)
@@ -87,33 +87,33 @@ class Scheduler:
         self._woken = asyncio.Event()
         self._since: float | None = None  # the first change that no plan knows of
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
-        self._carried_out, told = _Patience(self._woken.set), _Patience(self._woken.set)
+        self._carried_out, told = _FailureBackoff(self._woken.set), _FailureBackoff(self._woken.set)
         self._ask_again = _Alarm(self._woken.set)  # somebody whose eviction was refused
-        self.teller = Teller(cluster, self.fence, clock, seconds, self.observer, told.after)
+        self.status_writer = StatusWriter(cluster, self.fence, clock, seconds, self.observer, told.after)
         self.events = EventQueue(
-            cluster, self.fence, clock, wall, self.mirror.pod_group, self._is_writing, self.observer, seconds
+            cluster, self.fence, clock, wall, self.cache.pod_group, self._is_writing, self.observer, seconds
         )
         self.writer = Writer(
             cluster,
-            self.inflight,
+            self.assumed_pods,
             self.fence,
             clock,
             seconds,
             self.observer,
-            self.teller.make_way,
+            self.status_writer.make_way,
             self._still,
             self.events.add,
-            VolumeBinder(cluster, self.mirror, clock).select_node,
+            VolumeBinder(cluster, self.cache, clock).select_node,
         )
-        self._settled_late = _Patience(self._woken.set)
+        self._settled_late = _FailureBackoff(self._woken.set)
         self.applier = Applier(self.writer, at_once, self._late)
         self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
-        self.last: tuple[Snapshot, Plan, Done] | None = None
+        self.last: tuple[Snapshot, CyclePlan, Done] | None = None
         self.cycles = 0  # that were carried out
         self.began: float | None = None  # the cycle that runs now
         self.turns = 0  # cycles that have ended, whatever came of them
 
-    def _followed(self, resource: Resource) -> Health:
+    def _health_of(self, resource: Resource) -> Health:
         restarted = partial(self.observer.watch_restarted, resource.plural)
         health = Health(self.clock, restarted, partial(_trouble, resource.plural))
         self.observer.watch(resource.plural, health.lag_seconds)
@@ -132,17 +132,17 @@ class Scheduler:
     @property
     def told(self) -> int:
         """The last cycle whose outcome everybody was told of, as far as later ones do not tell it better."""
-        return self.cycles if self.settings.dry_run else self.teller.told
+        return self.cycles if self.settings.dry_run else self.status_writer.told
 
     @property
     def at_rest(self) -> bool:
         """Nothing is decided, on its way or in doubt."""
-        return self.began is None and self.applier.crew.at_rest
+        return self.began is None and self.applier.write_pool.at_rest
 
     @property
     def results(self) -> tuple[int, int]:
         """What differs whenever something has come forth: steps that a plan takes are no result."""
-        return self.turns, self.applier.crew.answers
+        return self.turns, self.applier.write_pool.answers
 
     def cancel_plan(self) -> None:
         """Give up the plan that is being made, if there is one: what was granted of it stands, the rest is not done."""
@@ -165,40 +165,40 @@ class Scheduler:
         try:
             await self._loops()
         finally:
-            await self.applier.crew.stop()
+            await self.applier.write_pool.stop()
 
     async def _loops(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for resource, struct in FOLLOWED.items():
-                tasks.create_task(self._hear(resource, struct), name=f"follow {resource.plural}")
+            for resource, struct in WATCHED_KINDS.items():
+                tasks.create_task(self._handle(resource, struct), name=f"follow {resource.plural}")
             tasks.create_task(self._cycles(), name="cycles")
-            tasks.create_task(self.teller.run(), name="tell")
+            tasks.create_task(self.status_writer.run(), name="tell")
             tasks.create_task(self.events.run(), name="events")
             tasks.create_task(self.longer.run(), name="longer searches")
 
-    async def _hear(self, resource: Resource, struct: type[Wire]) -> None:
+    async def _handle(self, resource: Resource, struct: type[Wire]) -> None:
         """Whoever wants a list cancels the hearing; it begins anew."""
         me = asyncio.current_task()
         while True:
-            self._hearing[resource] = hearing = asyncio.create_task(self._heard(resource, struct))
+            self._hearing[resource] = hearing = asyncio.create_task(self._received(resource, struct))
             try:
                 await hearing
             except asyncio.CancelledError:
                 if me is not None and me.cancelling():
                     raise
-                self._followings[resource].list_again()
+                self._reflectors[resource].list_again()
 
-    async def _heard(self, resource: Resource, struct: type[Wire]) -> None:
-        async with aclosing(self._followings[resource].news()) as told:
+    async def _received(self, resource: Resource, struct: type[Wire]) -> None:
+        async with aclosing(self._reflectors[resource].news()) as told:
             async for news in told:
-                if (self.mirror.hear(struct, news) and not self.mirror.echo) or isinstance(news, Synced):
+                if (self.cache.handle(struct, news) and not self.cache.echo) or isinstance(news, Synced):
                     self.wake()
                 if isinstance(news, Synced):
                     await self._count()
 
     async def _count(self) -> None:
         """What was heard of, a little at a time: others have work to do, and a lease to renew."""
-        while self.synced and not self._is_building and self.mirror.fold(AT_A_TIME):
+        while self.synced and not self._is_building and self.cache.fold(AT_A_TIME):
             await asyncio.sleep(0)
 
     async def _cycles(self) -> None:
@@ -230,14 +230,14 @@ class Scheduler:
 
     def _still(self, one: Binding, uid: str) -> bool:
         """Whether a binding that was not answered may be sent again, as far as was heard."""
-        pod, node = self.mirror.pod(one.key), self.mirror.node(one.node)
+        pod, node = self.cache.pod(one.key), self.cache.node(one.node)
         waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
-        wanted = self.mirror.pod_group(one.gang) is not None and not self.inflight.leaves(one.key, uid)
+        wanted = self.cache.pod_group(one.gang) is not None and not self.assumed_pods.leaves(one.key, uid)
         return waits and wanted and node is not None and not node.spec.unschedulable
 
     def _is_writing(self) -> bool:
         """Whether bindings or evictions are on their way: events wait for them."""
-        return not self.applier.crew.at_rest
+        return not self.applier.write_pool.at_rest
 
     def _late(self, good: bool) -> None:
         """Something was settled after its turn: its gang has waited for that."""
@@ -248,7 +248,7 @@ class Scheduler:
     def _stand_by(self) -> None:
         """Somebody else acts."""
         self._since = None
-        self.teller.forget()
+        self.status_writer.forget()
         self.events.forget()
         self.longer.forget()
         self.observer.stands_by()
@@ -286,8 +286,8 @@ class Scheduler:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
             policy = replace(
                 self.policy,
-                untouchable=self.writer.refusals.untouchable(self.mirror.pod),
-                moved=self._promises.unseen(self.mirror.pod_group),
+                untouchable=self.writer.refusals.untouchable(self.cache.pod),
+                moved=self._promises.unseen(self.cache.pod_group),
             )
             decide = partial(self._decide, snapshot, policy, granted, began, self._give_up.is_set)
             try:
@@ -303,7 +303,7 @@ class Scheduler:
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.teller.tell(News(self.cycles, snapshot, work.plan, now, self._unsettled()))
+            self.status_writer.tell(News(self.cycles, snapshot, work.plan, now, self._unsettled()))
         self.longer.offer(snapshot, policy, plan)
         if plan.bindings or plan.evictions or work.done.failures:
             _log(work.done, took)
@@ -315,15 +315,15 @@ class Scheduler:
     def _unsettled(self) -> dict[str, str]:
         """Gangs of which something was sent and is not settled; after a while, with what is in doubt."""
         now = self.clock()
-        return {gang: _told(self.writer.doubts.get(gang, {}), now) for gang in self.applier.crew.unsettled}
+        return {gang: _told(self.writer.unconfirmed.get(gang, {}), now) for gang in self.applier.write_pool.unsettled}
 
     async def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
         await self._count()
-        rest = self.mirror.prepare(self.inflight.laid(self.mirror.pod, now, self.health[PODS].listed))
+        rest = self.cache.prepare(self.assumed_pods.laid(self.cache.pod, now, self.health[PODS].listed))
         self._is_building = True
         try:
-            return await in_daemon_thread("snapshot", partial(self.mirror.build, rest, now))
+            return await in_daemon_thread("snapshot", partial(self.cache.build, rest, now))
         finally:
             self._is_building = False
 
@@ -334,14 +334,14 @@ class Scheduler:
         granted: Granted | None,
         began: float,
         is_cancelled: Callable[[], bool],
-    ) -> tuple[Plan, dict[str, Pod], float]:
+    ) -> tuple[CyclePlan, dict[str, Pod], float]:
         """The plan, the pods that it is about, and how long it took; bindings are told as they are decided.
 
         In a thread of its own, with all that grows with the cluster: the loop renews a lease and answers probes.
         """
         plan = make_plan(snapshot, policy, granted, is_cancelled, self.memory)
         took = self.clock() - began
-        self._journal.tell(plan)
+        self._decision_log.tell(plan)
         self.observer.cycle(plan, took)
         for failure in plan.failures:
             self.observer.failed(failure.error)
@@ -354,9 +354,9 @@ class Scheduler:
         return Done()
 
 
-def _told(doubts: Mapping[str, Doubt], now: float) -> str:
+def _told(unconfirmed: Mapping[str, UnconfirmedBinding], now: float) -> str:
     """The doubt that has lasted longest, once that is worth a word."""
-    oldest = min(doubts.values(), key=lambda doubt: doubt.since, default=None)
+    oldest = min(unconfirmed.values(), key=lambda unconfirmed_binding: unconfirmed_binding.since, default=None)
     return oldest.what if oldest is not None and now - oldest.since >= TELL_SECONDS else ""
 
 
@@ -391,7 +391,7 @@ class _Alarm:
         self._wake()
 
 
-class _Patience:
+class _FailureBackoff:
     """Wakes somebody after failures: each in a row waits twice as long."""
 
     def __init__(self, wake: Callable[[], None]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.planning.decision import EvictionReason, Plan, Role
+from muster.planning.decision import CyclePlan, EvictionReason, Role
 
 Seconds = Callable[[], float]
 
@@ -23,7 +23,7 @@ class Observer(Protocol):
     def stands_by(self) -> None:
         """Another replica acts: what the last plan found is not ours to tell any more."""
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
+    def cycle(self, plan: CyclePlan, seconds: float) -> None:
         """A plan was made in so much time."""
 
     def cancelled(self) -> None:
@@ -78,7 +78,7 @@ class Nobody:
     def stands_by(self) -> None:
         """See Observer."""
 
-    def cycle(self, plan: Plan, seconds: float) -> None:
+    def cycle(self, plan: CyclePlan, seconds: float) -> None:
         """See Observer."""
 
     def cancelled(self) -> None:

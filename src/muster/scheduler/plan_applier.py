@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.model.snapshot import names_of
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan, Refusal
-from muster.scheduler.binder import Alone, Bind, Done, Evict, Place, Tally, Trouble, Writer
-from muster.scheduler.write_pool import Crew, Order
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal
+from muster.scheduler.binder import Alone, ApplyTally, Bind, Done, Evict, NominatedPlace, Trouble, Writer
+from muster.scheduler.write_pool import PendingWrite, WritePool
 
-PATIENCE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
+SETTLE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
 
 
 class Applier:
@@ -25,62 +25,62 @@ class Applier:
 
     def __init__(self, writer: Writer, at_once: int = 64, late: Callable[[bool], None] = lambda _: None) -> None:
         self.writer = writer
-        self.crew = Crew(at_once, late)  # `late`: something was settled after its turn: well or not
+        self.write_pool = WritePool(at_once, late)  # `late`: something was settled after its turn: well or not
 
     @asynccontextmanager
-    async def at_work(self, pods: Mapping[str, Pod], term: int | None = None) -> AsyncIterator["Work"]:
+    async def at_work(self, pods: Mapping[str, Pod], term: int | None = None) -> AsyncIterator["PlanExecution"]:
         """A plan is carried out while it is made; `pods` as it knows them, and the term in which it knew them.
 
         On leaving, everything has been answered, but for what is behind: `at_rest` tells.
         """
-        self.crew.open()
-        work = Work(self, pods, self.writer.fence.term if term is None else term)
+        self.write_pool.open()
+        work = PlanExecution(self, pods, self.writer.fence.term if term is None else term)
         try:
             yield work
-            unsent = await self.crew.settle(PATIENCE_SECONDS)
-            work.close(unsent - self.crew.unsettled)
+            unsent = await self.write_pool.settle(SETTLE_SECONDS)
+            work.close(unsent - self.write_pool.unsettled)
         except BaseException:
-            await self.crew.stop()
+            await self.write_pool.stop()
             raise
         finally:
             work.open = False
 
-    async def carry_out(self, plan: Plan, pods: Mapping[str, Pod]) -> Done:
+    async def carry_out(self, plan: CyclePlan, pods: Mapping[str, Pod]) -> Done:
         """The same for a plan that is there."""
         async with self.at_work(pods) as work:
             work.finish(plan, pods)
         return work.done
 
 
-class Work:
+class PlanExecution:
     """One plan being carried out. Bindings come gang by gang as they are decided: each is final in its plan."""
 
     def __init__(self, applier: Applier, pods: Mapping[str, Pod], term: int) -> None:
         self._applier, self._pods, self._term = applier, pods, term
-        self._tally = Tally()
+        self._tally = ApplyTally()
         self._given: set[Binding] = set()
         self.open = True
         self.done = Done()  # what came of it, once it is over
-        self.plan = Plan()  # as it turned out, once it is over
+        self.plan = CyclePlan()  # as it turned out, once it is over
 
     def bind(self, bindings: Sequence[Binding]) -> None:
         """These are decided."""
         if self.open:
             self._given.update(bindings)
             writer, tally = self._applier.writer, self._tally
-            self._applier.crew.add([Bind(writer, one, self._uid(one), tally, self._term) for one in bindings])
+            self._applier.write_pool.add([Bind(writer, one, self._uid(one), tally, self._term) for one in bindings])
 
-    def finish(self, plan: Plan, pods: Mapping[str, Pod]) -> None:
+    def finish(self, plan: CyclePlan, pods: Mapping[str, Pod]) -> None:
         """All is decided: evictions, notes, and what was not given before; `pods` are those that it is about.
 
         Nothing of it is sent in another term than the one in which it was decided.
         """
-        crew, self.plan = self._applier.crew, plan
+        write_pool, self.plan = self._applier.write_pool, plan
         if self._applier.writer.fence.term != self._term:
             return
-        crew.add(self._free(self._evict(plan.evictions)), urgent=True)  # it takes time until there is room
+        write_pool.add(self._free(self._evict(plan.evictions)), urgent=True)  # it takes time until there is room
         self.bind([one for one in plan.bindings if one not in self._given])
-        crew.add(self._free(map(self._note, places(plan, pods))))
+        write_pool.add(self._free(map(self._note, places(plan, pods))))
 
     def close(self, unsent: Iterable[str]) -> None:
         """It is over; some gangs were not sent, or not whole."""
@@ -90,11 +90,11 @@ class Work:
         self.done = self._tally.done()
         self.plan = as_it_went(self.plan, self._tally)
 
-    def _free(self, orders: Iterable[Order]) -> list[Order]:
+    def _free(self, orders: Iterable[PendingWrite]) -> list[PendingWrite]:
         """Those of whom nothing is on its way since another turn."""
-        return [one for one in orders if one.whose not in self._applier.crew]
+        return [one for one in orders if one.whose not in self._applier.write_pool]
 
-    def _evict(self, evictions: Iterable[Eviction]) -> Iterator[Order]:
+    def _evict(self, evictions: Iterable[Eviction]) -> Iterator[PendingWrite]:
         """For one gang all or none (I6); those of a stale gang leave one by one."""
         writer = self._applier.writer
         together: dict[str, list[Eviction]] = {}
@@ -109,7 +109,7 @@ class Work:
     def _probe(self, one: Eviction, whose: str) -> Alone:
         return Alone(whose, lambda: self._applier.writer.probe(one, self._uid(one), self._tally))
 
-    def _note(self, one: Place) -> Alone:
+    def _note(self, one: NominatedPlace) -> Alone:
         return Alone(f"note {one.pod}", lambda: self._applier.writer.note(one, self._uid_of(one.pod), self._tally))
 
     def _uid(self, one: Binding | Eviction) -> str:
@@ -120,7 +120,7 @@ class Work:
         return found.metadata.uid if found else ""
 
 
-def as_it_went(plan: Plan, tally: Tally) -> Plan:
+def as_it_went(plan: CyclePlan, tally: ApplyTally) -> CyclePlan:
     """A plan without the bindings that did not work: whose they were waits, and is told why (E1)."""
     if not tally.troubles:
         return plan
@@ -136,7 +136,7 @@ def _troubled(found: GangPlan, trouble: Trouble | None) -> GangPlan:
     return replace(found, verdict="Waiting" if trouble.core else found.verdict, refusals=refusals)
 
 
-def concerned(plan: Plan, pods: Mapping[str, Pod]) -> dict[str, Pod]:
+def concerned(plan: CyclePlan, pods: Mapping[str, Pod]) -> dict[str, Pod]:
     """The pods that a plan does something to, and those that wait with a place noted on them, by `namespace/name`."""
     named = {one.key for one in (*plan.nominations, *plan.bindings)} | {one.key for one in plan.evictions}
     found = {name: pod for name, pod in pods.items() if _noted(pod)}
@@ -147,7 +147,7 @@ def _noted(pod: Pod) -> bool:
     return bool(pod.status.nominated_node_name) and not pod.spec.node_name
 
 
-def places(plan: Plan, pods: Mapping[str, Pod]) -> Iterator[Place]:
+def places(plan: CyclePlan, pods: Mapping[str, Pod]) -> Iterator[NominatedPlace]:
     """What has to be noted on pods (P7): only what differs from what stands there.
 
     A note that the plan does not repeat is taken away: its gang changed or goes elsewhere, and others, schedulers
@@ -157,7 +157,7 @@ def places(plan: Plan, pods: Mapping[str, Pod]) -> Iterator[Place]:
     wanted = {one.key: one for one in plan.nominations}
     for name, one in wanted.items():
         if name not in pods or pods[name].status.nominated_node_name != one.node:
-            yield Place(name, one.node, one.gang)
+            yield NominatedPlace(name, one.node, one.gang)
     noted = {name for name, pod in pods.items() if _noted(pod)}
     if not noted - wanted.keys():
         return
@@ -168,5 +168,7 @@ def places(plan: Plan, pods: Mapping[str, Pod]) -> Iterator[Place]:
         own = noted.intersection(f"{found.gang.namespace}/{name}" for name in names_of(found.gang))
         known |= own
         if found.verdict != "Unknown" and found.gang.key not in silent:
-            yield from (Place(name, "", found.gang.key) for name in sorted(own - wanted.keys() - bound))
-    yield from (Place(name, "", "") for name in sorted(noted - known - wanted.keys()))  # their PodGroup is gone
+            yield from (NominatedPlace(name, "", found.gang.key) for name in sorted(own - wanted.keys() - bound))
+    yield from (
+        NominatedPlace(name, "", "") for name in sorted(noted - known - wanted.keys())
+    )  # their PodGroup is gone

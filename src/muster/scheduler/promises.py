@@ -9,7 +9,7 @@ from datetime import datetime
 from muster.api import names
 from muster.api.podgroup import PodGroup
 from muster.model.snapshot import Snapshot
-from muster.planning.decision import Eviction, Plan
+from muster.planning.decision import CyclePlan, Eviction
 from muster.planning.preemption.relocation.moved_places import annotation, is_newer
 
 Stored = Callable[[str], PodGroup | None]
@@ -21,7 +21,7 @@ class UnseenPromises:
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
 
-    def note(self, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+    def note(self, snapshot: Snapshot, plan: CyclePlan, now: datetime) -> None:
         """A plan was made."""
         moves: dict[str, list[Eviction]] = {}
         for eviction in plan.evictions:

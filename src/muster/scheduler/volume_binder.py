@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from muster.api.core import PersistentVolumeClaim, StorageClass
 from muster.api.names import SELECTED_NODE
-from muster.kube.cache.cache import Mirror, resource_of
+from muster.kube.cache.cache import Cache, resource_of
 from muster.kube.cluster import ApiError, Cluster
 from muster.placement.claims import STATIC, WAITS, claims_of, selected_node
 from muster.planning.decision import Binding
@@ -19,13 +19,13 @@ UNSEEN_SECONDS = 30.0  # for so long, a node that was written counts, although t
 class VolumeBinder:
     """Selects the node of unbound claims, as kube-scheduler does."""
 
-    def __init__(self, cluster: Cluster, mirror: Mirror, clock: Callable[[], float]) -> None:
-        self.cluster, self.mirror, self.clock = cluster, mirror, clock
+    def __init__(self, cluster: Cluster, cache: Cache, clock: Callable[[], float]) -> None:
+        self.cluster, self.cache, self.clock = cluster, cache, clock
         self._written: dict[str, tuple[str, float]] = {}  # by the uid of a claim: the node, and when
 
     async def select_node(self, one: Binding) -> None:
         """Writes the node on every claim of the pod that waits for it. ApiError: not all of them took it."""
-        pod = self.mirror.pod(one.key)
+        pod = self.cache.pod(one.key)
         for name in claims_of(pod) if pod is not None else ():
             claim = self._waiting(name)
             if claim is not None and selected_node(claim) != one.node:
@@ -48,9 +48,9 @@ class VolumeBinder:
     def _waiting(self, name: str) -> PersistentVolumeClaim | None:
         """The claim, if its volume is made where its first consumer goes."""
         namespace, _, last = name.partition("/")
-        claim = self.mirror.get(PersistentVolumeClaim, namespace, last)
+        claim = self.cache.get(PersistentVolumeClaim, namespace, last)
         if not isinstance(claim, PersistentVolumeClaim) or claim.spec.volume_name:
             return None
-        kind = self.mirror.get(StorageClass, "", claim.spec.storage_class_name)
+        kind = self.cache.get(StorageClass, "", claim.spec.storage_class_name)
         waits = isinstance(kind, StorageClass) and kind.volume_binding_mode == WAITS and kind.provisioner != STATIC
         return claim if waits else None

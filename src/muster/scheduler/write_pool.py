@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Protocol
 
 
-class Answer(Enum):
+class WriteResult(Enum):
     """What came of a write."""
 
     YES = "it was done"
@@ -23,7 +23,7 @@ class Answer(Enum):
     DOUBT = "nobody knows"
 
 
-class Order(Protocol):
+class PendingWrite(Protocol):
     """One write that was decided."""
 
     @property
@@ -38,19 +38,19 @@ class Order(Protocol):
     def rest_seconds(self) -> float:
         """How long to wait, while there is doubt, before `find_out` is called again."""
 
-    async def send(self) -> Answer:
+    async def send(self) -> WriteResult:
         """Do it."""
 
-    async def find_out(self) -> Answer:
+    async def find_out(self) -> WriteResult:
         """What has become of it."""
 
 
-class Gang:
+class GangWrites:
     """What one gang has to send: the core first, as extras are not worth having without it."""
 
     def __init__(self) -> None:
-        self.core: deque[Order] = deque()
-        self.extras: deque[Order] = deque()
+        self.core: deque[PendingWrite] = deque()
+        self.extras: deque[PendingWrite] = deque()
         self.open = 0  # sent, and not settled
         self.core_open = 0  # of them
         self.under_way = 0  # of them, those that have a place
@@ -59,7 +59,7 @@ class Gang:
         self.listed = False  # it stands in line
 
     @property
-    def waiting(self) -> deque[Order]:
+    def waiting(self) -> deque[PendingWrite]:
         """Those that may be sent now."""
         return self.core or (self.extras if not self.core_open else deque())
 
@@ -71,7 +71,7 @@ class Gang:
         return left
 
 
-class Line:
+class PendingWrites:
     """Orders that may be sent now, gang by gang; the extras of a gang come once its whole core is bound.
 
     No gang has more than half of the places, and all that are late together do not, either: whoever is not answered
@@ -80,8 +80,8 @@ class Line:
 
     def __init__(self, at_once: int) -> None:
         self._at_once, self._half = at_once, max(at_once // 2, 1)
-        self._gangs: dict[str, Gang] = {}
-        self._ready: deque[Gang] = deque()
+        self._gangs: dict[str, GangWrites] = {}
+        self._ready: deque[GangWrites] = deque()
         self._busy = self._late = 0  # places that are taken; of them, by those that are late
         self.left = 0  # of this turn, without an answer
 
@@ -94,12 +94,12 @@ class Line:
         """Of whom something was sent, and is not settled."""
         return frozenset(whose for whose, gang in self._gangs.items() if gang.open)
 
-    def add(self, orders: Iterable[Order], urgent: bool = False) -> set[str]:
+    def add(self, orders: Iterable[PendingWrite], urgent: bool = False) -> set[str]:
         """More of some gangs; whose are not taken, as something of theirs is behind."""
-        touched: dict[str, Gang] = {}
+        touched: dict[str, GangWrites] = {}
         behind = set()
         for one in orders:
-            gang = touched.setdefault(one.whose, self._gangs.setdefault(one.whose, Gang()))
+            gang = touched.setdefault(one.whose, self._gangs.setdefault(one.whose, GangWrites()))
             if gang.late:
                 behind.add(one.whose)
             elif gang.good:
@@ -119,7 +119,7 @@ class Line:
         self.left = 0
         return dropped
 
-    def take(self) -> tuple[Gang, Order] | None:
+    def take(self) -> tuple[GangWrites, PendingWrite] | None:
         """The next one, and whose it is; None: there is none right now, or no place."""
         if self._busy - max(self._late - self._half, 0) >= self._at_once:
             return None
@@ -138,13 +138,13 @@ class Line:
             gang.listed = False
         return gang, found
 
-    def answered(self, gang: Gang) -> None:
+    def answered(self, gang: GangWrites) -> None:
         """A place is free again."""
         gang.under_way -= 1
         self._busy -= 1
         self._late -= gang.late
 
-    def settled(self, gang: Gang, order: Order, good: bool) -> None:
+    def settled(self, gang: GangWrites, order: PendingWrite, good: bool) -> None:
         """One of them is done with, well or not."""
         gang.open -= 1
         gang.core_open -= order.first
@@ -157,30 +157,30 @@ class Line:
             del self._gangs[order.whose]
         self._list(gang)
 
-    def doubted(self, gang: Gang) -> bool:
+    def doubted(self, gang: GangWrites) -> bool:
         """Nobody knows about one of them: no turn waits for that; whether more of the gang was to be sent."""
         more = bool(gang.core or gang.extras)
         self._leave_behind(gang)
         return more
 
-    def _leave_behind(self, gang: Gang) -> None:
+    def _leave_behind(self, gang: GangWrites) -> None:
         if not gang.late:
             gang.late = True
             self._late += gang.under_way
             self.left -= gang.open + gang.drop()
 
-    def _list(self, gang: Gang, urgent: bool = False) -> None:
+    def _list(self, gang: GangWrites, urgent: bool = False) -> None:
         if not gang.listed and gang.waiting and gang.under_way < self._half:
             gang.listed = True
             (self._ready.appendleft if urgent else self._ready.append)(gang)
 
 
-class Crew:
+class WritePool:
     """Carries out orders as they are added, so many at once."""
 
     def __init__(self, at_once: int, late: Callable[[bool], None] = lambda _: None) -> None:
         self._late = late  # called when something is settled after its turn: whether it was done
-        self._line = Line(at_once)
+        self._pending = PendingWrites(at_once)
         self._tasks: set[asyncio.Task[None]] = set()
         self._answers = 0  # but for those that came after their turn
         self._rest = asyncio.Event()  # all of this turn is settled or in doubt
@@ -196,16 +196,16 @@ class Crew:
     @property
     def at_rest(self) -> bool:
         """Nothing is on its way or in doubt."""
-        return not self._line.unsettled
+        return not self._pending.unsettled
 
     @property
     def unsettled(self) -> frozenset[str]:
         """Whose writes are on their way or in doubt."""
-        return self._line.unsettled
+        return self._pending.unsettled
 
     def __contains__(self, whose: str) -> bool:
         """Whether something of it is not settled."""
-        return whose in self._line
+        return whose in self._pending
 
     def open(self) -> None:
         """A turn begins."""
@@ -213,21 +213,21 @@ class Crew:
             raise self._error
         self._undone = set()
 
-    def add(self, orders: Iterable[Order], urgent: bool = False) -> None:
+    def add(self, orders: Iterable[PendingWrite], urgent: bool = False) -> None:
         """These, too; before all that wait where it is urgent."""
-        self._undone |= self._line.add(orders, urgent)
+        self._undone |= self._pending.add(orders, urgent)
         self._grow()
 
-    async def settle(self, patience_seconds: float) -> frozenset[str]:
+    async def settle(self, settle_seconds: float) -> frozenset[str]:
         """Until all of the turn is settled or in doubt, or nothing was answered for so long. Then it is over.
 
         Nothing of it is sent any more; whose orders were not is returned.
         """
-        while self._line.left and self._error is None:
+        while self._pending.left and self._error is None:
             before = self._answers
             self._rest.clear()
             try:
-                async with asyncio.timeout(patience_seconds):
+                async with asyncio.timeout(settle_seconds):
                     await self._rest.wait()
             except TimeoutError:
                 if self._answers == before:
@@ -235,7 +235,7 @@ class Crew:
         if self._error is not None:
             await self.stop()
             raise self._error
-        return frozenset(self._undone | self._line.close())
+        return frozenset(self._undone | self._pending.close())
 
     async def stop(self) -> None:
         """Send nothing more, and give up what is on its way."""
@@ -246,7 +246,7 @@ class Crew:
             await asyncio.wait(self._tasks)
 
     def _grow(self) -> None:
-        while not self._stopped and (turn := self._line.take()) is not None:
+        while not self._stopped and (turn := self._pending.take()) is not None:
             self._do(partial(self._work, turn))
 
     def _do(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -262,39 +262,39 @@ class Crew:
             self._rest.set()
             self._late(True)
 
-    async def _work(self, turn: tuple[Gang, Order] | None) -> None:
+    async def _work(self, turn: tuple[GangWrites, PendingWrite] | None) -> None:
         while turn is not None and not self._stopped:
             gang, order = turn
             self._answered(gang, order, await order.send())
-            turn = self._line.take()
+            turn = self._pending.take()
             self._grow()  # an answer may let many extras go
 
-    def _answered(self, gang: Gang, order: Order, answer: Answer) -> None:
+    def _answered(self, gang: GangWrites, order: PendingWrite, answer: WriteResult) -> None:
         self._answers += not gang.late
-        self._line.answered(gang)
-        if answer is Answer.DOUBT:
-            if self._line.doubted(gang):
+        self._pending.answered(gang)
+        if answer is WriteResult.DOUBT:
+            if self._pending.doubted(gang):
                 self._undone.add(order.whose)
             self._do(partial(self._find_out, gang, order))
             self._look()
         else:
             self._settled(gang, order, answer)
 
-    async def _find_out(self, gang: Gang, order: Order) -> None:
-        answer = Answer.DOUBT
-        while answer is Answer.DOUBT:
+    async def _find_out(self, gang: GangWrites, order: PendingWrite) -> None:
+        answer = WriteResult.DOUBT
+        while answer is WriteResult.DOUBT:
             await asyncio.sleep(order.rest_seconds)
             answer = await order.find_out()
         self._settled(gang, order, answer)
         self._grow()
 
-    def _settled(self, gang: Gang, order: Order, answer: Answer) -> None:
+    def _settled(self, gang: GangWrites, order: PendingWrite, answer: WriteResult) -> None:
         late = gang.late
-        self._line.settled(gang, order, answer is Answer.YES)
+        self._pending.settled(gang, order, answer is WriteResult.YES)
         self._look()
         if late:
-            self._late(answer is Answer.YES)
+            self._late(answer is WriteResult.YES)
 
     def _look(self) -> None:
-        if not self._line.left:
+        if not self._pending.left:
             self._rest.set()

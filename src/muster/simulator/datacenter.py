@@ -35,20 +35,20 @@ def levels(text: str) -> dict[str, int]:
     return found
 
 
-def topology(shape: dict[str, int]) -> Raw:
+def topology(domains_by_level: dict[str, int]) -> Raw:
     """The Topology over these levels."""
     return {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
         "metadata": {"name": TOPOLOGY},
-        "spec": {"levels": [{"nodeLabel": f"{PREFIX}{name}"} for name in shape]},
+        "spec": {"levels": [{"nodeLabel": f"{PREFIX}{name}"} for name in domains_by_level]},
     }
 
 
-def nodes(number: int, gpus: int, shape: dict[str, int]) -> Iterator[Raw]:
+def nodes(number: int, gpus: int, domains_by_level: dict[str, int]) -> Iterator[Raw]:
     """Nodes, shared evenly by the domains of every level."""
     for i in range(number):
-        labels = {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in shape.items()}
+        labels = {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in domains_by_level.items()}
         name = f"node-{i:03}"
         room = {"cpu": "96", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
         yield {

@@ -48,7 +48,9 @@ class Filled(Struct, frozen=True):
     homeless: tuple[str, ...]  # nodes that pods are bound to, and that do not exist
 
 
-def built_in(number: int | None, gpus: int, shape: dict[str, int], given: Sequence[Document]) -> Iterator[Document]:
+def built_in(
+    number: int | None, gpus: int, domains_by_level: dict[str, int], given: Sequence[Document]
+) -> Iterator[Document]:
     """The data centre, but for what files bring. None: as many nodes as there are without files, or none with theirs.
 
     Without nodes of its own, and with files that bring some, there is no topology of its own either.
@@ -58,7 +60,7 @@ def built_in(number: int | None, gpus: int, shape: dict[str, int], given: Sequen
     number = (0 if bring else BUILT_IN_NODES) if number is None else number
     if bring and not number:
         return
-    for raw in (datacenter.topology(shape), *datacenter.nodes(number, gpus, shape)):
+    for raw in (datacenter.topology(domains_by_level), *datacenter.nodes(number, gpus, domains_by_level)):
         if _identity(raw) not in theirs:
             yield Document("built in", raw)
 

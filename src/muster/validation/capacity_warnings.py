@@ -6,32 +6,32 @@ from collections.abc import Collection, Iterator, Mapping
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import written
-from muster.validation.context import Around, Ground, Kind
+from muster.validation.context import Ground, Kind, ValidationContext
 from muster.validation.defaults import constraints
-from muster.validation.podgroup import Place, outline
+from muster.validation.podgroup import GroupPlace, outline
 from muster.validation.problem import Problem
 
 Amounts = Mapping[str, int]
 Pods = Mapping[str, Counter[Kind]]  # of every leaf: how many pods ask for what
 
 
-def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
+def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
     """Every minimum that is out of reach on an empty cluster of these nodes."""
-    if not around.objects.nodes:
+    if not context.objects.nodes:
         return
     places = {place.name: place for place in outline(group.spec).places}
-    pods = _pods(group, around, places)
+    pods = _pods(group, context, places)
     if not pods:
         return
-    homeless = _homeless(pods, around.ground)
+    homeless = _homeless(pods, context.ground)
     for name, asked in pods.items() if homeless else ():
-        yield from _too_big(places[name], asked, homeless, around.ground)
-    yield from _too_many(group, around, places, pods)
+        yield from _too_big(places[name], asked, homeless, context.ground)
+    yield from _too_many(group, context, places, pods)
 
 
-def _pods(group: PodGroup, around: Around, places: Mapping[str, Place]) -> Pods:
+def _pods(group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace]) -> Pods:
     """What the pods of every leaf still ask for."""
-    asked = around.asked.of(key(group.metadata))
+    asked = context.asked.of(key(group.metadata))
     return {name: many for name, many in asked.items() if name in places and not places[name].children}
 
 
@@ -41,7 +41,7 @@ def _homeless(pods: Pods, ground: Ground) -> set[Kind]:
     return {kind for kind in kinds if not any(all(room.get(r, 0) >= n for r, n in kind) for room in ground.rooms)}
 
 
-def _too_big(place: Place, asked: Counter[Kind], homeless: set[Kind], ground: Ground) -> Iterator[Problem]:
+def _too_big(place: GroupPlace, asked: Counter[Kind], homeless: set[Kind], ground: Ground) -> Iterator[Problem]:
     """Enough pods exist, but too few of them fit any node by themselves."""
     need, number = _need(place), asked.total()
     misfits = {kind: count for kind, count in asked.items() if kind in homeless}
@@ -56,19 +56,21 @@ def _too_big(place: Place, asked: Counter[Kind], homeless: set[Kind], ground: Gr
         )
 
 
-def _too_many(group: PodGroup, around: Around, places: Mapping[str, Place], pods: Pods) -> Iterator[Problem]:
+def _too_many(
+    group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace], pods: Pods
+) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
-    resolved, topologies = constraints(group), around.topologies
+    resolved, topologies = constraints(group), context.topologies
     least = _least(group, resolved, places, pods)
     for name, constraint in resolved.items():
         if not constraint.required_topology_level:
             continue
         only = next(iter(topologies.values())) if len(topologies) == 1 and not constraint.topology else None
         topology = topologies.get(constraint.topology, only)
-        level = around.level(topology, constraint.required_topology_level) if topology else None
+        level = context.level(topology, constraint.required_topology_level) if topology else None
         if topology is None or level is None or name not in least:
             continue
-        most = around.ground.most(tuple(known.node_label for known in topology.spec.levels[: level + 1]))
+        most = context.ground.most(tuple(known.node_label for known in topology.spec.levels[: level + 1]))
         for resource, amount in least[name].items():
             best = most.get(resource, 0)
             if amount > best:
@@ -83,7 +85,7 @@ def _too_many(group: PodGroup, around: Around, places: Mapping[str, Place], pods
 
 
 def _least(
-    group: PodGroup, order: Collection[str], places: Mapping[str, Place], pods: Pods
+    group: PodGroup, order: Collection[str], places: Mapping[str, GroupPlace], pods: Pods
 ) -> dict[str, Mapping[str, int]]:
     """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out.
 
@@ -125,7 +127,7 @@ def _smallest(resource: str, parts: list[tuple[Amounts, int]], need: int) -> int
     return total
 
 
-def _need(place: Place) -> int:
+def _need(place: GroupPlace) -> int:
     if place.children:
         return place.min_sub_group or place.children
     return place.min_member or 1

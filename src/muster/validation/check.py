@@ -15,7 +15,7 @@ from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstr
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.validation import capacity_warnings, podgroup, queue, topology, update, warnings
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.pods import pod
 from muster.validation.problem import Problem, listed
 
@@ -23,23 +23,23 @@ _SPELT: tuple[type[Wire], ...] = (PodGroupSpec, SubGroup, TopologyConstraint)
 _FIELDS = {kind: frozenset(kind.__struct_encode_fields__) for kind in _SPELT}
 
 
-def check(raw: Any, old: Any = None, around: Around | None = None) -> tuple[Problem, ...]:
-    """Every problem of an object, as a new one or as an update of `old`; `around` is what else is known.
+def check(raw: Any, old: Any = None, context: ValidationContext | None = None) -> tuple[Problem, ...]:
+    """Every problem of an object, as a new one or as an update of `old`; `context` is what else is known.
 
     Objects without `kind` are taken for PodGroups, as they come out of a list or a typed client.
     """
     try:
-        return _check(raw, old, around or Around())
+        return _check(raw, old, context or ValidationContext())
     except (UnicodeError, ValueError, OverflowError):  # half characters, endless numbers: JSON, but not text
-        return _check(tame(raw), tame(old), around or Around())
+        return _check(tame(raw), tame(old), context or ValidationContext())
 
 
-def _check(raw: Any, old: Any, around: Around) -> tuple[Problem, ...]:
+def _check(raw: Any, old: Any, context: ValidationContext) -> tuple[Problem, ...]:
     kind = PodGroup if _unmarked(raw) else kind_of(raw)
     if kind is None:
         return (_unknown(raw),)
     value, misfits = decode(raw, kind)
-    problems = [*map(_misfit, misfits), *_judge(value, raw, old, around)]
+    problems = [*map(_misfit, misfits), *_judge(value, raw, old, context)]
     wrong = frozenset(misfit.at for misfit in misfits)
     return tuple(problem for i, problem in enumerate(problems) if i < len(misfits) or not _inside(problem.at, wrong))
 
@@ -49,21 +49,21 @@ def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(problem for problem in problems if problem.severity == "error")
 
 
-def _judge(value: Wire, raw: Any, old: Any, around: Around) -> Iterator[Problem]:
+def _judge(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
     match value:
         case PodGroup():
-            yield from _pod_group(value, raw, old, around)
+            yield from _pod_group(value, raw, old, context)
         case Queue():
-            yield from queue.judge(value, around)
+            yield from queue.judge(value, context)
         case Topology():
-            yield from topology.judge(value, around.objects.nodes)
+            yield from topology.judge(value, context.objects.nodes)
         case Pod():
-            yield from pod.judge(value, around)
+            yield from pod.judge(value, context)
         case _:
             pass
 
 
-def _pod_group(group: PodGroup, raw: Any, old: Any, around: Around) -> Iterator[Problem]:
+def _pod_group(group: PodGroup, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
     yield from podgroup.named(group)
     yield from _misspelt_fields(raw)
     judged = podgroup.judge(group.spec)
@@ -73,8 +73,8 @@ def _pod_group(group: PodGroup, raw: Any, old: Any, around: Around) -> Iterator[
         stored, _ = decode(old, PodGroup)
         yield from update.ratchet(judged, podgroup.judge(stored.spec))
         yield from update.raised_minimums(stored, group)
-    yield from warnings.judge(group, around)
-    yield from capacity_warnings.judge(group, around)
+    yield from warnings.judge(group, context)
+    yield from capacity_warnings.judge(group, context)
 
 
 def _misspelt_fields(raw: Any) -> Iterator[Problem]:

@@ -60,7 +60,7 @@ class Ground:
         return most
 
 
-class Asked:
+class PodDemands:
     """What the pods of a gang still ask for, by the SubGroup that they name: those that are done, nothing (N5)."""
 
     def __init__(self, members: Members) -> None:
@@ -83,7 +83,7 @@ def _room(node: Node) -> Mapping[str, int]:
     return node.status.allocatable or node.status.capacity
 
 
-class Around:
+class ValidationContext:
     """Objects with indexes that are made when they are first needed.
 
     `members` finds the pods of a gang where somebody knows them already; else they are looked up among the objects.
@@ -95,7 +95,7 @@ class Around:
         self._members: Members = members or (lambda gang: self.pods.get(gang, ()))
         self._levels: dict[tuple[str, str], int | None] = {}
 
-    def after(self, before: "Around", *, same_pods: bool) -> "Around":
+    def after(self, before: "ValidationContext", *, same_pods: bool) -> "ValidationContext":
         """This, with what was looked up before as far as it holds; `same_pods`: gangs' pods of then are near enough."""
         if before.objects.nodes is self.objects.nodes:
             self.ground = before.ground
@@ -144,9 +144,9 @@ class Around:
         return found
 
     @cached_property
-    def asked(self) -> Asked:
+    def asked(self) -> PodDemands:
         """What the pods of gangs ask for."""
-        return Asked(self._members)
+        return PodDemands(self._members)
 
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:

@@ -17,7 +17,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-class Place(Struct, frozen=True):
+class GroupPlace(Struct, frozen=True):
     """The PodGroup or one SubGroup as the rules see it; of two minimums, one of 0 counts as unset (V1)."""
 
     name: str  # empty: the PodGroup itself
@@ -36,7 +36,7 @@ class Outline(Struct, frozen=True):
     """A spec with the number of children at each place, counted once."""
 
     spec: PodGroupSpec
-    places: tuple[Place, ...]  # the PodGroup first, then SubGroups in spec order
+    places: tuple[GroupPlace, ...]  # the PodGroup first, then SubGroups in spec order
 
 
 Rule = Callable[[Outline], Iterator[Problem]]
@@ -45,9 +45,9 @@ Rule = Callable[[Outline], Iterator[Problem]]
 def outline(spec: PodGroupSpec) -> Outline:
     """Children belong to the name they state; an unknown or repeated name is for the rules to tell."""
     children = Counter(group.parent for group in spec.sub_groups if group.parent != group.name or not group.name)
-    root = Place("", "spec", *_minimums(spec), children[""])
+    root = GroupPlace("", "spec", *_minimums(spec), children[""])
     rest = (
-        Place(group.name, f"spec.subGroups[{i}]", *_minimums(group), children[group.name] if group.name else 0)
+        GroupPlace(group.name, f"spec.subGroups[{i}]", *_minimums(group), children[group.name] if group.name else 0)
         for i, group in enumerate(spec.sub_groups)
     )
     return Outline(spec, (root, *rest))
@@ -109,7 +109,7 @@ def minimums_count(outline: Outline) -> Iterator[Problem]:
                 )
 
 
-def _unset_means(place: Place, field: str) -> str:
+def _unset_means(place: GroupPlace, field: str) -> str:
     if field == "minSubGroup":
         return "leave it out for all children" if place.children else "leave it out: there are no children to count"
     if place.children:
@@ -175,7 +175,7 @@ def branches_count_children(outline: Outline) -> Iterator[Problem]:
             yield _pods_in_all(place) if not place.name else _pods_of_a_branch(place)
 
 
-def _pods_in_all(root: Place) -> Problem:
+def _pods_in_all(root: GroupPlace) -> Problem:
     """KAI's and Grove's own controllers write it: accepted, with what it means."""
     return Problem(
         f"{root.at}.minMember",
@@ -190,7 +190,7 @@ def _all_of(children: int) -> str:
     return "its one top subGroup is" if children == 1 else f"all {children} top subGroups are"
 
 
-def _pods_of_a_branch(place: Place) -> Problem:
+def _pods_of_a_branch(place: GroupPlace) -> Problem:
     return Problem(
         f"{place.at}.minMember",
         f"counts pods, but {place.called} is a branch with children",

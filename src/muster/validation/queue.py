@@ -5,22 +5,22 @@ from collections.abc import Iterator, Mapping
 
 from muster.api.duration import nanoseconds
 from muster.api.queue import UNLIMITED, Queue, QueueResource
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem, listed
 
 KNOWN = ("cpu", "memory", "gpu")
 UNITS = {"cpu": "millicores", "memory": "megabytes"}
 
 
-def judge(queue: Queue, around: Around) -> Iterator[Problem]:
+def judge(queue: Queue, context: ValidationContext) -> Iterator[Problem]:
     """Every problem of a queue among the others."""
     if not queue.metadata.name:
         yield Problem("metadata.name", "is missing", hint="every Queue has a name")
-    yield from _parents(queue, around.queues)
+    yield from _parents(queue, context.queues)
     yield from _runtimes(queue)
     for name, resource in queue.spec.resources.items():
         yield from _resource(name, resource)
-    yield from _promises(queue, around.child_queues.get(queue.metadata.name, []))
+    yield from _promises(queue, context.child_queues.get(queue.metadata.name, []))
 
 
 def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
-from muster.validation.podgroup import Place, outline
+from muster.validation.podgroup import GroupPlace, outline
 from muster.validation.problem import Problem
 
 RATCHETED = frozenset(("V1", "V2"))
@@ -34,7 +34,7 @@ def raised_minimums(old: PodGroup, new: PodGroup) -> Iterator[Problem]:
             yield from _raised(before[place.name], place)
 
 
-def _raised(old: Place, new: Place) -> Iterator[Problem]:
+def _raised(old: GroupPlace, new: GroupPlace) -> Iterator[Problem]:
     if bool(old.children) != bool(new.children):
         return  # a leaf that became a branch, or the reverse: not the same minimum
     for field, was, now in (("minMember", *_pods(old, new)), ("minSubGroup", *_children(old, new))):
@@ -48,13 +48,13 @@ def _raised(old: Place, new: Place) -> Iterator[Problem]:
             )
 
 
-def _pods(old: Place, new: Place) -> tuple[int, int]:
+def _pods(old: GroupPlace, new: GroupPlace) -> tuple[int, int]:
     """A leaf without a number needs 1; a branch without one counts no pods (M5)."""
     unset = 0 if new.children else 1
     return max(old.min_member or unset, unset), max(new.min_member or unset, unset)
 
 
-def _children(old: Place, new: Place) -> tuple[int, int]:
+def _children(old: GroupPlace, new: GroupPlace) -> tuple[int, int]:
     """Unset means all; unset before and after, children may come and go."""
     if not new.children or (old.min_sub_group is None and new.min_sub_group is None):
         return 0, 0

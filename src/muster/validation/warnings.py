@@ -9,7 +9,7 @@ from msgspec import Struct
 from muster.api.names import DEFAULT_QUEUE
 from muster.api.podgroup import PodGroup, TopologyConstraint
 from muster.api.topology import Topology
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.defaults import BUILT_IN, constraints, priority_class, queue
 from muster.validation.problem import Problem, listed
 from muster.validation.topology import unknown_level, unknown_topology
@@ -20,14 +20,14 @@ _NOTHING = TopologyConstraint()
 USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
 
 
-def judge(group: PodGroup, around: Around) -> Iterator[Problem]:
+def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
     """Every warning, and constraints that name what does not exist."""
     stated = _stated(group)
     yield from mixed_roles(group)
-    yield from known_levels(group, stated, around)
-    yield from nested_levels(stated, around)
-    yield from known_queue(group, around)
-    yield from known_priority(group, around)
+    yield from known_levels(group, stated, context)
+    yield from nested_levels(stated, context)
+    yield from known_queue(group, context)
+    yield from known_priority(group, context)
 
 
 def mixed_roles(group: PodGroup) -> Iterator[Problem]:
@@ -78,10 +78,10 @@ class Stated(Struct, frozen=True, gc=False):
     above: TopologyConstraint | None = None
 
 
-def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
+def known_levels(group: PodGroup, stated: tuple[Stated, ...], context: ValidationContext) -> Iterator[Problem]:
     """T6: where Topologies are known, every Topology and level that is named exists."""
-    found = around.topologies
-    if not found and not around.whole:
+    found = context.topologies
+    if not found and not context.whole:
         return
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
     for place in stated:
@@ -93,7 +93,7 @@ def known_levels(group: PodGroup, stated: tuple[Stated, ...], around: Around) ->
                 yield _unknown_topology(at, constraint, found)
             continue
         for field, level in _levels(constraint):
-            if around.level(topology, level) is None:
+            if context.level(topology, level) is None:
                 yield Problem(
                     f"{at}.{field}",
                     unknown_level(topology, level),
@@ -107,13 +107,13 @@ def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[st
     return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
 
 
-def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Problem]:
+def nested_levels(stated: tuple[Stated, ...], context: ValidationContext) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
     for place in stated:
         at, constraint, above = place.at, place.constraint, place.above
         required = constraint.required_topology_level
         preferred = constraint.preferred_topology_level
-        if required and preferred and _coarser(constraint, preferred, constraint, required, around):
+        if required and preferred and _coarser(constraint, preferred, constraint, required, context):
             yield Problem(
                 f"{at}.preferredTopologyLevel",
                 f"`{preferred}` is coarser than the required `{required}` and says nothing more",
@@ -121,7 +121,7 @@ def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Proble
                 severity="warning",
                 rule="V6",
             )
-        if required and above and _coarser(constraint, required, above, above.required_topology_level, around):
+        if required and above and _coarser(constraint, required, above, above.required_topology_level, context):
             yield Problem(
                 f"{at}.requiredTopologyLevel",
                 f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
@@ -131,12 +131,14 @@ def nested_levels(stated: tuple[Stated, ...], around: Around) -> Iterator[Proble
             )
 
 
-def _coarser(one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, around: Around) -> bool:
+def _coarser(
+    one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, context: ValidationContext
+) -> bool:
     """Whether `level` of one is coarser than the level `than` of the other, where that is certain."""
-    found = around.topologies
+    found = context.topologies
     first, second = _topology(one, found), _topology(other, found)
     if first is not None and first is second:
-        here, there = around.level(first, level), around.level(first, than)
+        here, there = context.level(first, level), context.level(first, than)
         return here is not None and there is not None and here < there
     here, there = _usual(level), _usual(than)
     same = one.topology == other.topology
@@ -148,9 +150,9 @@ def _usual(level: str) -> int | None:
     return USUAL.index(last) if last in USUAL else None
 
 
-def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
+def known_queue(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
     """Q2: where Queues are known, a PodGroup whose queue is not among them will wait."""
-    known = set(around.queues) or ({DEFAULT_QUEUE} if around.whole else set())
+    known = set(context.queues) or ({DEFAULT_QUEUE} if context.whole else set())
     if known and queue(group) not in known:
         yield Problem(
             "spec.queue",
@@ -159,8 +161,8 @@ def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
             severity="warning",
             rule="Q2",
         )
-    elif queue(group) in around.child_queues:
-        leaves = known - set(around.child_queues)
+    elif queue(group) in context.child_queues:
+        leaves = known - set(context.child_queues)
         yield Problem(
             "spec.queue",
             f"queue `{queue(group)[:80]}` has queues below it, and workloads go to leaf queues",
@@ -170,12 +172,12 @@ def known_queue(group: PodGroup, around: Around) -> Iterator[Problem]:
         )
 
 
-def known_priority(group: PodGroup, around: Around) -> Iterator[Problem]:
+def known_priority(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
     """P1: where PriorityClasses are known, a PodGroup whose class is not among them will wait."""
-    classes = around.objects.priority_classes
+    classes = context.objects.priority_classes
     known = {*BUILT_IN, *(found.metadata.name for found in classes)}
     wanted = priority_class(group)
-    if (classes or around.whole) and wanted and wanted not in known:
+    if (classes or context.whole) and wanted and wanted not in known:
         yield Problem(
             "spec.priorityClassName",
             f"priority class `{wanted[:80]}` does not exist: the PodGroup will wait",

@@ -16,9 +16,9 @@ from muster.errors import MusterError
 from muster.reporting.problems import lines
 from muster.reporting.text import plain
 from muster.validation.check import check, errors
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
-from muster.webhook.admission_review import JUDGED, Answer, Asked, Raw, short
+from muster.webhook.admission_review import JUDGED, AdmissionRequest, AdmissionResponse, Raw, short
 
 MOST_TOLD = 200  # problems in one answer; the rest is counted
 MOST_WARNINGS = 20
@@ -26,17 +26,19 @@ _CAUSES = {"V5": "FieldValueForbidden"}
 _WHERE = "request"
 
 
-def validate(asked: Asked, around: Around | None = None) -> Answer:
+def validate(admission_request: AdmissionRequest, context: ValidationContext | None = None) -> AdmissionResponse:
     """V1-V6 on what is created or updated; everything else passes."""
-    if not asked.judged or _leaving(asked.object):
-        return Answer(asked.uid, allowed=True)
-    old = asked.old_object if asked.operation == "UPDATE" else None
-    problems = _problems(asked.new, old, around)
+    if not admission_request.judged or _leaving(admission_request.object):
+        return AdmissionResponse(admission_request.uid, allowed=True)
+    old = admission_request.old_object if admission_request.operation == "UPDATE" else None
+    problems = _problems(admission_request.new, old, context)
     refused = errors(problems)
     warnings = _warnings(problem for problem in problems if problem.severity == "warning")
     if not refused:
-        return Answer(asked.uid, allowed=True, warnings=warnings)
-    return Answer(asked.uid, allowed=False, status=_status(asked, refused), warnings=warnings)
+        return AdmissionResponse(admission_request.uid, allowed=True, warnings=warnings)
+    return AdmissionResponse(
+        admission_request.uid, allowed=False, status=_status(admission_request, refused), warnings=warnings
+    )
 
 
 def _leaving(raw: Raw) -> bool:
@@ -45,19 +47,19 @@ def _leaving(raw: Raw) -> bool:
     return isinstance(meta, dict) and bool(meta.get("deletionTimestamp"))
 
 
-def _problems(raw: Raw, old: Any, around: Around | None) -> tuple[Problem, ...]:
+def _problems(raw: Raw, old: Any, context: ValidationContext | None) -> tuple[Problem, ...]:
     """Rule 3: an error that only what lies around shows is a warning."""
-    problems = check(raw, old, around)
-    if around is None or not errors(problems):
+    problems = check(raw, old, context)
+    if context is None or not errors(problems):
         return problems
     alone = frozenset(check(raw, old))
     return tuple(problem if problem in alone else replace(problem, severity="warning") for problem in problems)
 
 
-def _status(asked: Asked, refused: tuple[Problem, ...]) -> Raw:
+def _status(admission_request: AdmissionRequest, refused: tuple[Problem, ...]) -> Raw:
     told, more = refused[:MOST_TOLD], len(refused) - MOST_TOLD
-    message = f"{title(asked.new)} is invalid\n{plain(lines(told))}"
-    meta = asked.object.get("metadata")
+    message = f"{title(admission_request.new)} is invalid\n{plain(lines(told))}"
+    meta = admission_request.object.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return {
         "status": "Failure",
@@ -66,8 +68,8 @@ def _status(asked: Asked, refused: tuple[Problem, ...]) -> Raw:
         "message": f"{message}\n  … and {more} more" if more > 0 else message,
         "details": {
             "name": name if isinstance(name, str) else "",
-            "group": asked.kind.group,
-            "kind": asked.kind.kind,
+            "group": admission_request.kind.group,
+            "kind": admission_request.kind.kind,
             "causes": [_cause(problem) for problem in told],
         },
     }
@@ -92,54 +94,69 @@ def _warnings(problems: Any) -> tuple[str, ...]:
     return tuple(told if more <= 0 else [*told[:MOST_WARNINGS], f"… and {more} more warnings"])
 
 
-def mutate(asked: Asked) -> Answer:
+def mutate(admission_request: AdmissionRequest) -> AdmissionResponse:
     """Older dialects to the form of record (D). It never refuses: what cannot be converted is left to `validate`.
 
     What is stored in an older form stays as it is until somebody rewrites it (V4): its reading must not change in
     passing, because another field was updated.
     """
-    if not asked.judged or asked.type != JUDGED[0] or _leaving(asked.object) or not _may_be_older(asked):
-        return Answer(asked.uid, allowed=True)
-    raw = _only_needed(asked.new)
+    if (
+        not admission_request.judged
+        or admission_request.type != JUDGED[0]
+        or _leaving(admission_request.object)
+        or not _may_be_older(admission_request)
+    ):
+        return AdmissionResponse(admission_request.uid, allowed=True)
+    raw = _only_needed(admission_request.new)
     try:
-        done = _converted(asked, Document(_WHERE, raw))
+        done = _converted(admission_request, Document(_WHERE, raw))
     except MusterError as error:
-        return Answer(asked.uid, allowed=True, warnings=(short(f"not converted: {_in_one_line(error)}"),))
-    patch = difference(asked.object.get("spec"), done.raw.get("spec")) if done.changes else []
+        return AdmissionResponse(
+            admission_request.uid, allowed=True, warnings=(short(f"not converted: {_in_one_line(error)}"),)
+        )
+    patch = difference(admission_request.object.get("spec"), done.raw.get("spec")) if done.changes else []
     if not patch:
-        return Answer(asked.uid, allowed=True)
+        return AdmissionResponse(admission_request.uid, allowed=True)
     prefix = f"{_WHERE}: {title(raw)}: "
     told = tuple(short(f"converted: {change.removeprefix(prefix)}") for change in done.changes[:MOST_WARNINGS])
-    return Answer(asked.uid, allowed=True, warnings=told, patch_type="JSONPatch", patch=msgspec.json.encode(patch))
+    return AdmissionResponse(
+        admission_request.uid, allowed=True, warnings=told, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
+    )
 
 
-def leave(asked: Asked) -> Answer:
+def leave(admission_request: AdmissionRequest) -> AdmissionResponse:
     """`/mutate` where conversion is not wanted: whoever asks all the same must not be held up."""
-    return Answer(asked.uid, allowed=True)
+    return AdmissionResponse(admission_request.uid, allowed=True)
 
 
-def _may_be_older(asked: Asked) -> bool:
+def _may_be_older(admission_request: AdmissionRequest) -> bool:
     """Whether a closer look is worth its time: most requests say nothing in an older form, and take nothing back."""
-    spec = asked.object.get("spec")
-    if asked.operation != "UPDATE":
+    spec = admission_request.object.get("spec")
+    if admission_request.operation != "UPDATE":
         return looks_older(spec)
-    old = asked.old_object.get("spec")
+    old = admission_request.old_object.get("spec")
     says_older = spec != old and looks_older(spec)
-    return (says_older or _takes_back(asked)) and not _older(_only_needed({**asked.new, "spec": old}))
+    return (says_older or _takes_back(admission_request)) and not _older(
+        _only_needed({**admission_request.new, "spec": old})
+    )
 
 
-def _takes_back(asked: Asked) -> bool:
+def _takes_back(admission_request: AdmissionRequest) -> bool:
     """Whether a manifest was applied that no longer says something in an older form."""
-    new, old = asked.object.get("metadata"), asked.old_object.get("metadata")
+    new, old = admission_request.object.get("metadata"), admission_request.old_object.get("metadata")
     if not isinstance(new, dict) or not isinstance(old, dict):
         return False
-    by_server = bytes(asked.managed) != bytes(asked.old_managed) and b'"Apply"' in bytes(asked.old_managed)
+    by_server = bytes(admission_request.managed) != bytes(admission_request.old_managed) and b'"Apply"' in bytes(
+        admission_request.old_managed
+    )
     by_client = new.get("annotations") != old.get("annotations")
-    return (by_server or by_client) and bool(taken_back(asked.object, asked.old_object, _managers(asked)))
+    return (by_server or by_client) and bool(
+        taken_back(admission_request.object, admission_request.old_object, _managers(admission_request))
+    )
 
 
-def _managers(asked: Asked) -> Managers:
-    return Managers(_decoded(asked.managed), _decoded(asked.old_managed))
+def _managers(admission_request: AdmissionRequest) -> Managers:
+    return Managers(_decoded(admission_request.managed), _decoded(admission_request.old_managed))
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
@@ -161,15 +178,15 @@ def _only_needed(raw: Raw) -> Raw:
     return {"apiVersion": raw["apiVersion"], "kind": raw["kind"], "metadata": named, "spec": raw.get("spec")}
 
 
-def _converted(asked: Asked, document: Document) -> Conversion:
+def _converted(admission_request: AdmissionRequest, document: Document) -> Conversion:
     """As a new object, or laid over a stored one (`muster.conversion.update_conversion`)."""
-    if asked.operation != "UPDATE":
+    if admission_request.operation != "UPDATE":
         return convert(document)
-    meta = asked.object.get("metadata")
+    meta = admission_request.object.get("metadata")
     identified = isinstance(meta, dict) and bool(meta.get("uid"))
     # Only an object that was written whole, as by `kubectl replace`, comes without the identity of the stored one.
-    whole = bool(bytes(asked.managed)) and not identified
-    return convert_update(document, asked.old_object, _managers(asked), whole=whole)
+    whole = bool(bytes(admission_request.managed)) and not identified
+    return convert_update(document, admission_request.old_object, _managers(admission_request), whole=whole)
 
 
 def _in_one_line(error: MusterError) -> str:

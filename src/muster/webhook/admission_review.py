@@ -29,7 +29,7 @@ class GroupVersionKind(Wire, frozen=True):
     kind: str = ""
 
 
-class Asked(Wire, frozen=True):
+class AdmissionRequest(Wire, frozen=True):
     """AdmissionRequest: what is about to happen."""
 
     uid: str = ""
@@ -60,7 +60,7 @@ class Asked(Wire, frozen=True):
         return {**self.object, "apiVersion": version, "kind": kind}
 
 
-class Sent(Wire, frozen=True):
+class RawAdmissionRequest(Wire, frozen=True):
     """AdmissionRequest, as it comes in: objects are decoded when it is known that they are looked at."""
 
     uid: str = ""
@@ -76,10 +76,10 @@ class Review(Wire, frozen=True):
 
     api_version: str = ""
     kind: str = ""
-    request: Sent | None = None
+    request: RawAdmissionRequest | None = None
 
 
-class Answer(Struct, frozen=True, rename="camel", omit_defaults=True):
+class AdmissionResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
     """AdmissionResponse."""
 
     uid: str
@@ -97,7 +97,7 @@ class Answer(Struct, frozen=True, rename="camel", omit_defaults=True):
         return "patched" if self.patch else "warned" if self.warnings else "allowed"
 
 
-Judge = Callable[[Asked], Answer]
+Judge = Callable[[AdmissionRequest], AdmissionResponse]
 
 
 class Unanswerable(MusterError):
@@ -148,7 +148,7 @@ _METAS = msgspec.json.Decoder(Meta)
 _META = tuple((name, wire) for name, wire in zip(Meta.__struct_fields__, Meta.__struct_encode_fields__, strict=True))
 
 
-def read(body: bytes) -> Asked:
+def read(body: bytes) -> AdmissionRequest:
     """The request of a review; Unanswerable says in a sentence what is wrong with it."""
     try:
         review = _REVIEWS.decode(body)
@@ -163,13 +163,13 @@ def read(body: bytes) -> Asked:
     return _sound(request)
 
 
-def _opened(sent: Sent) -> Asked:
-    asked = Asked(sent.uid, sent.kind, sent.sub_resource, sent.operation)
-    if not asked.judged:
-        return asked
+def _opened(sent: RawAdmissionRequest) -> AdmissionRequest:
+    admission_request = AdmissionRequest(sent.uid, sent.kind, sent.sub_resource, sent.operation)
+    if not admission_request.judged:
+        return admission_request
     new, managed = _object(sent.object)
     old, old_managed = _object(sent.old_object)
-    return replace(asked, object=new, old_object=old, managed=managed, old_managed=old_managed)
+    return replace(admission_request, object=new, old_object=old, managed=managed, old_managed=old_managed)
 
 
 def _object(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
@@ -190,16 +190,22 @@ def _metadata(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
     return {wire: value for wire, value in found.items() if value is not UNSET}, meta.managed_fields
 
 
-def _sound(asked: Asked) -> Asked:
-    if asked.operation not in _OPERATIONS:
-        raise Unanswerable(400, f"`{short(asked.operation)}` is no operation; known: {', '.join(_OPERATIONS)}")
-    if asked.judged and not isinstance(asked.object, dict):
-        raise Unanswerable(400, f"the request is a {asked.operation} without an object")
-    if asked.judged and asked.operation == "UPDATE" and not isinstance(asked.old_object, dict):
+def _sound(admission_request: AdmissionRequest) -> AdmissionRequest:
+    if admission_request.operation not in _OPERATIONS:
+        raise Unanswerable(
+            400, f"`{short(admission_request.operation)}` is no operation; known: {', '.join(_OPERATIONS)}"
+        )
+    if admission_request.judged and not isinstance(admission_request.object, dict):
+        raise Unanswerable(400, f"the request is a {admission_request.operation} without an object")
+    if (
+        admission_request.judged
+        and admission_request.operation == "UPDATE"
+        and not isinstance(admission_request.old_object, dict)
+    ):
         raise Unanswerable(400, "the request is an UPDATE without the old object")
-    return asked
+    return admission_request
 
 
-def written(answer: Answer) -> bytes:
+def written(answer: AdmissionResponse) -> bytes:
     """The review that goes back."""
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})

@@ -8,20 +8,20 @@ and only a warning depends on them (V6). Nothing here walks all pods: the mirror
 import time
 from collections.abc import Callable
 
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 
-Knows = Callable[[], Around]
+Knows = Callable[[], ValidationContext]
 PODS_SECONDS = 10.0
 
 
-class Surroundings:
+class ClusterContext:
     """What is known now, with what was looked up before."""
 
     def __init__(self, knows: Knows, clock: Callable[[], float] = time.monotonic) -> None:
         self._knows, self._clock = knows, clock
-        self._last, self._pods_at = Around(), clock()
+        self._last, self._pods_at = ValidationContext(), clock()
 
-    def __call__(self) -> Around:
+    def __call__(self) -> ValidationContext:
         """As far as it is known."""
         fresh, now = self._knows(), self._clock()
         same_pods = now - self._pods_at < PODS_SECONDS

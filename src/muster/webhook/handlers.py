@@ -20,14 +20,22 @@ from starlette.routing import Route
 
 from muster.api.codec import title
 from muster.config.settings import Webhook
-from muster.observability.asgi_server import Guest
-from muster.observability.header_timeout import Punctual
+from muster.observability.asgi_server import AsgiServer
+from muster.observability.header_timeout import HeaderTimeout
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.webhook.admission import leave, mutate, validate
-from muster.webhook.admission_review import JUDGED, Answer, Asked, Judge, Unanswerable, read, written
-from muster.webhook.certificates.certificate_rotation import Door
-from muster.webhook.cluster_context import Knows, Surroundings
+from muster.webhook.admission_review import (
+    JUDGED,
+    AdmissionRequest,
+    AdmissionResponse,
+    Judge,
+    Unanswerable,
+    read,
+    written,
+)
+from muster.webhook.certificates.certificate_rotation import ServedCertificate
+from muster.webhook.cluster_context import ClusterContext, Knows
 
 SMALL_BYTES = 16 * 2**10  # judged at once, in a few milliseconds; what is larger goes to a thread
 THREADS = 2
@@ -37,31 +45,31 @@ ELSEWHERE = "other"  # in the metrics: any path that is none of ours
 class Unjudged(Exception):
     """An error of our own, with what it happened to."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked.uid)
-        self.asked = asked
+    def __init__(self, admission_request: AdmissionRequest) -> None:
+        super().__init__(admission_request.uid)
+        self.admission_request = admission_request
 
 
 def respond(judge: Judge, body: bytes) -> tuple[bytes, str]:
     """Bytes in, bytes and the result in a word out."""
     try:
-        asked = read(body)
-        answer = _answer(judge, asked)
+        admission_request = read(body)
+        answer = _answer(judge, admission_request)
     except RecursionError:
         raise Unanswerable(400, "the review is nested too deeply") from None
     return written(answer), answer.result
 
 
-def _answer(judge: Judge, asked: Asked) -> Answer:
+def _answer(judge: Judge, admission_request: AdmissionRequest) -> AdmissionResponse:
     try:
-        return judge(asked)
+        return judge(admission_request)
     except RecursionError:
         raise
     except Exception as error:
-        raise Unjudged(asked) from error
+        raise Unjudged(admission_request) from error
 
 
-class Desk:
+class AdmissionHandler:
     """Where requests are taken one by one, within their limits."""
 
     def __init__(self, settings: Webhook, metrics: Metrics | None) -> None:
@@ -126,7 +134,7 @@ class Desk:
         cause: BaseException = error
         about: dict[str, str] = {}
         if isinstance(error, Unjudged):
-            cause, about = error.__cause__ or error, _about(error.asked)
+            cause, about = error.__cause__ or error, _about(error.admission_request)
         self._log.error("a review could not be judged", exc_info=cause, **about)
         return _said(500, f"internal error: {type(cause).__name__}; the log of muster says more")
 
@@ -172,11 +180,11 @@ async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
         yield piece
 
 
-def _about(asked: Asked) -> dict[str, str]:
+def _about(admission_request: AdmissionRequest) -> dict[str, str]:
     """What a line of the log is about; PodGroups by the gang's key."""
-    named = title(asked.new) if isinstance(asked.object, dict) else asked.kind.kind
-    gang = {"gang": named.partition("`")[2].rstrip("`")} if asked.type == JUDGED[0] else {}
-    return {"object": named, "operation": asked.operation, **gang}
+    named = title(admission_request.new) if isinstance(admission_request.object, dict) else admission_request.kind.kind
+    gang = {"gang": named.partition("`")[2].rstrip("`")} if admission_request.type == JUDGED[0] else {}
+    return {"object": named, "operation": admission_request.operation, **gang}
 
 
 def _said(status: int, sentence: str) -> tuple[Response, str]:
@@ -185,23 +193,25 @@ def _said(status: int, sentence: str) -> tuple[Response, str]:
 
 def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None = None) -> Starlette:
     """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
-    desk = Desk(settings, metrics)
-    around = Surroundings(knows) if knows else None
+    handler = AdmissionHandler(settings, metrics)
+    context = ClusterContext(knows) if knows else None
     convert_or_leave = mutate if settings.convert_older_dialects else leave
     judges: Mapping[str, Callable[[], Judge]] = {
-        "/validate": lambda: partial(validate, around=around() if around else None),
+        "/validate": lambda: partial(validate, context=context() if context else None),
         "/mutate": lambda: convert_or_leave,
     }
-    nowhere = desk.nowhere(tuple(judges))
+    nowhere = handler.nowhere(tuple(judges))
     return Starlette(
-        routes=[Route(path, desk.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
+        routes=[Route(path, handler.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
         exception_handlers={404: nowhere, 405: nowhere},
     )
 
 
-def listener(listening: Starlette, host: str, port: int, door: Door | None = None) -> Guest:
+def listener(
+    listening: Starlette, host: str, port: int, served_certificate: ServedCertificate | None = None
+) -> AsgiServer:
     """A server to be run with `serve()`; with TLS where there is a door. It leaves signals to whoever runs it."""
-    return Guest(
+    return AsgiServer(
         uvicorn.Config(
             listening,
             host=host,
@@ -209,12 +219,12 @@ def listener(listening: Starlette, host: str, port: int, door: Door | None = Non
             log_config=None,
             access_log=False,
             lifespan="off",
-            http=Punctual,
+            http=HeaderTimeout,
             ws="none",
             server_header=False,
             limit_concurrency=1_000,  # connections; more are told to come back
             timeout_keep_alive=75,
             timeout_graceful_shutdown=2,
-            ssl_context_factory=(lambda _config, _default: door.context) if door else None,
+            ssl_context_factory=(lambda _config, _default: served_certificate.context) if served_certificate else None,
         )
     )

@@ -20,7 +20,7 @@ from muster.cli import live
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import Memory
 from muster.errors import InputError
-from muster.kube.cache.cache import FOLLOWED, resource_of
+from muster.kube.cache.cache import WATCHED_KINDS, resource_of
 from muster.kube.cluster import ApiError, Listing, Raw, Resource
 from muster.validation.crds import crds
 
@@ -115,7 +115,9 @@ async def test_who_knows_not_even_pods_is_no_kubernetes() -> None:
     assert "`server:`" in caught.value.hint
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FOLLOWED if kind.kind not in live.INSTALLED], ids=lambda k: k.plural)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in WATCHED_KINDS if kind.kind not in live.INSTALLED], ids=lambda k: k.plural
+)
 async def test_a_kind_that_every_kubernetes_has_must_be_there(kind: Resource) -> None:
     cluster = Served(lambda resource, _: NOT_FOUND if resource == kind else None)
     with pytest.raises(InputError, match=kind.plural) as caught:
@@ -129,7 +131,7 @@ async def test_kinds_of_crds_may_be_missing_and_all_others_are_read() -> None:
     found, missing = await read(without_crds().put(Node, "a"))
     assert [resource.kind for resource in missing] == ["PodGroup", "Queue", "Topology"]
     assert found[resource_of(Node)] == [["nodes/a"]]
-    assert len(found) + len(missing) == len(FOLLOWED)
+    assert len(found) + len(missing) == len(WATCHED_KINDS)
 
 
 def test_what_may_be_missing_is_what_muster_installs() -> None:
@@ -274,12 +276,12 @@ async def test_who_waits_long_is_told_for_what(
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
     """The kubeconfig of a server that accepts, reads and never answers, and what it was asked."""
-    door, asked, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
+    served_certificate, asked, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
 
     def accept() -> None:
         while True:
             try:
-                line, _ = door.accept()
+                line, _ = served_certificate.accept()
             except OSError:
                 return
             held.append(line)
@@ -288,13 +290,13 @@ def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
     thread = threading.Thread(target=accept)
     thread.start()
     path = tmp_path / "kubeconfig"
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{door.getsockname()[1]}"}}
+    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{served_certificate.getsockname()[1]}"}}
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
     whole = {"clusters": [cluster], "users": [{"name": "u", "user": {}}], "contexts": [context], "current-context": "x"}
     path.write_bytes(msgspec.json.encode(whole))
     yield path, asked
-    door.shutdown(socket.SHUT_RDWR)
-    door.close()
+    served_certificate.shutdown(socket.SHUT_RDWR)
+    served_certificate.close()
     thread.join()
     for line in held:
         line.close()

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from muster.cli import live
 from muster.cli.main import cli
 from muster.errors import InputError
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from tests.support.apiserver.apiserver import ApiServer
 
 
@@ -21,9 +21,9 @@ def run(*words: str) -> Result:
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our kinds under a version that nobody serves: to the API server the same as no CRDs at all."""
-    known = FOLLOWED.items()
+    known = WATCHED_KINDS.items()
     unserved = {replace(kind, version="v9") if kind.kind in live.INSTALLED else kind: struct for kind, struct in known}
-    monkeypatch.setattr(live, "FOLLOWED", unserved)
+    monkeypatch.setattr(live, "WATCHED_KINDS", unserved)
 
 
 @pytest.mark.usefixtures("not_installed")

@@ -11,7 +11,7 @@ from muster.config.settings import Config
 from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
 from muster.kube.cluster import ApiError, Raw, Resource
-from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.progress import Progress
 from tests.support.live_cluster import GROUPS, Call, Fault, Faulty, World, group, node, pod
 
@@ -121,7 +121,7 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
         return "reset" if call.verb == "event" else "broken" if call.verb in ("watch", "list") else None
 
     cluster = Faulty(there.memory, script)
-    candidate = Candidate(cluster, "me", Terms(), lambda: there.seconds, there.time.now)
+    candidate = Candidate(cluster, "me", LeaseTerms(), lambda: there.seconds, there.time.now)
     async with there.running(cluster, fence=candidate) as live:
         await run._elected(candidate, live.scheduler, Progress(60, live.scheduler.clock))
         await live.until(lambda: candidate.able())

@@ -34,7 +34,7 @@ from muster.observability import asgi_server
 from muster.observability.logging import configure
 from muster.webhook import handlers as webhook
 from muster.webhook.certificates.certificate_bundle import issue
-from muster.webhook.certificates.certificate_rotation import Door, Keeping
+from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import SECRETS, source
 
 ELSEWHERE = "127.0.0.2"  # reaches whoever listens on every address, and nobody who listens on 127.0.0.1
@@ -93,9 +93,9 @@ async def test_nobody_is_answered_without_tls() -> None:
     """Neither by the embedded API nor by the webhook."""
     async with serve(Memory()) as serving:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
-    door = Door()
-    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
-    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0, door)
+    served_certificate = ServedCertificate()
+    served_certificate.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0, served_certificate)
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -106,10 +106,12 @@ async def test_nobody_is_answered_without_tls() -> None:
 
 def test_old_tls_is_not_spoken() -> None:
     """1.2 is the least, on the door of the webhook before and after a certificate is shown."""
-    door = Door()
-    door.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
-    assert door._inner is not None
-    assert {door.context.minimum_version, door._inner.minimum_version} == {ssl.TLSVersion.TLSv1_2}
+    served_certificate = ServedCertificate()
+    served_certificate.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    assert served_certificate._inner is not None
+    assert {served_certificate.context.minimum_version, served_certificate._inner.minimum_version} == {
+        ssl.TLSVersion.TLSv1_2
+    }
 
 
 async def test_keys_and_tokens_are_in_no_log() -> None:
@@ -134,17 +136,22 @@ async def _much_ado() -> list[str]:
     memory, settings, now = Memory(), Webhook(), [datetime.now(UTC)]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
     memory.store.create(NAMESPACES, namespace)
-    keeping = Keeping(
-        Door(), source(settings.certificates, memory), memory, settings, now=lambda: now[0], settle_seconds=0
+    rotation = CertificateRotation(
+        ServedCertificate(),
+        source(settings.certificates, memory),
+        memory,
+        settings,
+        now=lambda: now[0],
+        settle_seconds=0,
     )
-    await keeping.look()
+    await rotation.look()
     kept = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
     now[0] += timedelta(days=80)
-    await keeping.look()
+    await rotation.look()
     renewed = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
     broken = {**renewed, "data": {**renewed["data"], "tls.crt": renewed["data"]["tls.key"]}}
     await memory.replace(SECRETS, broken)
-    await keeping.look()
+    await rotation.look()
     async with serve(memory) as serving:
         token = yaml.safe_load(serving.kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
         await said_without_tls(port_of(serving.address))
@@ -273,12 +280,12 @@ async def test_a_connection_between_requests_is_kept(monkeypatch: pytest.MonkeyP
 
 async def test_signals_are_left_to_whoever_runs_the_server() -> None:
     """It answers until its task is cancelled: on SIGTERM others have not heard yet that this replica goes."""
-    heard = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, heard.set)
+    received = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, received.set)
     try:
         async with listening() as port, asyncio.timeout(10):
             os.kill(os.getpid(), signal.SIGTERM)
-            await heard.wait()
+            await received.wait()
             await asyncio.sleep(0.3)
             assert await reaches("127.0.0.1", port)
     finally:

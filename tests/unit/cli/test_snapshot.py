@@ -15,7 +15,7 @@ from muster.cli import live
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import Memory
 from muster.errors import InputError
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import ApiError, Listing, Resource
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Take:
         found = [Document(one, {"kind": "X", "metadata": {"name": one.partition("/")[2]}}) for one in objects]
 
         def read(_kubeconfig: str, _context: str, keep: live.Keep[T]) -> dict[Resource, list[T]]:
-            of = {kind: [one for one in found if one.where.startswith(f"{kind.plural}/")] for kind in FOLLOWED}
+            of = {kind: [one for one in found if one.where.startswith(f"{kind.plural}/")] for kind in WATCHED_KINDS}
             return {kind: [keep([one]) for one in mine] or [keep([])] for kind, mine in of.items()}
 
         monkeypatch.setattr(live, "read", read)

@@ -7,7 +7,7 @@ from muster.config.settings import Observability
 from muster.kube.cache.reflector import Health
 from muster.kube.client.watch import GRACE_SECONDS, TURN_SECONDS
 from muster.kube.cluster import ApiError
-from muster.observability.health import Check, Election, Watch, Work, routes
+from muster.observability.health import Check, Election, WatchCheck, WorkCheck, routes
 from tests.support.asgi import call
 
 
@@ -63,7 +63,7 @@ async def test_one_check_can_be_asked_alone() -> None:
 def test_a_cycle_must_end() -> None:
     """Counted from its start; whoever has nothing to do, or does not lead, is alive however long that lasts."""
     now, began = [1000.0], [None]  # type: tuple[list[float], list[float | None]]
-    work = Work("cycle", lambda: began[0], 30, lambda: now[0])
+    work = WorkCheck("cycle", lambda: began[0], 30, lambda: now[0])
     assert work.problem() == ""
     began[0] = 1000.0
     now[0] = 1030.0
@@ -86,15 +86,15 @@ def test_a_cycle_must_end() -> None:
 def test_a_watch_that_breaks_is_not_ready(error: ApiError, told: str) -> None:
     """An old resource version is no failure: the next list mends it."""
     state = Health(lambda: 0.0)
-    watch = Watch("pods", state, 60)
+    watch = WatchCheck("pods", state, 60)
     assert (watch.name, watch.problem()) == ("watch-pods", "has not begun")
-    state.heard()
+    state.received()
     assert watch.problem() == "has not begun", "only a part was told"
     state.listed = 1
     assert watch.problem() == ""
     state.failed(error)
     assert watch.problem() == told
-    state.heard()
+    state.received()
     assert watch.problem() == ""
 
 
@@ -102,8 +102,8 @@ def test_a_watch_that_is_silent_is_dead() -> None:
     """Also where nobody says so: it may hang."""
     now = [0.0]
     state = Health(lambda: now[0])
-    watch = Watch("pods", state, 400)
-    state.heard()
+    watch = WatchCheck("pods", state, 400)
+    state.received()
     state.listed = 1
     state.opened()
     now[0] = 400

@@ -14,7 +14,7 @@ from muster.model.snapshot import take
 from muster.observability import metrics as module
 from muster.observability.metrics import TABLE, Metric, Metrics, in_base_units
 from muster.planning.cycle import plan
-from muster.planning.decision import Disturbance, MadeRoom, Plan
+from muster.planning.decision import CycleDisturbance, CyclePlan, MadeRoom
 from tests.support.asgi import call
 from tests.support.factories import pod, podgroup
 
@@ -174,7 +174,7 @@ def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
     metrics = Metrics()
     gangs = (MadeRoom("team/a", 3, 1, "exact"), MadeRoom("team/b", 0, 2, "irreducible"))
     for allowed in (25, 30):
-        metrics.cycle(Plan(disturbance=Disturbance(500, allowed, gangs)), 0.1)
+        metrics.cycle(CyclePlan(disturbance=CycleDisturbance(500, allowed, gangs)), 0.1)
     assert value(metrics, "disturbed_pods_total", how="evicted") == 6
     assert value(metrics, "disturbed_pods_total", how="moved") == 6
     assert value(metrics, "disturbance_allowed_pods") == 30

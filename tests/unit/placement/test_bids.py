@@ -7,7 +7,7 @@ import pytest
 
 import muster
 from muster.model.snapshot import take
-from muster.placement.capacity import Ledger, Shapes
+from muster.placement.capacity import Capacity, PodClasses
 from tests.spec.scene import topology
 from tests.support.factories import Raw, pod, podgroup
 
@@ -44,7 +44,7 @@ def test_domains_are_worth_what_each_is_worth_alone(seed: int) -> None:
     rng = random.Random(seed)
     snapshot = take(muster.objects(manifests(rng)))
     level = snapshot.topologies["cluster"].levels[0]
-    ledger = Ledger(Shapes(snapshot), snapshot.free)
+    ledger = Capacity(PodClasses(snapshot), snapshot.free)
     domains = np.array(rng.sample(range(len(level.paths)), rng.randint(0, len(level.paths))), dtype=np.int64)
     for _ in range(3):
         for shape in range(len(snapshot.classes)):

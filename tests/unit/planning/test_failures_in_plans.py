@@ -10,13 +10,13 @@ import pytest
 import muster
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget, Cancelled
-from muster.placement.requirements import Goal, every
+from muster.placement.requirements import Requirement, every
 from muster.placement.search import flat, preferences
-from muster.planning import cycle_state as boards
+from muster.planning import cycle_state as cycle_states
 from muster.planning import stale
 from muster.planning.cycle import plan
-from muster.planning.cycle_state import Board
-from muster.planning.decision import Binding, Plan
+from muster.planning.cycle_state import CycleState
+from muster.planning.decision import Binding, CyclePlan
 from muster.planning.policy import Policy
 from muster.reporting import plans
 from muster.reporting.explain import sentence
@@ -46,16 +46,18 @@ def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) 
     """Every search for a goal with a group of that name; flat gangs are searched for like others."""
     monkeypatch.setattr(flat, "applies", lambda *_, **__: False)
     for way in ("find", "find_with_growth"):
-        monkeypatch.setattr(boards, way, partial(_failing, getattr(preferences, way), name, error))
+        monkeypatch.setattr(cycle_states, way, partial(_failing, getattr(preferences, way), name, error))
 
 
-def _failing(search: Callable[..., Any], name: str, error: BaseException, searched: Any, goal: Goal) -> Any:
-    if any(one.name == name for one in every(goal)):
+def _failing(
+    search: Callable[..., Any], name: str, error: BaseException, searched: Any, requirement: Requirement
+) -> Any:
+    if any(one.name == name for one in every(requirement)):
         raise error
-    return search(searched, goal)
+    return search(searched, requirement)
 
 
-def promises(objects: list[Raw], found: Plan, but: str) -> list[str]:
+def promises(objects: list[Raw], found: CyclePlan, but: str) -> list[str]:
     """What the judge says, but for the gang that failed."""
     return [problem for problem in broken(objects, plans.data(found), NOW) if not problem.startswith(f"team/{but}:")]
 
@@ -117,14 +119,14 @@ def busy(cpu: int = 4) -> list[Raw]:
 def test_a_failure_between_two_writes_leaves_nothing_half_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """Victims were written already when it fails: they stay, and their room is not given to others."""
     assert len(plan(snapshot(busy())).evictions) == 3, "else this tests nothing"
-    nominate = Board.nominate
+    nominate = CycleState.nominate
 
-    def fails(board: Board, turn: Any, seats: Any) -> Any:
-        if turn.gang.name == "high":
+    def fails(cycle_state: CycleState, gang_state: Any, seats: Any) -> Any:
+        if gang_state.gang.name == "high":
             raise KeyError("lost")
-        return nominate(board, turn, seats)
+        return nominate(cycle_state, gang_state, seats)
 
-    monkeypatch.setattr(Board, "nominate", fails)
+    monkeypatch.setattr(CycleState, "nominate", fails)
     found = plan(snapshot(busy()))
     assert found.evictions == ()
     assert found.nominations == ()
@@ -138,10 +140,10 @@ def test_what_queues_hold_is_as_before_a_failure(monkeypatch: pytest.MonkeyPatch
     limited = [queue("default", cpu={"limit": 4_000, "quota": 4_000})]
     assert len(plan(snapshot(busy(8), limited)).evictions) == 3, "else this tests nothing"
 
-    def fails(_board: Board, _turn: Any, _seats: Any) -> Any:
+    def fails(_cycle_state: CycleState, _turn: Any, _seats: Any) -> Any:
         raise KeyError("lost")
 
-    monkeypatch.setattr(Board, "nominate", fails)
+    monkeypatch.setattr(CycleState, "nominate", fails)
     found = plan(snapshot(busy(8), limited))
     assert [one.pod for one in found.bindings] == ["small-0"]
     assert promises([*busy(8), *limited], found, but="high") == []
@@ -188,12 +190,12 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
 def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Every search for such a goal does nothing but spend."""
 
-    def find(searched: Any, goal: Goal) -> Any:
-        while any(one.name == name for one in every(goal)):
+    def find(searched: Any, requirement: Requirement) -> Any:
+        while any(one.name == name for one in every(requirement)):
             searched.budget.spend()
-        return preferences.find_with_growth(searched, goal)
+        return preferences.find_with_growth(searched, requirement)
 
-    monkeypatch.setattr(boards, "find_with_growth", find)
+    monkeypatch.setattr(cycle_states, "find_with_growth", find)
 
 
 def after(calls: int) -> Callable[[], bool]:

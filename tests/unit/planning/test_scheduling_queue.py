@@ -11,7 +11,7 @@ from muster.fairness.order import rank
 from muster.fairness.queue_usage import QueueUsage, queue_usage
 from muster.fairness.shares import division
 from muster.model.snapshot import take
-from muster.planning.scheduling_queue import Line
+from muster.planning.scheduling_queue import SchedulingQueue
 from tests.support.factories import Raw, pod, podgroup
 
 LEAVES = ("a-1", "a-2", "b-1", "c")
@@ -46,7 +46,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.usage, self.looks, self.number = usage(), 0, 0
-        self.line = Line(self._look)
+        self.line = SchedulingQueue(self._look)
         self.gangs: dict[str, tuple[str, int]] = {}  # queue and rank
 
     def _look(self) -> QueueUsage:
@@ -105,14 +105,14 @@ def test_who_comes_next_is_who_the_definition_says(seed: int) -> None:
         assert found == expected
 
 
-@pytest.mark.parametrize("turns", [100, 1_000])
-def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(turns: int) -> None:
+@pytest.mark.parametrize("gang_states", [100, 1_000])
+def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(gang_states: int) -> None:
     """X7: one gang after the other frees what is kept for it, is granted it, and goes back into the line (P7)."""
     driver = Driver()
     for name in LEAVES:
         driver.add(name, 0)
     driver.looks = 0
-    for _ in range(turns):
+    for _ in range(gang_states):
         found = driver.line.next()
         assert found is not None
         name, number = driver.gangs[found]
@@ -121,4 +121,4 @@ def test_a_turn_costs_the_same_however_often_queues_have_given_something_back(tu
         driver.hold(name, 1)
         driver.line.add(name, (number + 1, found), found)
         driver.gangs[found] = name, number + 1
-    assert driver.looks < 20 * turns
+    assert driver.looks < 20 * gang_states

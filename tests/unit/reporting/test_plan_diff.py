@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.planning.decision import Binding, Eviction, GangPlan, Plan, Verdict
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Verdict
 from muster.reporting.plan_diff import How, compare, data
 from tests.support.factories import gang, podgroup, pods
 
@@ -21,7 +21,7 @@ def found(verdict: Verdict, placed: int, on: str = "a") -> GangPlan:
 
 def test_equal_plans_do_not_differ() -> None:
     """And every gang is counted."""
-    plan = Plan(bindings=(bound("p", "a"),), evictions=(evicted("q", "a"),), gangs=(found("Scheduled", 2),))
+    plan = CyclePlan(bindings=(bound("p", "a"),), evictions=(evicted("q", "a"),), gangs=(found("Scheduled", 2),))
     same = compare(plan, plan)
     assert (same.gangs, same.unchanged) == ((), 1)
     assert not any(some for pods in data(same)["pods"].values() for some in pods.values())
@@ -29,12 +29,12 @@ def test_equal_plans_do_not_differ() -> None:
 
 def test_pods_are_told_by_what_is_done_to_them() -> None:
     """A pod that is moved is not lost: it is not among the evicted."""
-    before = Plan(
+    before = CyclePlan(
         bindings=(bound("both", "a"), bound("here", "a"), bound("there", "a")),
         nominations=(bound("later", "a"),),
         evictions=(evicted("spared", "a"), evicted("shoved", "a", move_to="b")),
     )
-    after = Plan(
+    after = CyclePlan(
         bindings=(bound("both", "a"), bound("there", "b"), bound("new", "c")),
         evictions=(evicted("hit", "a"), evicted("shoved", "a", move_to="c")),
     )
@@ -67,7 +67,7 @@ def test_a_gang_is_better_or_worse_off_by_its_verdict_then_by_its_pods(
     before: GangPlan | None, after: GangPlan | None, how: How
 ) -> None:
     """Not scheduled is not scheduled: `Unknown` is no worse than `Waiting`."""
-    was, will = (Plan(gangs=(one,) if one else ()) for one in (before, after))
+    was, will = (CyclePlan(gangs=(one,) if one else ()) for one in (before, after))
     (change,) = compare(was, will).gangs
     assert change.how == how
 
@@ -76,8 +76,8 @@ def test_those_worse_off_come_first() -> None:
     """What a person must see is on top, whatever it is called."""
     names = ["aa", "bb", "cc"]
 
-    def plan(*placed: int) -> Plan:
+    def plan(*placed: int) -> CyclePlan:
         gangs = [gang(podgroup(name=name), pods(n, on="a")) for name, n in zip(names, placed, strict=True)]
-        return Plan(gangs=tuple(GangPlan(one, "Scheduled") for one in gangs))
+        return CyclePlan(gangs=tuple(GangPlan(one, "Scheduled") for one in gangs))
 
     assert [one.name for one in compare(plan(1, 1, 2), plan(2, 1, 1)).gangs] == ["cc", "aa"]

@@ -17,14 +17,14 @@ from muster.cli import run, shutdown
 from muster.config.settings import Config, Scheduling
 from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.cache import Mirror
+from muster.kube.cache.cache import Cache
 from muster.observability.metrics import Metrics
-from muster.placement.requirements import Goal, every
+from muster.placement.requirements import Requirement, every
 from muster.placement.search import preferences
 from muster.planning import cycle_state
 from muster.scheduler import binder, longer_searches
 from muster.scheduler.daemon_threads import in_daemon_thread
-from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 from tests.support.live_cluster import GROUPS, Faulty, Live, World, group, leaf, node, pod
@@ -48,8 +48,8 @@ class Spin:
         self.begun = threading.Event()
         self.threads: set[str] = set()
 
-    def find(self, search: Any, goal: Goal) -> Any:
-        names = {one.name for one in every(goal)}
+    def find(self, search: Any, requirement: Requirement) -> Any:
+        names = {one.name for one in every(requirement)}
         while "endless" in names:
             self.begun.set()
             self.threads.add(threading.current_thread().name)
@@ -59,7 +59,7 @@ class Spin:
                 search.budget.spend()
         if "broken" in names:
             raise KeyError("lost")
-        return preferences.find_with_growth(search, goal)
+        return preferences.find_with_growth(search, requirement)
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
     """The plan is cancelled, nothing of it is written, and who comes next has the lease within one try."""
     world = World([node("a")])
     submit(world, "endless")
-    terms = Terms(namespace="default", renew_seconds=0.01)
+    terms = LeaseTerms(namespace="default", renew_seconds=0.01)
     cluster, metrics = Faulty(world.memory), Metrics()
     leader = Leader(cluster, "me", terms, lambda: world.seconds, world.time.now)
     scheduler = Scheduler(cluster, PATIENT, leader, lambda: world.seconds, world.time.now, metrics)
@@ -373,8 +373,8 @@ async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: 
         for j in range(6):
             world.create(PODS, pod(f"g{i}-{j}", f"g{i}", 3))
     seen: dict[str, float] = {}
-    build, decide = Mirror.build, Scheduler._decide
-    monkeypatch.setattr(Mirror, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))
+    build, decide = Cache.build, Scheduler._decide
+    monkeypatch.setattr(Cache, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))
     monkeypatch.setattr(Scheduler, "_decide", lambda *given: _timed(seen, "plan", lambda: decide(*given)))
     scheduler = Scheduler(world.memory, replace(PATIENT, dry_run=True), None, time.monotonic, world.time.now)
     task = asyncio.create_task(scheduler.run())

@@ -2,14 +2,14 @@
 
 from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
-from muster.scheduler.eviction_backoff import FIRST_SECONDS, LONGEST_SECONDS, Refusals
+from muster.scheduler.eviction_backoff import FIRST_SECONDS, LONGEST_SECONDS, EvictionBackoff
 
 
 class Bench:
     def __init__(self) -> None:
         self.now = 0.0
         self.pods = {name: Pod(ObjectMeta(name=name, namespace="team", uid=f"u-{name}")) for name in ("a", "b")}
-        self.refusals = Refusals(lambda: self.now)
+        self.refusals = EvictionBackoff(lambda: self.now)
 
     def seen(self, key: str) -> Pod | None:
         return self.pods.get(key.removeprefix("team/"))

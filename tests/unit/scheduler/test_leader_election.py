@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from muster.embedded.memory_cluster import Memory
 from muster.kube.cluster import ApiError, Raw, Resource
-from muster.scheduler.leader_election import LEASES, Leader, Terms
+from muster.scheduler.leader_election import LEASES, Leader, LeaseTerms
 from tests.support.live_cluster import Call, Fault, Faulty
 
-TERMS = Terms(namespace="default")
+TERMS = LeaseTerms(namespace="default")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -157,7 +157,7 @@ async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
     """A process that is told to stop stops; the lease runs out by itself."""
     memory, clock = Memory(), Hands()
     cluster = Gone(memory, fault)
-    leader = Leader(cluster, "only", Terms(namespace="default", margin_seconds=0.05), clock, clock.wall)
+    leader = Leader(cluster, "only", LeaseTerms(namespace="default", margin_seconds=0.05), clock, clock.wall)
     await leader.turn()
     cluster.gone = True
     async with asyncio.timeout(5):
@@ -192,7 +192,7 @@ async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
     """It is told each time that it leads, once; while nobody answers it leads no more, and nothing ends."""
     memory, clock, elected = Memory(), Hands(), []
     cluster = Gone(memory, "broken")
-    terms = Terms(namespace="default", renew_seconds=0.001)
+    terms = LeaseTerms(namespace="default", renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
     task = asyncio.create_task(leader.run(lambda: elected.append(clock.seconds)))
     async with asyncio.timeout(5):
@@ -216,7 +216,7 @@ async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
     """It is given up while there is time for another one."""
     memory, clock = Memory(), Hands()
     cluster = Gone(memory, None)
-    terms = Terms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
+    terms = LeaseTerms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
     task = asyncio.create_task(leader.run())
     cluster.gone = True
@@ -278,7 +278,7 @@ async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.Monke
         return faults[0] if call.verb == "get" else None
 
     leader = candidate(Faulty(Memory(), script), "me", Hands())
-    monkeypatch.setattr(leader, "terms", Terms(namespace="default", renew_seconds=0.0))
+    monkeypatch.setattr(leader, "terms", LeaseTerms(namespace="default", renew_seconds=0.0))
     told = []
     with capture_logs() as lines:
         for fault in list(faults):
@@ -321,7 +321,7 @@ async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> No
 async def test_who_could_not_lead_does_not_compete() -> None:
     """A replica whose watches are dead knows less than another one; whoever leads already keeps the lease."""
     memory, clock, able = Memory(), Hands(), False
-    terms = Terms(namespace="default", renew_seconds=0.001)
+    terms = LeaseTerms(namespace="default", renew_seconds=0.001)
     leader = Leader(memory, "me", terms, clock, clock.wall)
     running = asyncio.create_task(leader.run(able=lambda: able))
     await asyncio.sleep(0.02)
@@ -342,7 +342,7 @@ async def test_who_could_not_lead_does_not_compete() -> None:
 async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
     """I9: while settings are changed, replicas with other ones run side by side."""
     memory, clock = Memory(), Hands()
-    patient = Leader(memory, "patient", Terms(namespace="default", duration_seconds=60.0), clock, clock.wall)
+    patient = Leader(memory, "patient", LeaseTerms(namespace="default", duration_seconds=60.0), clock, clock.wall)
     hasty = candidate(memory, "hasty", clock)
     await patient.turn()
     await hasty.turn()
@@ -431,7 +431,7 @@ async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> No
 async def test_who_gave_the_lease_up_stands_back_and_competes_again() -> None:
     """Twice the duration: whoever else is there has it by then; and who is alone tries again."""
     memory, clock = Memory(), Hands()
-    quick = Leader(memory, "only", Terms(namespace="default", renew_seconds=0.001), clock, clock.wall)
+    quick = Leader(memory, "only", LeaseTerms(namespace="default", renew_seconds=0.001), clock, clock.wall)
     stuck, began = [False], [0]
 
     def elected() -> None:

@@ -14,14 +14,14 @@ from structlog.testing import capture_logs
 from muster.config.settings import Scheduling
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.cache import FOLLOWED
+from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import Change, PatchType, Raw, Resource
-from muster.observability.health import Work
+from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
 from muster.scheduler import binder, eviction_backoff, loop
 from muster.scheduler.binder import Fence
-from muster.scheduler.leader_election import Leader, Terms
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import TELL_SECONDS, Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
@@ -203,7 +203,7 @@ async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
         world.submit(group("h", minMember=1), {"": 1})
         cycles = live.scheduler.cycles
         await live.until(lambda: live.scheduler.cycles > cycles + 3)
-        assert len(live.scheduler.inflight) == 1
+        assert len(live.scheduler.assumed_pods) == 1
         assert world.seats() == {}
         cluster.bindings = ""
         await live.until(lambda: world.seats() == {"g-0": "a"})
@@ -229,7 +229,7 @@ async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
     world = World([node("a")])
     go = threading.Event()
     async with world.running(Faulty(world.memory), PATIENT) as live:
-        check = Work("cycle", lambda: live.scheduler.began, 300, live.scheduler.clock)
+        check = WorkCheck("cycle", lambda: live.scheduler.began, 300, live.scheduler.clock)
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
         await world.time.advance(3000)
         assert check.problem() == "", "idle"
@@ -262,7 +262,7 @@ async def test_a_new_leader_begins_at_once() -> None:
     world = World([node("a")])
     world.submit(group("g", minMember=2), {"": 2})
     cluster = Faulty(world.memory)
-    leader = Leader(cluster, "me", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+    leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
     async with observed(world, cluster, PATIENT, None, leader) as live:
         await live.until(lambda: live.scheduler.ready)
         await asyncio.sleep(0.05)
@@ -276,7 +276,7 @@ async def test_a_new_leader_begins_at_once() -> None:
 async def test_a_leader_that_lost_its_lease_stops() -> None:
     world = World([node("a")])
     cluster = Faulty(world.memory)
-    leader = Leader(cluster, "me", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+    leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
     await leader.turn()
     async with observed(world, cluster, HASTY, None, leader) as live:
         await live.until(lambda: live.scheduler.cycles > 0)
@@ -400,7 +400,7 @@ async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None
         before = sample(metrics, "decision_latency_seconds_count")
         seconds = sample(metrics, "decision_latency_seconds_sum")
         world.create(NODES, node("b"))
-        await live.until(lambda: live.scheduler.synced and len(live.scheduler.mirror.objects.nodes) == 2)
+        await live.until(lambda: live.scheduler.synced and len(live.scheduler.cache.objects.nodes) == 2)
         await world.time.advance(3)
         await live.until(lambda: sample(metrics, "decision_latency_seconds_count") != before)
     assert sample(metrics, "decision_latency_seconds_sum") == pytest.approx((seconds or 0) + 3)
@@ -489,7 +489,7 @@ async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
         assert sample(metrics, "watch_lag_seconds", resource=kind.plural) == 50
 
 
-@pytest.mark.parametrize("kind", list(FOLLOWED), ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", list(WATCHED_KINDS), ids=lambda kind: kind.plural)
 async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource) -> None:
     """I2, I7: without pods nodes look empty, without queues nobody has a limit, without classes nobody a priority."""
     world = World([node("a")])
@@ -513,14 +513,14 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
     world.create(CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
     way, late = Faulty(world.memory), Deaf(world.memory)
     first, heir = (
-        Leader(one, f"l{i}", Terms(namespace="default"), lambda: world.seconds, world.time.now)
+        Leader(one, f"l{i}", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
         for i, one in enumerate((way, late))
     )
     for name, priority in (("x", "high"), ("y", "low")):
         world.submit(group(name, minMember=2, priorityClassName=priority), {"": 2}, gpus=2)
     await first.turn()
     async with observed(world, late, HASTY, None, heir) as waiting:
-        await waiting.until(lambda: len(waiting.scheduler.mirror.objects.pods) == 4)
+        await waiting.until(lambda: len(waiting.scheduler.cache.objects.pods) == 4)
         late.deaf = True
         async with observed(world, way, HASTY, None, first) as acting:
             await acting.settle()
@@ -535,7 +535,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
 
 
 def _priority(live: Live, gang: str) -> str:
-    found = live.scheduler.mirror.pod_group(gang)
+    found = live.scheduler.cache.pod_group(gang)
     return found.spec.priority_class_name if found else ""
 
 
@@ -549,7 +549,7 @@ MEANWHILE: dict[str, Happening] = {
     "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
     "it is about to go": lambda world, _: _told_to_go(world),
     "it is another one": lambda world, _: _replaced(world),
-    "it was evicted": lambda world, live: live.scheduler.inflight.evicted("default/g-0", _uid(world)),
+    "it was evicted": lambda world, live: live.scheduler.assumed_pods.evicted("default/g-0", _uid(world)),
 }
 
 
@@ -693,6 +693,6 @@ async def test_doubt_that_lasts_is_told_on_the_gang() -> None:
         return [str(raw["message"]) for raw in world.memory.store.list(EVENTS).items]
 
     async with world.running(cluster) as live:
-        await live.until(lambda: live.scheduler.applier.crew.unsettled == {"default/g"})
+        await live.until(lambda: live.scheduler.applier.write_pool.unsettled == {"default/g"})
         await world.time.advance(TELL_SECONDS + 1)
         await live.until(lambda: any("nobody knows yet whether pod `g-0` was bound" in one for one in told()), 3.0)

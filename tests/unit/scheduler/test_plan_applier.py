@@ -15,10 +15,10 @@ from muster.api.objects import key
 from muster.embedded.store.kinds import PODS
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.model.snapshot import take
-from muster.planning.decision import Binding, Eviction, EvictionReason, GangPlan, Plan, Role, Verdict
+from muster.planning.decision import Binding, CyclePlan, Eviction, EvictionReason, GangPlan, Role, Verdict
 from muster.reporting.explain import sentence
 from muster.scheduler import binder, plan_applier
-from muster.scheduler.assumed_pods import Inflight
+from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.binder import AGAIN_SECONDS, LOST_SECONDS, Done, Writer
 from muster.scheduler.observer import Nobody
 from muster.scheduler.plan_applier import Applier, concerned
@@ -66,19 +66,19 @@ class Bench:
         self.world.create(GROUPS, group("g"))
         for i in range(pods):
             self.world.create(PODS, pod(f"p{i}", "g"))
-        self.cluster, self.inflight, self.fence = Faulty(self.world.memory, script), Inflight(), Flag()
+        self.cluster, self.assumed_pods, self.fence = Faulty(self.world.memory, script), AssumedPods(), Flag()
         self.applier, self.seen = self.applying(self.cluster, at_once), Seen()
         self.look()
 
     def applying(self, cluster: Cluster, at_once: int = 64, seconds: float = 10.0) -> Applier:
-        return Applier(Writer(cluster, self.inflight, self.fence, lambda: self.world.seconds, seconds), at_once)
+        return Applier(Writer(cluster, self.assumed_pods, self.fence, lambda: self.world.seconds, seconds), at_once)
 
     def look(self) -> None:
         """What the next plan is made from."""
         found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
         self.pods = {key(one.metadata): one for one in found}
 
-    async def do(self, plan: Plan) -> Done:
+    async def do(self, plan: CyclePlan) -> Done:
         self.applier.writer.observer = self.seen
         return await self.applier.carry_out(plan, self.pods)
 
@@ -102,7 +102,7 @@ async def test_evictions_come_before_nominations_and_bindings_wait_for_neither()
     """A binding takes room that is free now; a place is noted once those who leave it were told."""
     bench = Bench()
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
-    plan = Plan(bindings=(to_a("p2"),), nominations=(to_a("p1"),), evictions=(out("p0"),))
+    plan = CyclePlan(bindings=(to_a("p2"),), nominations=(to_a("p1"),), evictions=(out("p0"),))
     assert await bench.do(plan) == Done(bound=1, evicted=1, nominated=1)
     assert [line for line in bench.cluster.log if "bind" not in line] == ["evict p0", "patch pods p1 status"]
     assert "bind p2" in bench.cluster.log
@@ -111,7 +111,7 @@ async def test_evictions_come_before_nominations_and_bindings_wait_for_neither()
 
 async def test_the_core_comes_before_the_extras() -> None:
     bench = Bench()
-    plan = Plan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2")))
+    plan = CyclePlan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2")))
     assert (await bench.do(plan)).bound == 3
     assert bench.cluster.log == ["bind p1", "bind p2", "bind p0"]
 
@@ -119,7 +119,7 @@ async def test_the_core_comes_before_the_extras() -> None:
 @pytest.mark.parametrize("fault", ["conflict", "busy", "forbidden"])
 async def test_extras_stay_where_a_pod_of_the_core_failed(fault: Fault) -> None:
     bench = Bench(script=fails("bind", "p1", fault))
-    done = await bench.do(Plan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
     assert done.bound == 1
     assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
     assert "bind p0" not in bench.cluster.log
@@ -130,11 +130,11 @@ async def test_extras_wait_while_a_pod_of_the_core_is_in_doubt(fault: Fault, mon
     """G1: they are not worth having without it. The pod itself is asked, and bound again where it was not (I1, I2)."""
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: fault if (call.verb, call.what, call.again) == ("bind", "p1", 0) else None)
-    done = await bench.do(Plan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
     assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
-    assert bench.applier.crew.unsettled == {"default/g"}
-    assert len(bench.inflight) == 2, "the room of both is taken"
-    await until(lambda: bench.applier.crew.at_rest)
+    assert bench.applier.write_pool.unsettled == {"default/g"}
+    assert len(bench.assumed_pods) == 2, "the room of both is taken"
+    await until(lambda: bench.applier.write_pool.at_rest)
     assert set(bench.world.seats()) == {"p1", "p2"}
     assert bench.cluster.log.count("bind p1") == (0 if fault == "unanswered" else 1)
     assert "bind p0" not in bench.cluster.log, "that is for the next plan"
@@ -148,19 +148,19 @@ async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_mo
     monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
     bench.applier.writer.still = lambda *_: False
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await asyncio.sleep(0.02)
-    assert (bench.cluster.log.count("bind p0: lost"), len(bench.inflight)) == (1, 1)
+    assert (bench.cluster.log.count("bind p0: lost"), len(bench.assumed_pods)) == (1, 1)
     await bench.world.time.advance(LOST_SECONDS)
-    await until(lambda: bench.applier.crew.at_rest)
-    assert len(bench.inflight) == 0
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert len(bench.assumed_pods) == 0
 
 
 @pytest.mark.parametrize("fate", ["gone", "another", "elsewhere"])
 async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     store = bench.world.memory.store
     if fate == "elsewhere":
         store.bind("default", "p0", "", "b")
@@ -168,8 +168,8 @@ async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: py
         store.delete(PODS, "default", "p0", grace_seconds=0)
     if fate == "another":
         bench.world.create(PODS, pod("p0", "g"))
-    await until(lambda: bench.applier.crew.at_rest)
-    assert (len(bench.inflight), bench.cluster.log.count("bind p0: lost")) == (0, 1)
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert (len(bench.assumed_pods), bench.cluster.log.count("bind p0: lost")) == (0, 1)
 
 
 async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,12 +181,12 @@ async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch
     def script(call: Call) -> Fault | None:
         if call.verb == "bind" and call.again:
             store.bind("default", "p0", "", "a")
-        rooms.append(len(bench.inflight))
+        rooms.append(len(bench.assumed_pods))
         return "lost" if call.verb == "bind" and not call.again else None
 
     bench.cluster.script = script
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    await until(lambda: bench.applier.crew.at_rest)
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    await until(lambda: bench.applier.write_pool.at_rest)
     assert set(rooms) == {1}
     assert [line.split()[0] for line in bench.cluster.log] == ["bind", "get", "bind", "get"]
     assert bench.seen.lines[-1] == "bound core 0"
@@ -195,14 +195,14 @@ async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch
 async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
     bench = Bench(script=fails("bind", "p0", "lost"))
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     bench.fence.leading = False
     await asyncio.sleep(0.1)
-    assert (len(bench.inflight), bench.applier.crew.at_rest) == (1, False), "so the lease is not given back"
+    assert (len(bench.assumed_pods), bench.applier.write_pool.at_rest) == (1, False), "so the lease is not given back"
     assert bench.cluster.log.count("bind p0: lost") == 1, "and it sends nothing"
     await bench.world.time.advance(LOST_SECONDS)
-    await until(lambda: bench.applier.crew.at_rest)
-    assert len(bench.inflight) == 0
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert len(bench.assumed_pods) == 0
 
 
 @pytest.mark.parametrize("fault", ["busy", "forbidden", "conflict", "broken"])
@@ -211,27 +211,27 @@ async def test_after_doubt_only_the_pod_itself_can_say_no(fault: Fault, monkeypa
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: None if call.verb != "bind" else fault if call.again else "lost")
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await until(lambda: bench.cluster.log.count(f"bind p0: {fault}") > 1)
-    assert len(bench.inflight) == 1
+    assert len(bench.assumed_pods) == 1
     await bench.world.time.advance(AGAIN_SECONDS + 1)
     await asyncio.sleep(0.05)
     tries = bench.cluster.log.count(f"bind p0: {fault}")
     await bench.world.time.advance(LOST_SECONDS - 1)
-    await until(lambda: bench.applier.crew.at_rest)
-    assert (len(bench.inflight), bench.cluster.log.count(f"bind p0: {fault}")) == (0, tries)
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert (len(bench.assumed_pods), bench.cluster.log.count(f"bind p0: {fault}")) == (0, tries)
 
 
 async def test_what_was_promised_goes_with_the_next_list_that_does_not_show_it() -> None:
     bench = Bench()
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    assert len(bench.inflight.laid(bench.pods.get, bench.world.time.now(), 0)) == 1
-    assert len(bench.inflight.laid(bench.pods.get, bench.world.time.now(), 1)) == 0
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    assert len(bench.assumed_pods.laid(bench.pods.get, bench.world.time.now(), 0)) == 1
+    assert len(bench.assumed_pods.laid(bench.pods.get, bench.world.time.now(), 1)) == 0
 
 
 async def test_one_gang_does_not_stop_another() -> None:
     bench = Bench(script=fails("bind", "p0", "conflict"))
-    done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", gang="h"), to_a("p2", "extra", gang="h"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1", gang="h"), to_a("p2", "extra", gang="h"))))
     assert (done.bound, len(done.failures)) == (2, 1)
 
 
@@ -239,8 +239,8 @@ async def test_one_gang_does_not_stop_another() -> None:
 async def test_only_a_clear_no_gives_the_place_back(fault: Fault, counts: int) -> None:
     """After a timeout or a server's failure nobody knows: the place is kept until it is seen."""
     bench = Bench(script=fails("bind", "p0", fault))
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    assert len(bench.inflight) == counts
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    assert len(bench.assumed_pods) == counts
 
 
 async def test_a_pod_that_came_back_under_its_name_is_not_bound_evicted_or_nominated() -> None:
@@ -249,18 +249,18 @@ async def test_a_pod_that_came_back_under_its_name_is_not_bound_evicted_or_nomin
     for name in ("p0", "p1", "p2"):
         bench.world.memory.store.delete(PODS, "default", name)
         bench.world.create(PODS, pod(name, "g"))
-    done = await bench.do(Plan(bindings=(to_a("p0"),), nominations=(to_a("p2"),), evictions=(out("p1"),)))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0"),), nominations=(to_a("p2"),), evictions=(out("p1"),)))
     assert (done.bound, done.evicted, done.nominated, len(done.failures)) == (0, 0, 0, 3)
     assert bench.world.seats() == {}
     assert "nominatedNodeName" not in bench.world.pod("p2")["status"]
     assert "deletionTimestamp" not in bench.world.pod("p1")["metadata"]
-    assert len(bench.inflight) == 0
+    assert len(bench.assumed_pods) == 0
 
 
 async def test_who_is_gone_need_not_be_evicted() -> None:
     bench = Bench()
     bench.world.memory.store.delete(PODS, "default", "p0")
-    assert await bench.do(Plan(evictions=(out("p0"),))) == Done()
+    assert await bench.do(CyclePlan(evictions=(out("p0"),))) == Done()
 
 
 async def test_the_fence_is_asked_before_every_single_write() -> None:
@@ -271,11 +271,11 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
         bench.fence.leading = call.number < 2
 
     bench.cluster.script = script
-    done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
     assert (done.bound, len(done.failures)) == (2, 1)
     assert bench.cluster.log == ["bind p0", "bind p1"]
-    assert await bench.do(Plan(nominations=(to_a("p2"),))) == Done()
-    assert (await bench.do(Plan(evictions=(out("p0"),)))).evicted == 0
+    assert await bench.do(CyclePlan(nominations=(to_a("p2"),))) == Done()
+    assert (await bench.do(CyclePlan(evictions=(out("p0"),)))).evicted == 0
     assert bench.cluster.calls == 2
 
 
@@ -285,7 +285,7 @@ async def test_nobody_is_evicted_for_a_gang_unless_all_can_be() -> None:
     for name in ("p0", "p1"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
     bench.look()
-    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
     assert (done.evicted, len(done.failures)) == (0, 1)
     assert not any(line.startswith("evict") for line in bench.cluster.log)
     assert bench.applier.writer.refusals.untouchable(bench.pods.get) == {"default/p1"}
@@ -298,7 +298,7 @@ async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
     bench.look()
     stale = tuple(replace(out(name), reason="Stale", whom="default/g") for name in ("p0", "p1"))
-    done = await bench.do(Plan(evictions=stale))
+    done = await bench.do(CyclePlan(evictions=stale))
     assert (done.evicted, len(done.failures)) == (1, 1)
 
 
@@ -309,11 +309,11 @@ async def test_an_eviction_counts_once_it_is_known(fault: Fault, counts: int, mo
     bench = Bench(script=fails("evict", "p0", fault))
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     bench.look()
-    await bench.do(Plan(evictions=(out("p0"),)))
-    assert len(bench.inflight) == counts
+    await bench.do(CyclePlan(evictions=(out("p0"),)))
+    assert len(bench.assumed_pods) == counts
     assert bench.applier.writer.refusals.untouchable(bench.pods.get) == ({"default/p0"} if fault == "broken" else set())
-    assert bench.applier.crew.at_rest == (fault != "lost"), "asked again later"
-    await bench.applier.crew.stop()
+    assert bench.applier.write_pool.at_rest == (fault != "lost"), "asked again later"
+    await bench.applier.write_pool.stop()
 
 
 class Slow(Faulty):
@@ -336,7 +336,7 @@ class Slow(Faulty):
 async def test_no_more_at_once_than_allowed() -> None:
     bench = Bench(pods=12)
     slow = Slow(bench.world.memory)
-    plan = Plan(bindings=tuple(to_a(f"p{i}", gang=f"g{i % 3}") for i in range(12)))
+    plan = CyclePlan(bindings=tuple(to_a(f"p{i}", gang=f"g{i % 3}") for i in range(12)))
     done = await bench.applying(slow, at_once=4).carry_out(plan, bench.pods)
     assert (done.bound, slow.most) == (12, 4)
 
@@ -354,7 +354,7 @@ async def test_a_gang_that_gets_no_answer_does_not_hold_up_the_others(stuck: int
     slow = Slow(bench.world.memory, *(f"p{i}" for i in range(stuck)))
     core = tuple(to_a(f"p{i}", gang="a") for i in range(6))
     extras = tuple(to_a(f"p{i}", "extra", gang=f"g{i % 2}") for i in range(8, 12))
-    plan = Plan(bindings=(*core, to_a("p6", gang="g0"), to_a("p7", gang="g1"), *extras))
+    plan = CyclePlan(bindings=(*core, to_a("p6", gang="g0"), to_a("p7", gang="g1"), *extras))
     work = asyncio.create_task(bench.applying(slow, at_once=4).carry_out(plan, bench.pods))
     await until(lambda: len(bench.world.seats()) == 12 - stuck)
     assert not work.done()
@@ -367,7 +367,7 @@ class Late:
     """A gang of four whose first binding gets no answer, beside another; it may have one of two requests at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: str = "p0") -> None:
-        monkeypatch.setattr(plan_applier, "PATIENCE_SECONDS", 0.02)
+        monkeypatch.setattr(plan_applier, "SETTLE_SECONDS", 0.02)
         self.bench = Bench(pods=6)
         self.cluster = Slow(self.bench.world.memory, hangs)
         self.woken: list[bool] = []
@@ -375,14 +375,14 @@ class Late:
 
     async def first_turn(self) -> Done:
         core = (to_a("p0"), to_a("p1"), to_a("p2"))
-        return await self.bench.do(Plan(bindings=(*core, to_a("p3", "extra"), to_a("p5", gang="x"))))
+        return await self.bench.do(CyclePlan(bindings=(*core, to_a("p3", "extra"), to_a("p5", gang="x"))))
 
     def laid(self) -> dict[str, str]:
         """Where the next plan believes the pods to be."""
         seen = {key: one for key, one in self.bench.pods.items() if one.metadata.name not in self.bench.world.seats()}
         return {
             one.metadata.name: one.spec.node_name
-            for one in self.bench.inflight.laid(seen.get, self.bench.world.time.now(), 0).values()
+            for one in self.bench.assumed_pods.laid(seen.get, self.bench.world.time.now(), 0).values()
         }
 
 
@@ -390,15 +390,15 @@ async def test_a_turn_does_not_wait_for_what_is_not_answered(monkeypatch: pytest
     """The next one binds others meanwhile. What was sent keeps its room (I2); the rest is decided anew."""
     late = Late(monkeypatch)
     done = await late.first_turn()
-    assert (done.bound, done.failures, late.applier.crew.at_rest) == (1, (), False)
+    assert (done.bound, done.failures, late.applier.write_pool.at_rest) == (1, (), False)
     assert late.laid() == {"p0": "a"}
     rest = (to_a("p1"), to_a("p2"), to_a("p3", "extra"))
-    assert (await late.bench.do(Plan(bindings=(*rest, to_a("p4", gang="h"))))).bound == 1
+    assert (await late.bench.do(CyclePlan(bindings=(*rest, to_a("p4", gang="h"))))).bound == 1
     late.cluster.go.set()
-    await until(lambda: late.applier.crew.at_rest)
+    await until(lambda: late.applier.write_pool.at_rest)
     assert set(late.bench.world.seats()) == {"p0", "p4", "p5"}
     assert late.woken == [True], "whoever plans hears of it"
-    assert (await late.bench.do(Plan(bindings=rest))).bound == 3
+    assert (await late.bench.do(CyclePlan(bindings=rest))).bound == 3
 
 
 async def test_a_late_failure_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,12 +406,12 @@ async def test_a_late_failure_gives_the_room_back(monkeypatch: pytest.MonkeyPatc
     late.cluster.script = lambda call: "busy" if call.what == "p0" else None
     await late.first_turn()
     late.cluster.go.set()
-    await until(lambda: late.applier.crew.at_rest)
+    await until(lambda: late.applier.write_pool.at_rest)
     assert late.laid() == {}
     assert set(late.bench.world.seats()) == {"p5"}
     assert late.woken == [False]
     late.cluster.slow, late.cluster.script = set(), lambda _: None
-    again = await late.bench.do(Plan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"), to_a("p3", "extra"))))
+    again = await late.bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"), to_a("p3", "extra"))))
     assert again.bound == 4
 
 
@@ -419,11 +419,11 @@ async def test_what_was_not_sent_is_left_to_the_next_plan(monkeypatch: pytest.Mo
     """Where nobody at all is answered, a decision does not grow old in a queue; and somebody tries again."""
     late = Late(monkeypatch)
     late.cluster.slow = {"p0", "p1"}
-    done = await late.bench.do(Plan(bindings=(to_a("p0", gang="g"), to_a("p1", gang="h"), to_a("p2", gang="i"))))
+    done = await late.bench.do(CyclePlan(bindings=(to_a("p0", gang="g"), to_a("p1", gang="h"), to_a("p2", gang="i"))))
     assert done.failures == ("default/i: not sent yet: the API server does not answer",)
     assert late.laid() == {"p0": "a", "p1": "a"}
     late.cluster.go.set()
-    await until(lambda: late.applier.crew.at_rest)
+    await until(lambda: late.applier.write_pool.at_rest)
     assert set(late.bench.world.seats()) == {"p0", "p1"}
 
 
@@ -435,7 +435,7 @@ async def test_what_was_decided_in_one_term_is_not_sent_in_another() -> None:
         bench.fence.term += 1
 
     bench.cluster.script = script
-    done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
     assert (done.bound, len(done.failures)) == (1, 1)
     assert bench.cluster.log == ["bind p0"]
 
@@ -458,12 +458,12 @@ async def test_nothing_is_asked_again_while_it_is_not_answered(wish: str, monkey
             return {}
 
     late.applier.writer.cluster = Hangs(late.bench.world.memory)
-    plan = Plan(evictions=(out("p2"),)) if wish == "eviction" else Plan(nominations=(to_a("p2"),))
+    plan = CyclePlan(evictions=(out("p2"),)) if wish == "eviction" else CyclePlan(nominations=(to_a("p2"),))
     for _ in range(3):
         assert await late.bench.do(plan) == Done()
     assert len(log) == 1
     go.set()
-    await until(lambda: late.applier.crew.at_rest)
+    await until(lambda: late.applier.write_pool.at_rest)
     assert late.woken == [True]
 
 
@@ -475,7 +475,9 @@ async def test_where_the_core_fails_the_rest_of_the_gang_is_left_to_the_next_pla
 
     bench = Bench(pods=8)
     faulty = Faulty(bench.world.memory, script)
-    plan = Plan(bindings=(*(to_a(f"p{i}", gang="a") for i in range(6)), to_a("p6", gang="b"), to_a("p7", gang="b")))
+    plan = CyclePlan(
+        bindings=(*(to_a(f"p{i}", gang="a") for i in range(6)), to_a("p6", gang="b"), to_a("p7", gang="b"))
+    )
     done = await bench.applying(faulty, at_once=1).carry_out(plan, bench.pods)
     assert faulty.writes() == ("bind p0: unanswered", "bind p6", "bind p7")
     assert (done.bound, len(done.failures)) == (2, 1)
@@ -485,11 +487,11 @@ async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> Non
     """bindTimeoutSeconds: it is given up, stays in flight, and is not believed to have failed."""
     bench = Bench()
     bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=0.3)
-    done = await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", "extra"), to_a("p2", gang="h"))))
+    done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1", "extra"), to_a("p2", gang="h"))))
     assert (done.bound, done.failures) == (1, ("default/p0: not bound to a: no answer in time",))
-    assert len(bench.inflight) == 2
+    assert len(bench.assumed_pods) == 2
     assert bench.seen.lines == ["bound core 0", "not bound Timeout 0"]
-    await bench.applier.crew.stop()
+    await bench.applier.write_pool.stop()
 
 
 async def test_no_write_outlasts_leadership() -> None:
@@ -498,15 +500,15 @@ async def test_no_write_outlasts_leadership() -> None:
     bench.fence.seconds_left = 0.02
     bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=300)
     async with asyncio.timeout(5):
-        done = await bench.do(Plan(bindings=(to_a("p0"),)))
-    assert (done.bound, len(done.failures), len(bench.inflight)) == (0, 1, 1)
+        done = await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    assert (done.bound, len(done.failures), len(bench.assumed_pods)) == (0, 1, 1)
 
 
 async def test_nothing_is_written_after_a_failure_that_nobody_expects() -> None:
     """A crash of one ends the others as well, before anybody hears of it."""
     bench = Bench(pods=12, script=fails("bind", "p3", "crash"), at_once=4)
     with pytest.raises(Crash):
-        await bench.do(Plan(bindings=tuple(to_a(f"p{i}") for i in range(12))))
+        await bench.do(CyclePlan(bindings=tuple(to_a(f"p{i}") for i in range(12))))
     calls = bench.cluster.calls
     await asyncio.sleep(0.02)
     assert bench.cluster.calls == calls < 12
@@ -515,7 +517,7 @@ async def test_nothing_is_written_after_a_failure_that_nobody_expects() -> None:
 async def test_nothing_is_written_after_it_was_cancelled() -> None:
     bench = Bench(pods=6)
     slow = Slow(bench.world.memory, "p0")
-    plan = Plan(bindings=tuple(to_a(f"p{i}") for i in range(6)))
+    plan = CyclePlan(bindings=tuple(to_a(f"p{i}") for i in range(6)))
     work = asyncio.create_task(bench.applying(slow, at_once=4).carry_out(plan, bench.pods))
     await until(lambda: slow.now == 2)
     work.cancel()
@@ -541,7 +543,7 @@ async def test_ten_thousand_bindings_are_no_burden() -> None:
 
     bindings = tuple(to_a(f"p{i}", "core" if i % 10 < 8 else "extra", f"g{i // 10}") for i in range(10_000))
     began = time.process_time()
-    done = await bench.applying(Instant(bench.world.memory)).carry_out(Plan(bindings=bindings), {})
+    done = await bench.applying(Instant(bench.world.memory)).carry_out(CyclePlan(bindings=bindings), {})
     assert (done.bound, most) == (10_000, 64)
     assert time.process_time() - began < 5.0
 
@@ -558,7 +560,7 @@ def about(*pods: str, verdict: Verdict = "Infeasible", name: str = "g") -> GangP
 
 async def test_a_place_is_noted_once() -> None:
     bench = Bench()
-    plan = Plan(nominations=(to_a("p1"),))
+    plan = CyclePlan(nominations=(to_a("p1"),))
     assert (await bench.do(plan)).nominated == 1
     bench.look()
     assert (await bench.do(plan)).nominated == 0
@@ -570,9 +572,9 @@ async def test_a_place_is_noted_once() -> None:
 async def test_a_place_that_is_not_kept_any_more_is_taken_off_the_pod(gangs: tuple[GangPlan, ...]) -> None:
     """P7: the gang changed or can go elsewhere; whoever reads the note would keep the room free for ever."""
     bench = Bench()
-    await bench.do(Plan(nominations=(to_a("p1"), to_a("p2"))))
+    await bench.do(CyclePlan(nominations=(to_a("p1"), to_a("p2"))))
     bench.look()
-    await bench.do(Plan(nominations=(to_a("p2"),), gangs=gangs))
+    await bench.do(CyclePlan(nominations=(to_a("p2"),), gangs=gangs))
     assert "nominatedNodeName" not in bench.world.pod("p1")["status"]
     assert bench.world.pod("p2")["status"]["nominatedNodeName"] == "a"
     assert bench.seen.lines == ["nominated", "nominated"]
@@ -581,15 +583,15 @@ async def test_a_place_that_is_not_kept_any_more_is_taken_off_the_pod(gangs: tup
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(gangs=(about("p1", verdict="Unknown"),)),  # the search was cut short
-        Plan(gangs=(about("p1"),), evictions=(out("p0"),)),  # it lost pods: planned anew when they are gone
-        Plan(gangs=(about("p1", verdict="Scheduled"),), bindings=(to_a("p1"),)),  # it arrives
+        CyclePlan(gangs=(about("p1", verdict="Unknown"),)),  # the search was cut short
+        CyclePlan(gangs=(about("p1"),), evictions=(out("p0"),)),  # it lost pods: planned anew when they are gone
+        CyclePlan(gangs=(about("p1", verdict="Scheduled"),), bindings=(to_a("p1"),)),  # it arrives
     ],
 )
-async def test_a_place_that_the_plan_says_nothing_about_stays(plan: Plan) -> None:
+async def test_a_place_that_the_plan_says_nothing_about_stays(plan: CyclePlan) -> None:
     bench = Bench()
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
-    await bench.do(Plan(nominations=(to_a("p1"),)))
+    await bench.do(CyclePlan(nominations=(to_a("p1"),)))
     bench.look()
     await bench.do(plan)
     assert bench.cluster.log.count("patch pods p1 status") == 1
@@ -599,7 +601,7 @@ def test_a_plan_is_about_few_pods() -> None:
     """Those it does something to, and those with a note."""
     bench = Bench(pods=5)
     noted = replace(bench.pods["default/p4"], status=PodStatus(nominated_node_name="a"))
-    plan = Plan(bindings=(to_a("p0"),), nominations=(to_a("p1"),), evictions=(out("p2"),))
+    plan = CyclePlan(bindings=(to_a("p0"),), nominations=(to_a("p1"),), evictions=(out("p2"),))
     found = concerned(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
     assert sorted(found) == ["default/p0", "default/p1", "default/p2", "default/p4"]
 
@@ -612,7 +614,7 @@ async def test_whoever_counts_is_told_everything() -> None:
     bench = Bench(pods=5, script=lambda call: faults.get((call.verb, call.what)))
     for name in ("p2", "p3"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
-    await bench.do(Plan(bindings=(to_a("p0"), to_a("p1", gang="h")), evictions=(out("p2"), out("p3"))))
+    await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1", gang="h")), evictions=(out("p2"), out("p3"))))
     assert sorted(bench.seen.lines) == [
         "bound core 0",
         "conflict pods",
@@ -631,7 +633,7 @@ async def test_a_plan_is_told_as_it_went() -> None:
     gangs = (about("p0", "p1", verdict="Scheduled"), about("p2", "p3", "p4", name="h", verdict="Scheduled"))
     bindings = (to_a("p0"), to_a("p1"), to_a("p2", gang="h"), to_a("p3", "extra", "h"), to_a("p4", "extra", "h"))
     async with bench.applier.at_work(bench.pods) as work:
-        work.finish(Plan(bindings=bindings, gangs=gangs), bench.pods)
+        work.finish(CyclePlan(bindings=bindings, gangs=gangs), bench.pods)
     first, second = work.plan.gangs
     assert (first.verdict, [refusal.reason for refusal in first.refusals]) == ("Waiting", ["BindingFailed"])
     assert "p0" in sentence(first.refusals[0])
@@ -655,7 +657,7 @@ async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> No
         bench.fence.term += 1
 
     bench.cluster.script = script
-    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
     assert (done.evicted, len(done.failures)) == (0, 2)
     assert [line.split()[0] for line in bench.cluster.log] == ["probe", "probe"]
 
@@ -665,14 +667,14 @@ async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch:
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     bench.fence.term += 1
     tries = bench.cluster.log.count("bind p0: lost")
     await asyncio.sleep(0.05)
-    assert (bench.cluster.log.count("bind p0: lost"), len(bench.inflight)) == (tries, 1)
+    assert (bench.cluster.log.count("bind p0: lost"), len(bench.assumed_pods)) == (tries, 1)
     await bench.world.time.advance(LOST_SECONDS)
-    await until(lambda: bench.applier.crew.at_rest)
-    assert len(bench.inflight) == 0
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert len(bench.assumed_pods) == 0
 
 
 async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_more(
@@ -682,17 +684,17 @@ async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_mo
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
-    await bench.do(Plan(bindings=(to_a("p0"),)))
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await bench.world.time.advance(AGAIN_SECONDS - 1)
     tries = bench.cluster.log.count("bind p0: lost")
     await until(lambda: bench.cluster.log.count("bind p0: lost") > tries + 1)
     await bench.world.time.advance(LOST_SECONDS - 5)
     asked = bench.cluster.log.count("get pods p0")
     await until(lambda: bench.cluster.log.count("get pods p0") > asked + 2)
-    assert (len(bench.inflight), bench.applier.crew.at_rest) == (1, False)
+    assert (len(bench.assumed_pods), bench.applier.write_pool.at_rest) == (1, False)
     await bench.world.time.advance(6)
-    await until(lambda: bench.applier.crew.at_rest)
-    assert len(bench.inflight) == 0
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert len(bench.assumed_pods) == 0
 
 
 async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
@@ -704,9 +706,9 @@ async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
 
     bench = Bench()
     bench.applier = bench.applying(Impatient(bench.world.memory))
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    assert (len(bench.inflight), bench.applier.crew.at_rest) == (1, False)
-    await bench.applier.crew.stop()
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    assert (len(bench.assumed_pods), bench.applier.write_pool.at_rest) == (1, False)
+    await bench.applier.write_pool.stop()
 
 
 async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -725,8 +727,8 @@ async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytes
     bench = Bench()
     mute = Mute(bench.world.memory, fails("bind", "p0", "unanswered"))
     bench.applier = bench.applying(mute, seconds=0.05)
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    await until(lambda: bench.applier.crew.at_rest)
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    await until(lambda: bench.applier.write_pool.at_rest)
     assert mute.asked == 2
 
 
@@ -735,10 +737,10 @@ async def test_doubt_is_over_when_the_binding_is_settled(fault: Fault, monkeypat
     """Else the next one would be told at once, as if it had lasted since then."""
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
     bench = Bench(script=lambda call: fault if (call.verb, call.again) == ("bind", 0) else None)
-    await bench.do(Plan(bindings=(to_a("p0"),)))
-    assert set(bench.applier.writer.doubts) == {"default/g"}
-    await until(lambda: bench.applier.crew.at_rest)
-    assert (bench.applier.writer.doubts, set(bench.world.seats())) == ({}, {"p0"})
+    await bench.do(CyclePlan(bindings=(to_a("p0"),)))
+    assert set(bench.applier.writer.unconfirmed) == {"default/g"}
+    await until(lambda: bench.applier.write_pool.at_rest)
+    assert (bench.applier.writer.unconfirmed, set(bench.world.seats())) == ({}, {"p0"})
 
 
 async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
@@ -747,7 +749,7 @@ async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
     seated(bench, "p0", "p1")
     bench.world.memory.store.delete(PODS, "default", "p1", grace_seconds=0)
     bench.world.create(PODS, pod("p1", "g", node_name="a"))
-    done = await bench.do(Plan(evictions=(out("p0"), out("p1"))))
+    done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
     assert done.evicted == 0
     assert not any(line.startswith("evict") for line in bench.cluster.log)
     assert "deletionTimestamp" not in bench.world.pod("p0")["metadata"]
@@ -757,10 +759,10 @@ async def test_who_was_not_refused_but_not_reached_may_be_asked_again_at_once() 
     """A try without an answer says nothing about the pod: the next plan may choose it."""
     bench = Bench(script=fails("probe", "p1", "lost"))
     seated(bench, "p0", "p1")
-    assert (await bench.do(Plan(evictions=(out("p0"), out("p1"))))).evicted == 0
+    assert (await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))).evicted == 0
     assert bench.applier.writer.refusals.untouchable(bench.pods.get) == frozenset()
     bench.cluster.script = lambda _: None
-    assert await bench.do(Plan(evictions=(out("p0"), out("p1")))) == Done(evicted=2)
+    assert await bench.do(CyclePlan(evictions=(out("p0"), out("p1")))) == Done(evicted=2)
 
 
 async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
@@ -768,7 +770,7 @@ async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
     bench = Bench()
     seated(bench, "p0", "p1")
     bench.fence.leading = False
-    assert (await bench.do(Plan(evictions=(out("p0"), out("p1"))))).evicted == 0
+    assert (await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))).evicted == 0
     assert bench.cluster.log == []
 
 
@@ -783,11 +785,11 @@ async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeyp
         return None
 
     bench = Bench(script=script)
-    await bench.do(Plan(bindings=(to_a("p0"), to_a("p1"))))
-    await until(lambda: "default/p0" in bench.applier.crew.unsettled or "p0" in bench.world.seats())
+    await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"))))
+    await until(lambda: "default/p0" in bench.applier.write_pool.unsettled or "p0" in bench.world.seats())
     asked = bench.cluster.log.count("get pods p1")
     await until(lambda: bench.cluster.log.count("get pods p1") > asked + 2)
     await asyncio.sleep(0.02)
-    assert bench.applier.crew.unsettled == {"default/g"}
-    assert set(bench.applier.writer.doubts) == {"default/g"}
-    await bench.applier.crew.stop()
+    assert bench.applier.write_pool.unsettled == {"default/g"}
+    assert set(bench.applier.writer.unconfirmed) == {"default/g"}
+    await bench.applier.write_pool.stop()

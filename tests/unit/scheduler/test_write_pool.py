@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.scheduler.write_pool import Answer, Crew
+from muster.scheduler.write_pool import WritePool, WriteResult
 
 GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6)  # core, extras of each
 
@@ -24,26 +24,26 @@ class Job:
         self.doubted = False
         self.good: bool | None = None
 
-    async def send(self) -> Answer:
+    async def send(self) -> WriteResult:
         self.sent += 1
         return self._came(await self.cluster.answer(self))
 
-    async def find_out(self) -> Answer:
+    async def find_out(self) -> WriteResult:
         self.asked += 1
         await asyncio.sleep(0)
         return self._came(self.cluster.fate(self))
 
-    def _came(self, answer: Answer) -> Answer:
-        self.doubted = answer is Answer.DOUBT
-        self.good = None if self.doubted else answer is Answer.YES
+    def _came(self, answer: WriteResult) -> WriteResult:
+        self.doubted = answer is WriteResult.DOUBT
+        self.good = None if self.doubted else answer is WriteResult.YES
         return answer
 
 
 class Cluster:
     """Answers in random order, says no to some, and to some nothing until it is told to."""
 
-    def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0, doubts: float = 0.0) -> None:
-        self.dice, self.refuses, self.hangs, self.doubts = dice, refuses, hangs, doubts
+    def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0, unconfirmed: float = 0.0) -> None:
+        self.dice, self.refuses, self.hangs, self.unconfirmed = dice, refuses, hangs, unconfirmed
         self.go = asyncio.Event()
         self.now = self.most = 0
         self.turn = 0
@@ -58,7 +58,7 @@ class Cluster:
         self.jobs[whose] += made
         return made
 
-    async def answer(self, job: Job) -> Answer:
+    async def answer(self, job: Job) -> WriteResult:
         self.after_failure[job.whose] += self.failed.get(job.whose) == self.turn
         others = [one for one in self.jobs[job.whose] if one is not job and one.sent and one.good is None]
         if not job.first and any(one.first for one in others):
@@ -72,13 +72,13 @@ class Cluster:
         self.now -= 1
         return self.fate(job)
 
-    def fate(self, job: Job) -> Answer:
-        if self.dice.random() < self.doubts:
-            return Answer.DOUBT
+    def fate(self, job: Job) -> WriteResult:
+        if self.dice.random() < self.unconfirmed:
+            return WriteResult.DOUBT
         good = self.dice.random() >= self.refuses
         if job.first and not good:
             self.failed[job.whose] = self.turn
-        return Answer.YES if good else Answer.NO
+        return WriteResult.YES if good else WriteResult.NO
 
 
 @settings(max_examples=300)
@@ -95,16 +95,16 @@ def test_any_order_of_answers(gangs: list[tuple[int, int]], at_once: int, refuse
 
 
 async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster) -> Cluster:
-    crew = Crew(at_once)
-    crew.open()
+    write_pool = WritePool(at_once)
+    write_pool.open()
     for i, (core, extras) in enumerate(gangs):
         every = cluster.gang(f"g{i}", core, extras)
         cut = cluster.dice.randint(core, len(every))  # later grants bring more extras
-        crew.add(every[:cut])
+        write_pool.add(every[:cut])
         await asyncio.sleep(0)
-        crew.add(every[cut:])
-    assert await crew.settle(5.0) == frozenset()
-    assert crew.at_rest
+        write_pool.add(every[cut:])
+    assert await write_pool.settle(5.0) == frozenset()
+    assert write_pool.at_rest
     return cluster
 
 
@@ -118,28 +118,28 @@ async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster
     st.integers(0, 2**32).map(Random),
 )
 def test_any_number_of_turns_with_answers_that_do_not_come(
-    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, doubts: float, dice: Random
+    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, unconfirmed: float, dice: Random
 ) -> None:
     """Nothing is sent after its turn, or while something of its gang is behind; all that was sent is settled."""
-    asyncio.run(_turns(turns, at_once, Cluster(dice, refuses, hangs, doubts)))
+    asyncio.run(_turns(turns, at_once, Cluster(dice, refuses, hangs, unconfirmed)))
 
 
 async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Cluster) -> None:
-    dice, crew = cluster.dice, Crew(at_once)
+    dice, write_pool = cluster.dice, WritePool(at_once)
     ended: set[str] = set()
     for cluster.turn, gangs in enumerate(turns, 1):
-        crew.open()
-        behind = crew.unsettled
+        write_pool.open()
+        behind = write_pool.unsettled
         mine = [job for i, (core, extras) in enumerate(gangs) for job in cluster.gang(f"g{i}", core, extras)]
-        crew.add(mine, urgent=dice.random() < 0.3)
-        unsent = await crew.settle(0.002)
-        assert not any(job.sent for job in mine if job.whose in behind & crew.unsettled)
+        write_pool.add(mine, urgent=dice.random() < 0.3)
+        unsent = await write_pool.settle(0.002)
+        assert not any(job.sent for job in mine if job.whose in behind & write_pool.unsettled)
         assert {job.whose for job in mine if not job.sent} <= unsent | cluster.failed.keys()
         ended |= {job.name for job in mine if not job.sent}
     cluster.go.set()
-    cluster.doubts = min(cluster.doubts, 0.3)
+    cluster.unconfirmed = min(cluster.unconfirmed, 0.3)
     async with asyncio.timeout(5):
-        while not crew.at_rest:
+        while not write_pool.at_rest:
             await asyncio.sleep(0.0002)
     every = [job for jobs in cluster.jobs.values() for job in jobs]
     assert cluster.wrong == []
@@ -148,10 +148,10 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Clus
     assert all(job.sent <= 1 for job in every), "nobody twice"
     assert all(job.good is not None for job in every if job.sent), "all that was sent is settled"
     began = asyncio.get_running_loop().time()
-    crew.open()
-    crew.add(cluster.gang("fresh", 2, 1))
-    cluster.hangs = cluster.refuses = cluster.doubts = 0.0
-    assert await crew.settle(60.0) == frozenset()
+    write_pool.open()
+    write_pool.add(cluster.gang("fresh", 2, 1))
+    cluster.hangs = cluster.refuses = cluster.unconfirmed = 0.0
+    assert await write_pool.settle(60.0) == frozenset()
     assert asyncio.get_running_loop().time() - began < 5.0, "nothing of the past keeps a turn waiting"
 
 
@@ -159,68 +159,68 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Clus
 async def test_gangs_that_hang_do_not_hold_up_the_next_turn(stuck: int) -> None:
     """However many of them: all together they keep no more than half of the places."""
     cluster = Cluster(Random(0), hangs=1.0)
-    crew = Crew(4)
-    crew.open()
+    write_pool = WritePool(4)
+    write_pool.open()
     for i in range(stuck):
-        crew.add(cluster.gang(f"stuck{i}", 6, 2))
-    unsent = await crew.settle(0.01)
+        write_pool.add(cluster.gang(f"stuck{i}", 6, 2))
+    unsent = await write_pool.settle(0.01)
     assert unsent == {f"stuck{i}" for i in range(stuck)}
     cluster.hangs = 0.0
-    crew.open()
+    write_pool.open()
     others = cluster.gang("other", 3, 3)
-    crew.add(others)
+    write_pool.add(others)
     async with asyncio.timeout(1):
-        assert await crew.settle(60.0) == frozenset()
+        assert await write_pool.settle(60.0) == frozenset()
     assert all(job.good for job in others)
-    await crew.stop()
+    await write_pool.stop()
 
 
 async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_waits() -> None:
     """Extras would run without their core (G1), and what was decided grows old."""
-    cluster, late = Cluster(Random(0), doubts=1.0), list[bool]()
-    crew = Crew(2, late.append)
-    crew.open()
+    cluster, late = Cluster(Random(0), unconfirmed=1.0), list[bool]()
+    write_pool = WritePool(2, late.append)
+    write_pool.open()
     for job in cluster.gang("g", 4, 2):
         job.rest_seconds = 0.2
-    crew.add(cluster.jobs["g"])
+    write_pool.add(cluster.jobs["g"])
     await asyncio.sleep(0.01)
     others = cluster.gang("h", 2, 2)
-    cluster.doubts = 0.0
-    crew.add(others)
+    cluster.unconfirmed = 0.0
+    write_pool.add(others)
     async with asyncio.timeout(1):
-        assert await crew.settle(60.0) == {"g"}
+        assert await write_pool.settle(60.0) == {"g"}
     assert all(job.good for job in others)
-    assert crew.unsettled == {"g"}
+    assert write_pool.unsettled == {"g"}
     sent = sum(job.sent for job in cluster.jobs["g"])
-    crew.open()
-    crew.add(cluster.gang("g", 2, 2))
-    assert await crew.settle(0.01) == {"g"}
+    write_pool.open()
+    write_pool.add(cluster.gang("g", 2, 2))
+    assert await write_pool.settle(0.01) == {"g"}
     assert sum(job.sent for job in cluster.jobs["g"]) == sent <= 2
     async with asyncio.timeout(2):
-        while not crew.at_rest:
+        while not write_pool.at_rest:
             await asyncio.sleep(0.01)
     assert late == [True] * sent
-    crew.open()
-    crew.add(cluster.gang("g", 2, 2))
-    assert await crew.settle(1.0) == frozenset()
+    write_pool.open()
+    write_pool.add(cluster.gang("g", 2, 2))
+    assert await write_pool.settle(1.0) == frozenset()
 
 
 async def test_answers_to_others_do_not_keep_a_turn_open() -> None:
     """Somebody who is in doubt for long says so again and again."""
     cluster = Cluster(Random(0), hangs=1.0)
-    crew = Crew(4)
-    crew.open()
-    crew.add(cluster.gang("old", 2, 0))
-    await crew.settle(0.005)
-    crew.open()
-    crew.add(cluster.gang("new", 1, 0))
+    write_pool = WritePool(4)
+    write_pool.open()
+    write_pool.add(cluster.gang("old", 2, 0))
+    await write_pool.settle(0.005)
+    write_pool.open()
+    write_pool.add(cluster.gang("new", 1, 0))
     await asyncio.sleep(0)
     began = asyncio.get_running_loop().time()
     asyncio.get_running_loop().call_later(0.05, cluster.go.set)
     cluster.jobs["new"][0].cluster = Cluster(Random(0), hangs=1.0)
-    assert await crew.settle(0.01) == frozenset()
+    assert await write_pool.settle(0.01) == frozenset()
     assert asyncio.get_running_loop().time() - began < 0.05
-    await crew.stop()
+    await write_pool.stop()
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -229,46 +229,46 @@ async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
     sent: list[str] = []
 
     class Bug(Job):
-        async def send(self) -> Answer:
+        async def send(self) -> WriteResult:
             sent.append(self.name)
             await asyncio.sleep(0.02 if late else 0)
             if self.name == "g0-0":
                 raise RuntimeError("a bug")
             await asyncio.sleep(0.1)
-            return Answer.YES
+            return WriteResult.YES
 
     def gang(whose: str) -> list[Job]:
         return [Bug(Cluster(Random(0)), whose, i < 2, f"{whose}-{i}") for i in range(4)]
 
     woken = asyncio.Event()
-    crew = Crew(4, lambda _: woken.set())
-    crew.open()
+    write_pool = WritePool(4, lambda _: woken.set())
+    write_pool.open()
     for whose in ("g0", "g1", "g2"):
-        crew.add(gang(whose))
+        write_pool.add(gang(whose))
     if late:
-        await crew.settle(0.005)
+        await write_pool.settle(0.005)
         await woken.wait()
         with pytest.raises(RuntimeError, match="a bug"):
-            crew.open()
+            write_pool.open()
     else:
         await asyncio.sleep(0.002)
-        crew.add(gang("g9"))
+        write_pool.add(gang("g9"))
         with pytest.raises(RuntimeError, match="a bug"):
-            await crew.settle(1.0)
-    await crew.stop()
+            await write_pool.settle(1.0)
+    await write_pool.stop()
     assert len(sent) <= 4
 
 
 async def test_turns_that_hang_add_half_of_the_places_each_and_no_more() -> None:
     """An API server that does not answer is not sent more and more at once."""
-    cluster, crew = Cluster(Random(0), hangs=1.0), Crew(4)
+    cluster, write_pool = Cluster(Random(0), hangs=1.0), WritePool(4)
     for turn in range(4):
-        crew.open()
+        write_pool.open()
         for i in range(6):
-            crew.add(cluster.gang(f"g{turn}-{i}", 1, 0))
-        await crew.settle(0.005)
+            write_pool.add(cluster.gang(f"g{turn}-{i}", 1, 0))
+        await write_pool.settle(0.005)
     assert cluster.most == 4 + 2 + 2 + 2
-    await crew.stop()
+    await write_pool.stop()
 
 
 async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
@@ -276,16 +276,16 @@ async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
     sent: list[str] = []
 
     class Told(Job):
-        async def send(self) -> Answer:
+        async def send(self) -> WriteResult:
             sent.append(self.whose)
             await asyncio.sleep(0)
-            return Answer.YES
+            return WriteResult.YES
 
-    crew = Crew(1)
-    crew.open()
-    crew.add([Told(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c")])
-    crew.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
-    assert await crew.settle(1.0) == frozenset()
+    write_pool = WritePool(1)
+    write_pool.open()
+    write_pool.add([Told(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c")])
+    write_pool.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
+    assert await write_pool.settle(1.0) == frozenset()
     assert sent == ["a", "urgent", "b", "c"]
 
 
@@ -294,20 +294,20 @@ async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() 
     go, sent = asyncio.Event(), list[str]()
 
     class Bug(Job):
-        async def send(self) -> Answer:
+        async def send(self) -> WriteResult:
             sent.append(self.whose)
             await go.wait()
             if self.whose == "a":
                 raise RuntimeError("a bug")
-            return Answer.YES
+            return WriteResult.YES
 
-    crew = Crew(2)
-    crew.open()
-    crew.add([Bug(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c", "d")])
+    write_pool = WritePool(2)
+    write_pool.open()
+    write_pool.add([Bug(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c", "d")])
     await asyncio.sleep(0)
     go.set()
     with pytest.raises(RuntimeError, match="a bug"):
-        await crew.settle(1.0)
+        await write_pool.settle(1.0)
     assert sent == ["a", "b"]
 
 
@@ -316,33 +316,33 @@ async def test_when_all_are_stopped_every_one_has_ended() -> None:
     ended: list[str] = []
 
     class Busy(Job):
-        async def send(self) -> Answer:
+        async def send(self) -> WriteResult:
             try:
                 await asyncio.Event().wait()
             finally:
                 await asyncio.sleep(0.01)
                 ended.append(self.name)
-            return Answer.YES
+            return WriteResult.YES
 
-    crew = Crew(4)
-    crew.open()
-    crew.add([Busy(Cluster(Random(0)), f"g{i}", True, f"g{i}") for i in range(3)])
+    write_pool = WritePool(4)
+    write_pool.open()
+    write_pool.add([Busy(Cluster(Random(0)), f"g{i}", True, f"g{i}") for i in range(3)])
     await asyncio.sleep(0)
-    await crew.stop()
+    await write_pool.stop()
     assert sorted(ended) == ["g0", "g1", "g2"]
 
 
 async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
     """G5: a plan is told gang by gang as it is made, and its extras may come when the core was refused already."""
     cluster = Cluster(Random(0), refuses=1.0)
-    crew = Crew(4)
-    crew.open()
-    crew.add(cluster.gang("g", 1, 0))
+    write_pool = WritePool(4)
+    write_pool.open()
+    write_pool.add(cluster.gang("g", 1, 0))
     async with asyncio.timeout(1):
         while "g" not in cluster.failed:
             await asyncio.sleep(0)
     await asyncio.sleep(0)
     extras = cluster.gang("g", 0, 2)
-    crew.add(extras)
-    assert await crew.settle(1.0) == frozenset()
+    write_pool.add(extras)
+    assert await write_pool.settle(1.0) == frozenset()
     assert [job.sent for job in extras] == [0, 0]

@@ -18,10 +18,10 @@ import muster
 from muster.api.codec import to_json
 from muster.config.settings import Webhook
 from muster.observability.metrics import Metrics
-from muster.validation.context import Around
+from muster.validation.context import ValidationContext
 from muster.webhook import admission, handlers
 from muster.webhook import admission_review as reviews
-from muster.webhook.cluster_context import PODS_SECONDS, Surroundings
+from muster.webhook.cluster_context import PODS_SECONDS, ClusterContext
 from tests.property.applied import managed
 from tests.property.values import cluster
 from tests.support.admission_reviews import patched, review, sent
@@ -187,7 +187,7 @@ async def test_warnings_are_short_few_and_printable() -> None:
 
 async def test_what_may_still_come_is_a_warning() -> None:
     """T6: `kubectl apply -f folder/` has no order; the gang waits with the reason until its Topology is there."""
-    known = Around(muster.objects(cluster()))
+    known = ValidationContext(muster.objects(cluster()))
     app = handlers.app(Webhook(), lambda: known)
     constraint = {"topology": "blocks", "requiredTopologyLevel": "rack"}
     response = await ask(podgroup(minMember=1, topologyConstraint=constraint), app=app)
@@ -468,7 +468,7 @@ async def pieces(*sent_one_by_one: bytes) -> AsyncIterator[bytes]:
 
 async def test_only_so_many_large_reviews_are_in_memory() -> None:
     """The rest of a large one is read when it has a place; small ones need none."""
-    desk = handlers.Desk(Webhook(concurrency=2), None)
+    handler = handlers.AdmissionHandler(Webhook(concurrency=2), None)
     body = sent(podgroup(minMember=1), padding="x" * (handlers.SMALL_BYTES + 10))
     read, goes_on = [0], asyncio.Event()
 
@@ -478,18 +478,18 @@ async def test_only_so_many_large_reviews_are_in_memory() -> None:
         await goes_on.wait()
         yield body[-1:]
 
-    waiting = [asyncio.create_task(desk._judged(admission.validate, large())) for _ in range(5)]
+    waiting = [asyncio.create_task(handler._judged(admission.validate, large())) for _ in range(5)]
     await asyncio.sleep(0.05)
     assert read[0] == 2
-    assert (await desk._judged(admission.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
+    assert (await handler._judged(admission.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
     goes_on.set()
     assert [result for _, result in await asyncio.gather(*waiting)] == ["allowed"] * 5
-    assert not desk._gate.locked()
+    assert not handler._gate.locked()
 
 
 async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None:
     """Otherwise a few of them would close the door for all large reviews."""
-    desk = handlers.Desk(Webhook(concurrency=1), None)
+    handler = handlers.AdmissionHandler(Webhook(concurrency=1), None)
 
     async def half() -> AsyncIterator[bytes]:
         yield b" " * (handlers.SMALL_BYTES + 1)
@@ -497,8 +497,8 @@ async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None
 
     for _ in range(3):
         with pytest.raises(ClientDisconnect):
-            await desk._judged(admission.validate, half())
-    assert not desk._gate.locked()
+            await handler._judged(admission.validate, half())
+    assert not handler._gate.locked()
 
 
 async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,14 +528,14 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(handlers, "respond", slow)
     settings = Webhook(concurrency=1)
-    desk = handlers.Desk(settings, None)
+    handler = handlers.AdmissionHandler(settings, None)
     judge: reviews.Judge = admission.validate
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await desk._judged(judge, pieces(b" " * (handlers.SMALL_BYTES + 1)))
-    assert desk._gate.locked()
+            await handler._judged(judge, pieces(b" " * (handlers.SMALL_BYTES + 1)))
+    assert handler._gate.locked()
     await asyncio.sleep(0.5)
-    assert not desk._gate.locked()
+    assert not handler._gate.locked()
 
 
 async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -613,18 +613,18 @@ def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:
     """A Topology that was just created is known at once; which pods a gang has may be a few seconds old."""
     now = [0.0]
     known = [muster.objects(cluster())]
-    around = Surroundings(lambda: Around(known[0]), lambda: now[0])
-    first = around()
+    context = ClusterContext(lambda: ValidationContext(known[0]), lambda: now[0])
+    first = context()
     ground, asked = first.ground, first.asked
     known[0] = replace(known[0], topologies=(), pods=())
-    second = around()
+    second = context()
     assert second.topologies == {}
     assert second.ground is ground, "no node has changed"
     assert second.asked is asked
     now[0] += PODS_SECONDS
-    assert around().asked.of("team/gang") == {}
+    assert context().asked.of("team/gang") == {}
     known[0] = replace(known[0], nodes=())
-    assert around().ground.rooms == ()
+    assert context().ground.rooms == ()
 
 
 def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
@@ -638,8 +638,10 @@ def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
 
     known = muster.objects([*cluster(), *(pod(f"large-{i}", "", cpu="1000") for i in range(2))])
     members = {"team/gang": [one for one in known.pods if one.metadata.name.startswith("large")]}
-    around = Surroundings(lambda: Around(replace(known, pods=Untouched()), lambda gang: members.get(gang, ())))
-    answer = admission.validate(reviews.read(sent(podgroup(minMember=2))), around())
+    context = ClusterContext(
+        lambda: ValidationContext(replace(known, pods=Untouched()), lambda gang: members.get(gang, ()))
+    )
+    answer = admission.validate(reviews.read(sent(podgroup(minMember=2))), context())
     assert any("fit no node of the cluster" in warning for warning in answer.warnings)
 
 
@@ -647,7 +649,7 @@ async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_non
     """Q2, T6: whoever names one waits for it, and is told; `default` needs no Queue. Of files nothing is known."""
     named = podgroup(minMember=1, queue="team", topologyConstraint={"topology": "racks", "requiredTopologyLevel": "r"})
     plain = podgroup(minMember=1)
-    live = handlers.app(Webhook(), lambda: Around(whole=True))
+    live = handlers.app(Webhook(), lambda: ValidationContext(whole=True))
     assert "warnings" not in await ask(plain, app=live)
     response = await ask(named, app=live)
     assert response["allowed"]
@@ -658,7 +660,7 @@ async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_non
     unnamed = podgroup(minMember=1, topologyConstraint={"requiredTopologyLevel": "rack"})
     (warning,) = (await ask(unnamed, app=live))["warnings"]
     assert "no topology is named, and there is none" in warning
-    assert "warnings" not in await ask(named, app=handlers.app(Webhook(), Around))
+    assert "warnings" not in await ask(named, app=handlers.app(Webhook(), ValidationContext))
 
 
 def test_a_large_cluster_is_not_walked_for_every_request() -> None:
@@ -669,11 +671,11 @@ def test_a_large_cluster_is_not_walked_for_every_request() -> None:
     members = [pod(f"p{i}", f"g{i % 110}", cpu="1") for i in range(880)]
     known = muster.objects([cluster()[2], *nodes, *members])
     gang = podgroup(*leaves)
-    around = Surroundings(lambda: Around(known))
-    admission.validate(reviews.read(sent(gang, gang)), around())
+    context = ClusterContext(lambda: ValidationContext(known))
+    admission.validate(reviews.read(sent(gang, gang)), context())
     began = time.process_time()
     for _ in range(3):
-        assert admission.validate(reviews.read(sent(gang, gang)), around()).allowed
+        assert admission.validate(reviews.read(sent(gang, gang)), context()).allowed
     assert time.process_time() - began < 0.3
 
 
@@ -681,9 +683,9 @@ async def test_what_is_known_is_looked_up_by_the_loop_and_not_by_a_thread() -> N
     """The mirror that it comes from belongs to the loop: a thread that reads it could leave it with old lists."""
     seen: list[threading.Thread] = []
 
-    def knows() -> Around:
+    def knows() -> ValidationContext:
         seen.append(threading.current_thread())
-        return Around()
+        return ValidationContext()
 
     large = podgroup(*(group(f"leaf-{i}", 1) for i in range(2_000)))
     assert len(sent(large)) > handlers.SMALL_BYTES

@@ -147,7 +147,7 @@ _KINDS: dict[tuple[str, str], Schema] = {
 _PLAIN = fields(spec=MAP, status=fields(conditions=_CONDITIONS))
 
 
-def shape(resource: Resource) -> tuple[Schema, ...]:
+def builtin_schema(resource: Resource) -> tuple[Schema, ...]:
     """What objects of a built-in kind look like."""
     return (_PLAIN, _KINDS.get((resource.group, resource.plural), MAP))
 

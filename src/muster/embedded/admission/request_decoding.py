@@ -4,7 +4,7 @@ from typing import Any
 
 from muster.api.decoding import decode
 from muster.api.objects import KINDS
-from muster.embedded.admission.builtin_schemas import METADATA, fields, shape, without_nulls
+from muster.embedded.admission.builtin_schemas import METADATA, builtin_schema, fields, without_nulls
 from muster.embedded.admission.structural_schemas import misfits
 from muster.embedded.api_errors import bad_request
 from muster.embedded.store.kinds import Kind
@@ -69,8 +69,8 @@ def read(value: Any, kind: Kind) -> Raw:
 
 def _check_types(raw: Raw, kind: Kind) -> None:
     """The parts that a store reads itself; the rest of a custom kind is its schema's to judge."""
-    shapes = (fields(metadata=METADATA), *(() if kind.custom else shape(kind.resource)))
-    wrong = next((cause for one in shapes for cause in misfits(raw, one)), None)
+    schemas = (fields(metadata=METADATA), *(() if kind.custom else builtin_schema(kind.resource)))
+    wrong = next((cause for one in schemas for cause in misfits(raw, one)), None)
     if wrong is not None:
         raise _mistyped(kind, wrong.field, wrong.message)
     known = None if kind.custom else KINDS.get((raw["apiVersion"], raw["kind"]))

@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 from muster.embedded.controllers import disruption_budgets
 from muster.embedded.store.kinds import BUDGETS, PODS
-from muster.embedded.store.object_store import Books, Home, home
+from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 
 _PODS, _BUDGETS = home(PODS), home(BUDGETS)
 
 
-class Census:
+class DisruptionController:
     """Expected and healthy pods of every budget, counted up and down; a budget that changes is counted anew."""
 
-    def __init__(self, books: Books, moment: Callable[[int], str]) -> None:
-        self._books, self._moment = books, moment
+    def __init__(self, object_store: ObjectStore, moment: Callable[[int], str]) -> None:
+        self._object_store, self._moment = object_store, moment
         self._counts: dict[str, tuple[int, int]] = {}
-        books.tell.append(self._told)
+        object_store.tell.append(self._told)
 
     def _told(self, where: Home, old: Stored | None, new: Stored | None) -> None:
         if where == _PODS:
@@ -34,7 +34,7 @@ class Census:
                 self._write(budget)
 
     def _of(self, namespace: str) -> list[Stored]:
-        return list(self._books.table(_BUDGETS).spaces.get(namespace, {}).values())
+        return list(self._object_store.table(_BUDGETS).spaces.get(namespace, {}).values())
 
     def _share(self, budget: Stored, pod: Stored | None) -> tuple[int, int]:
         return disruption_budgets.share(pod.raw) if pod and disruption_budgets.covers(budget.raw, pod.raw) else (0, 0)
@@ -43,11 +43,13 @@ class Census:
         if new is None:
             self._counts.pop(old.uid if old else "", None)
         elif old is None or old.raw.get("spec") != new.raw.get("spec"):
-            shares = [self._share(new, pod) for pod in self._books.table(_PODS).spaces.get(new.key[0], {}).values()]
+            shares = [
+                self._share(new, pod) for pod in self._object_store.table(_PODS).spaces.get(new.key[0], {}).values()
+            ]
             self._counts[new.uid] = sum(one for one, _ in shares), sum(one for _, one in shares)
             self._write(new)
 
     def _write(self, budget: Stored) -> None:
         found = disruption_budgets.status(budget.raw, *self._counts[budget.uid], self._moment(0))
         if found != budget.raw.get("status"):
-            self._books.put(_BUDGETS, {**budget.raw, "status": found})
+            self._object_store.put(_BUDGETS, {**budget.raw, "status": found})

@@ -6,7 +6,7 @@ from itertools import count
 
 from muster.embedded.kubelet.pod_lifecycle import FAIL
 from muster.embedded.store.kinds import PODS
-from muster.kube.cache.reflector import Changed, Following, Gone
+from muster.kube.cache.reflector import Changed, Gone, Reflector
 from muster.kube.cluster import ApiError, Cluster, Raw
 
 
@@ -20,7 +20,7 @@ class Replicas:
 
     async def run(self) -> None:
         """Without end."""
-        async for news in Following(self.cluster, PODS).news():
+        async for news in Reflector(self.cluster, PODS).news():
             match news:
                 case Changed(object=pod) if pod["metadata"].get("namespace") in self.namespaces:
                     self._known[_key(pod)] = pod

@@ -31,7 +31,7 @@ from muster.embedded.kubelet.pod_lifecycle import (
     told_to_fail,
 )
 from muster.embedded.store.kinds import NODES, PODS
-from muster.kube.cache.reflector import Changed, Following, Gone, Synced
+from muster.kube.cache.reflector import Changed, Gone, Reflector, Synced
 from muster.kube.cluster import ApiError, Cluster, PatchType, Raw
 
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
@@ -59,7 +59,7 @@ class Kubelets:
     async def run(self) -> None:
         """For ever."""
         async with asyncio.TaskGroup() as tasks:
-            for loop in (self._follow_pods, self._follow_nodes, self._act):
+            for loop in (self._watch_pods, self._watch_nodes, self._act):
                 tasks.create_task(loop())
 
     @asynccontextmanager
@@ -92,8 +92,8 @@ class Kubelets:
 
     # what is seen
 
-    async def _follow_pods(self) -> None:
-        async with aclosing(Following(self._cluster, PODS).news()) as news:
+    async def _watch_pods(self) -> None:
+        async with aclosing(Reflector(self._cluster, PODS).news()) as news:
             async for one in news:
                 match one:
                     case Changed(object=pod):
@@ -130,8 +130,8 @@ class Kubelets:
         heapq.heappush(self._due, (due, next(self._numbers), key))
         self._woken.set()
 
-    async def _follow_nodes(self) -> None:
-        async with aclosing(Following(self._cluster, NODES).news()) as news:
+    async def _watch_nodes(self) -> None:
+        async with aclosing(Reflector(self._cluster, NODES).news()) as news:
             async for one in news:
                 match one:
                     case Changed(object=node):
@@ -141,9 +141,9 @@ class Kubelets:
                         self._down.pop(node["metadata"]["name"], None)
                         self._look_again(node["metadata"]["name"])
                     case Synced():
-                        self._heard_of_all()
+                        self._is_synced()
 
-    def _heard_of_all(self) -> None:
+    def _is_synced(self) -> None:
         """From now on, a node that was not heard of is not there."""
         if not self._all_nodes:
             self._all_nodes = True

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from muster.embedded.patch.merge_keys import Shape
+from muster.embedded.patch.merge_keys import MergeKeys
 from muster.kube.cluster import Raw
 
 Path = tuple[str, ...]
@@ -36,22 +36,22 @@ _IDENTITY = frozenset(
 )
 
 
-def paths(value: Any, shape: Shape) -> Paths:
+def paths(value: Any, merge_keys: MergeKeys) -> Paths:
     """The fields that an object sets, without its identity."""
-    found = frozenset(_paths(value, shape, ()))
+    found = frozenset(_paths(value, merge_keys, ()))
     return frozenset(path for path in found if path[:1] not in _IDENTITY and path[:2] not in _IDENTITY)
 
 
-def _paths(value: Any, shape: Shape, at: Path) -> Iterator[Path]:
-    if isinstance(value, dict) and value and not shape.atomic:
+def _paths(value: Any, merge_keys: MergeKeys, at: Path) -> Iterator[Path]:
+    if isinstance(value, dict) and value and not merge_keys.atomic:
         for name, inner in value.items():
-            yield from _paths(inner, shape.inside(name), (*at, f"f:{name}"))
-    elif isinstance(value, list) and value and (keys := shape.keys(value)) is not None:
+            yield from _paths(inner, merge_keys.inside(name), (*at, f"f:{name}"))
+    elif isinstance(value, list) and value and (keys := merge_keys.keys(value)) is not None:
         for one in value:
             step = _step(one, keys)
             yield (*at, step)
             if keys:
-                yield from _paths(one, shape.entry(), (*at, step))
+                yield from _paths(one, merge_keys.entry(), (*at, step))
     elif at:
         yield at
 
@@ -111,21 +111,21 @@ def flat(tree: Any, at_path: Path = ()) -> Iterator[Path]:
             yield from flat(inner, (*at_path, step))
 
 
-def overlaid(value: Any, config: Any, shape: Shape) -> Any:
+def overlaid(value: Any, config: Any, merge_keys: MergeKeys) -> Any:
     """`config` laid over `value`: maps merge, lists as their kind says."""
-    if isinstance(value, dict) and isinstance(config, dict) and not shape.atomic:
+    if isinstance(value, dict) and isinstance(config, dict) and not merge_keys.atomic:
         return {
             **value,
-            **{name: overlaid(value.get(name), inner, shape.inside(name)) for name, inner in config.items()},
+            **{name: overlaid(value.get(name), inner, merge_keys.inside(name)) for name, inner in config.items()},
         }
     if isinstance(value, list) and isinstance(config, list):
-        keys = shape.keys([*value, *config])
+        keys = merge_keys.keys([*value, *config])
         if keys is None:
             return config
         found = {_step(one, keys): one for one in value}
         for one in config:
             step = _step(one, keys)
-            found[step] = overlaid(found[step], one, shape.entry()) if step in found else one
+            found[step] = overlaid(found[step], one, merge_keys.entry()) if step in found else one
         return list(found.values())
     return config
 

@@ -48,30 +48,30 @@ def keys_of(field: str, entries: Any, table: dict[str, tuple[tuple[str, ...], ..
     return None
 
 
-class Shape:
+class MergeKeys:
     """What is known of the lists in a kind: its schema, or for built-in kinds the names of the fields."""
 
     def __init__(self, schema: Raw | None, field: str = "", built_in: bool = False) -> None:
         self.schema, self.field, self.built_in = schema, field, built_in
 
     @classmethod
-    def of(cls, schema: Raw | None) -> "Shape":
+    def of(cls, schema: Raw | None) -> "MergeKeys":
         """Of a whole object."""
         return cls(schema, "", schema is None)
 
-    def inside(self, field: str) -> "Shape":
+    def inside(self, field: str) -> "MergeKeys":
         """Of one field."""
         if self.built_in or (field == "metadata" and not self.field):
-            return Shape(None, field, built_in=True)
+            return MergeKeys(None, field, built_in=True)
         schema = self.schema or {}
         inner = schema.get("properties", {}).get(field) or schema.get("additionalProperties")
-        return Shape(inner if isinstance(inner, dict) else None, field)
+        return MergeKeys(inner if isinstance(inner, dict) else None, field)
 
-    def entry(self) -> "Shape":
+    def entry(self) -> "MergeKeys":
         """Of an entry of a list."""
         if self.built_in:
             return self
-        return Shape((self.schema or {}).get("items"), self.field)
+        return MergeKeys((self.schema or {}).get("items"), self.field)
 
     def keys(self, entries: Any) -> Keys:
         """How this list merges."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.embedded.api_errors import Cause, conflict
 from muster.embedded.patch.managed_fields import Path, Paths, at, cleared, flat, nested, overlaid, paths
-from muster.embedded.patch.merge_keys import Shape
+from muster.embedded.patch.merge_keys import MergeKeys
 from muster.kube.cluster import Raw, Resource
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -63,12 +63,12 @@ def noted(raw: Raw, all_of_them: list[Manager]) -> Raw:
     return {**raw, "metadata": {**metadata, **({"managedFields": entries} if entries else {})}}
 
 
-def applied(live: Raw, config: Raw, shape: Shape, manager: Manager, resource: Resource, *, force: bool) -> Raw:
+def applied(live: Raw, config: Raw, merge_keys: MergeKeys, manager: Manager, resource: Resource, *, force: bool) -> Raw:
     """`live` with a configuration applied: new values in, what this manager no longer names out; 409 on conflicts."""
-    others = managers(live) or _first(live, shape, manager)
+    others = managers(live) or _first(live, merge_keys, manager)
     mine = next((one for one in others if one.identity == manager.identity), None)
     others = [one for one in others if one is not mine]
-    fields = paths(config, shape)
+    fields = paths(config, merge_keys)
     contested = {one: _contested(one, fields, live, config) for one in others}
     causes = [
         Cause(_dotted(path), f'conflict with "{one.name}"', "FieldManagerConflict")
@@ -83,7 +83,7 @@ def applied(live: Raw, config: Raw, shape: Shape, manager: Manager, resource: Re
         raise problem
     for one, found in contested.items():
         one.fields = one.fields - found
-    merged = overlaid(live, config, shape)
+    merged = overlaid(live, config, merge_keys)
     owned = frozenset(path for one in others for path in one.fields)
     for path in sorted((mine.fields if mine else frozenset()) - fields):  # an entry goes before the fields in it
         if not _under(path, fields | owned):
@@ -94,13 +94,13 @@ def applied(live: Raw, config: Raw, shape: Shape, manager: Manager, resource: Re
     return noted(merged, [*others, manager])
 
 
-def _first(live: Raw, shape: Shape, manager: Manager) -> list[Manager]:
+def _first(live: Raw, merge_keys: MergeKeys, manager: Manager) -> list[Manager]:
     """The owner of all that was there before anyone applied anything."""
     text = live["metadata"].get("annotations", {}).get(LAST_APPLIED)
     known: Paths = frozenset()
     if text and manager.name == "kubectl":
-        known = paths(json.loads(text), shape) | {("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")}
-    fields = paths({name: value for name, value in live.items() if name != "status"}, shape) - known
+        known = paths(json.loads(text), merge_keys) | {("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")}
+    fields = paths({name: value for name, value in live.items() if name != "status"}, merge_keys) - known
     return [Manager(BEFORE, "Update", "", fields, manager.time)] if "uid" in live["metadata"] else []
 
 
@@ -118,9 +118,9 @@ def _under(path: Path, fields: Paths) -> bool:
     return any(other[: len(path)] == path for other in fields)
 
 
-def written(old: Raw, new: Raw, shape: Shape, manager: Manager) -> Raw:
+def written(old: Raw, new: Raw, merge_keys: MergeKeys, manager: Manager) -> Raw:
     """An update of an object with managers: who changed a field owns it now."""
-    before, after = paths(old, shape), paths(new, shape)
+    before, after = paths(old, merge_keys), paths(new, merge_keys)
     changed = frozenset(path for path in after if path not in before or at(old, path) != at(new, path))
     changed = frozenset(path for path in changed if not (path[-1].startswith("k:") and path in before))
     kept = []

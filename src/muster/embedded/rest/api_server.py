@@ -151,7 +151,7 @@ def _groups(served: Face, request: Request, rest: Sequence[str]) -> Response:
             raise nowhere()
 
 
-def _aggregated(found: Sequence[discovery.Entry], request: Request, *, core: bool) -> Response | None:
+def _aggregated(found: Sequence[discovery.DiscoveryEntry], request: Request, *, core: bool) -> Response | None:
     version = discovery.aggregated_version(request.headers.get("accept", ""))
     if not version:
         return None

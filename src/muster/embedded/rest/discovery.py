@@ -17,7 +17,7 @@ _VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
 DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
-class Entry(Struct, frozen=True):
+class DiscoveryEntry(Struct, frozen=True):
     """One line of discovery: a kind, or a subresource of it."""
 
     resource: Resource
@@ -45,10 +45,10 @@ REVIEWS: tuple[Resource, ...] = (
 )
 
 
-def entries(kinds: Iterable[Kind]) -> list[Entry]:
+def entries(kinds: Iterable[Kind]) -> list[DiscoveryEntry]:
     """Everything that is served, by group and version, the core group first."""
     found = [entry for kind in kinds for entry in _of_kind(kind)]
-    found += [Entry(one, one.plural, _response(one), ("create",), one.kind.lower()) for one in REVIEWS]
+    found += [DiscoveryEntry(one, one.plural, _response(one), ("create",), one.kind.lower()) for one in REVIEWS]
     return sorted(found, key=lambda entry: (entry.resource.group, *_rank(entry.resource.version), entry.name))
 
 
@@ -61,22 +61,22 @@ def _rank(version: str) -> tuple[int, int, int, str]:
     return stage, -int(found[1]), -int(found[3] or 0), version
 
 
-def _of_kind(kind: Kind) -> Iterable[Entry]:
+def _of_kind(kind: Kind) -> Iterable[DiscoveryEntry]:
     one = kind.resource
     verbs = NAMESPACE_VERBS if one == NAMESPACES else OBJECT_VERBS
-    yield Entry(one, one.plural, _response(one), verbs, kind.singular, kind.short_names, kind.categories)
+    yield DiscoveryEntry(one, one.plural, _response(one), verbs, kind.singular, kind.short_names, kind.categories)
     for name in kind.subresources:
         response, verbs = SUBRESOURCES[name]
-        yield Entry(one, f"{one.plural}/{name}", response or _response(one), verbs)
+        yield DiscoveryEntry(one, f"{one.plural}/{name}", response or _response(one), verbs)
 
 
 def _response(resource: Resource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.kind
 
 
-def _groups(found: Iterable[Entry]) -> dict[str, dict[str, list[Entry]]]:
+def _groups(found: Iterable[DiscoveryEntry]) -> dict[str, dict[str, list[DiscoveryEntry]]]:
     """By group, then by version; the version that is preferred comes first."""
-    groups: dict[str, dict[str, list[Entry]]] = {}
+    groups: dict[str, dict[str, list[DiscoveryEntry]]] = {}
     for (group, version), members in groupby(found, key=lambda entry: (entry.resource.group, entry.resource.version)):
         groups.setdefault(group, {})[version] = list(members)
     return groups
@@ -94,7 +94,7 @@ def core_versions(address: str) -> Raw:
     }
 
 
-def group_list(found: Sequence[Entry]) -> Raw:
+def group_list(found: Sequence[DiscoveryEntry]) -> Raw:
     """`/apis`."""
     groups = _groups(found)
     return {
@@ -104,7 +104,7 @@ def group_list(found: Sequence[Entry]) -> Raw:
     }
 
 
-def group(found: Sequence[Entry], name: str) -> Raw:
+def group(found: Sequence[DiscoveryEntry], name: str) -> Raw:
     """`/apis/{group}`; 404 where there is none."""
     versions = _groups(found).get(name)
     if not name or versions is None:
@@ -117,7 +117,7 @@ def _group(name: str, versions: Iterable[str]) -> Raw:
     return {"name": name, "versions": told, "preferredVersion": told[0]}
 
 
-def resource_list(found: Sequence[Entry], name: str, version: str) -> Raw:
+def resource_list(found: Sequence[DiscoveryEntry], name: str, version: str) -> Raw:
     """`/api/v1` and `/apis/{group}/{version}`; 404 where there is none."""
     members = _groups(found).get(name, {}).get(version)
     if members is None:
@@ -130,7 +130,7 @@ def resource_list(found: Sequence[Entry], name: str, version: str) -> Raw:
     }
 
 
-def _resource(entry: Entry) -> Raw:
+def _resource(entry: DiscoveryEntry) -> Raw:
     group_name, version, kind = entry.response
     elsewhere = (group_name, version) != (entry.resource.group, entry.resource.version)
     return {
@@ -160,7 +160,7 @@ def aggregated_version(accept: str) -> str:
     return ""
 
 
-def aggregated(found: Sequence[Entry], version: str, *, core: bool) -> Raw:
+def aggregated(found: Sequence[DiscoveryEntry], version: str, *, core: bool) -> Raw:
     """`/api` or `/apis` in one answer."""
     return {
         "kind": "APIGroupDiscoveryList",
@@ -170,7 +170,7 @@ def aggregated(found: Sequence[Entry], version: str, *, core: bool) -> Raw:
     }
 
 
-def _told(name: str, versions: dict[str, list[Entry]]) -> Raw:
+def _told(name: str, versions: dict[str, list[DiscoveryEntry]]) -> Raw:
     return {
         "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
         "versions": [
@@ -180,7 +180,7 @@ def _told(name: str, versions: dict[str, list[Entry]]) -> Raw:
     }
 
 
-def _nested(members: Sequence[Entry]) -> Iterable[Raw]:
+def _nested(members: Sequence[DiscoveryEntry]) -> Iterable[Raw]:
     for entry in members:
         if "/" in entry.name:
             continue
@@ -197,11 +197,11 @@ def _nested(members: Sequence[Entry]) -> Iterable[Raw]:
         }
 
 
-def _sub(entry: Entry) -> Raw:
+def _sub(entry: DiscoveryEntry) -> Raw:
     name = entry.name.partition("/")[2]
     return {"subresource": name, "responseKind": _kind(entry), "verbs": list(entry.verbs)}
 
 
-def _kind(entry: Entry) -> Raw:
+def _kind(entry: DiscoveryEntry) -> Raw:
     name, version, kind = entry.response
     return {"group": name, "version": version, "kind": kind}

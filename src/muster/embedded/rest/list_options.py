@@ -17,7 +17,7 @@ _OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 _MATCH = "resourceVersionMatch"
 
 
-class Asked(Struct, frozen=True):
+class ListOptions(Struct, frozen=True):
     """ListOptions."""
 
     watch: bool
@@ -37,13 +37,13 @@ class Asked(Struct, frozen=True):
         return self.match == EXACT or (not self.match and self.limit > 0 and self.version not in ("", "0"))
 
 
-def asked(query: QueryParams) -> Asked:
+def asked(query: QueryParams) -> ListOptions:
     """400 for what is no number, 422 for what makes no sense together."""
     watch, version, match = flag(query, "watch"), query.get("resourceVersion", ""), query.get(_MATCH, "")
     initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     if watch and initial is None and not match and version in ("", "0"):
         initial, match = True, NOT_OLDER
-    found = Asked(
+    found = ListOptions(
         watch,
         query.get("labelSelector", ""),
         query.get("fieldSelector", ""),
@@ -71,7 +71,7 @@ def _unsupported(match: str, *known: str) -> Cause:
     return Cause(_MATCH, said, "FieldValueNotSupported")
 
 
-def _listed(found: Asked) -> Iterator[Cause]:
+def _listed(found: ListOptions) -> Iterator[Cause]:
     if found.match and not found.version:
         yield _forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
     if found.match and found.after:
@@ -84,7 +84,7 @@ def _listed(found: Asked) -> Iterator[Cause]:
         yield _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _watched(found: Asked) -> Iterator[Cause]:
+def _watched(found: ListOptions) -> Iterator[Cause]:
     if found.initial is not None and found.match != NOT_OLDER:
         yield _forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
     if found.match and found.initial is None:

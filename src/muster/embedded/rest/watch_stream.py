@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from muster.embedded.cluster_store import Store, Watch
-from muster.embedded.rest.list_options import Asked
+from muster.embedded.cluster_store import Store, StoreWatch
+from muster.embedded.rest.list_options import ListOptions
 from muster.embedded.rest.negotiation import Wanted, wanted
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import JSON, refusal, status
@@ -30,16 +30,16 @@ class Watches:
     """Those that are open. Once they are ended, no new one stays open either."""
 
     def __init__(self) -> None:
-        self._open: set[Watch] = set()
+        self._open: set[StoreWatch] = set()
         self._ended = False
 
-    def add(self, opened: Watch) -> None:
+    def add(self, opened: StoreWatch) -> None:
         """From now on it is ended with the others."""
         self._open.add(opened)
         if self._ended:
             opened.close()
 
-    def discard(self, opened: Watch) -> None:
+    def discard(self, opened: StoreWatch) -> None:
         """It has ended by itself."""
         self._open.discard(opened)
 
@@ -54,7 +54,7 @@ class Watches:
 
 
 def watch(
-    store: Store, watches: Watches, found: Target, request: Request, options: Asked, clock: Callable[[], datetime]
+    store: Store, watches: Watches, found: Target, request: Request, options: ListOptions, clock: Callable[[], datetime]
 ) -> Response:
     """The events of a collection; a version that is too old is told as the first event."""
     form = wanted(request.headers.get("accept", ""))
@@ -81,7 +81,9 @@ def watch(
 class Stream(Response):
     """A watch as an ASGI answer."""
 
-    def __init__(self, opened: Watch, watches: Watches, show: Show, seconds: float, *, bookmarks: bool = False) -> None:
+    def __init__(
+        self, opened: StoreWatch, watches: Watches, show: Show, seconds: float, *, bookmarks: bool = False
+    ) -> None:
         super().__init__(media_type=JSON)
         del self.headers["content-length"]
         self._watch, self._watches, self._show = opened, watches, show

@@ -16,7 +16,7 @@ VALIDATIONS = ("", "Strict", "Warn", "Ignore")
 LONGEST_MANAGER = 128
 
 
-class Writing(Struct, frozen=True):
+class WriteOptions(Struct, frozen=True):
     """Options of create, update and patch."""
 
     manager: str
@@ -33,7 +33,7 @@ class Writing(Struct, frozen=True):
             self.warnings.extend(f'unknown field "{place}"' for place in places)
 
 
-class Deleting(Struct, frozen=True):
+class DeleteOptions(Struct, frozen=True):
     """Options of delete."""
 
     uid: str = ""
@@ -43,7 +43,7 @@ class Deleting(Struct, frozen=True):
     dry_run: bool = False
 
 
-def writing(request: Request, *, applies: bool = False) -> Writing:
+def writing(request: Request, *, applies: bool = False) -> WriteOptions:
     """400 and 422 for what no API server understands."""
     query = request.query_params
     validation = query.get("fieldValidation", "")
@@ -57,7 +57,7 @@ def writing(request: Request, *, applies: bool = False) -> Writing:
         raise refusal(422, "fieldManager: Required value: is required for apply patch")
     if force and not applies:
         raise refusal(422, "force: may only be set for apply patch")
-    return Writing(manager or _agent(request), dry_run(query), validation, force)
+    return WriteOptions(manager or _agent(request), dry_run(query), validation, force)
 
 
 def _agent(request: Request) -> str:
@@ -66,7 +66,7 @@ def _agent(request: Request) -> str:
     return "".join(filter(str.isprintable, name))[:LONGEST_MANAGER] or "unknown"
 
 
-async def deleting(request: Request) -> Deleting:
+async def deleting(request: Request) -> DeleteOptions:
     """From the query, and from `DeleteOptions` in the body, which win."""
     query = request.query_params
     sent = await _sent(request)
@@ -76,7 +76,7 @@ async def deleting(request: Request) -> Deleting:
         propagation = "Orphan" if sent["orphanDependents"] is True else "Background"
     if propagation not in PROPAGATIONS:
         raise refusal(422, f"propagationPolicy: `{str(propagation)[:60]}` is none of Orphan, Background, Foreground")
-    return Deleting(
+    return DeleteOptions(
         _text(preconditions, "uid"),
         _text(preconditions, "resourceVersion"),
         _grace(sent.get("gracePeriodSeconds", whole(query, "gracePeriodSeconds"))),
@@ -85,10 +85,10 @@ async def deleting(request: Request) -> Deleting:
     )
 
 
-def deleting_from(options: Any, request: Request) -> Deleting:
+def deleting_from(options: Any, request: Request) -> DeleteOptions:
     """From the `deleteOptions` of an Eviction."""
     sent = options if isinstance(options, dict) else {}
-    return Deleting(
+    return DeleteOptions(
         uid=_text(_object(sent, "preconditions"), "uid"),
         grace_seconds=_grace(sent.get("gracePeriodSeconds")),
         dry_run=dry_run(request.query_params, sent),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from muster.embedded.store.kinds import EVENTS, NEW_EVENTS
-from muster.embedded.store.object_store import Books, Home, home
+from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Key, Stored
 from muster.kube.cluster import Raw
 
@@ -37,10 +37,10 @@ def outward(raw: Raw) -> Raw:
 class Expiry:
     """Events are forgotten an hour after they were last written, whenever another one is written."""
 
-    def __init__(self, books: Books, clock: Callable[[], datetime]) -> None:
-        self._books, self._clock = books, clock
+    def __init__(self, object_store: ObjectStore, clock: Callable[[], datetime]) -> None:
+        self._object_store, self._clock = object_store, clock
         self._written: deque[tuple[datetime, Key, int]] = deque()
-        books.tell.append(self._told)
+        object_store.tell.append(self._told)
 
     def _told(self, where: Home, _: Stored | None, new: Stored | None) -> None:
         if where != home(EVENTS) or new is None:
@@ -49,6 +49,6 @@ class Expiry:
         self._written.append((now, new.key, new.version))
         while self._written and now - self._written[0][0] > KEEP:
             _written, key, version = self._written.popleft()
-            found = self._books.get(where, key)
+            found = self._object_store.get(where, key)
             if found is not None and found.version == version:
-                self._books.remove(where, key)
+                self._object_store.remove(where, key)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from muster.embedded.store import event_versions
 from muster.embedded.store.kinds import BUILT_IN, DEFINITIONS, NEW_EVENTS, Kind, by_resource, defined
-from muster.embedded.store.object_store import Books, Home, home
+from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 from muster.kube.cluster import Raw
 
@@ -18,10 +18,10 @@ def _same(raw: Raw) -> Raw:
 class Registry:
     """Built-in kinds, and those of the CRDs that are stored."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, object_store: ObjectStore) -> None:
         self._built_in, self._custom = by_resource(BUILT_IN), dict[str, tuple[Kind, ...]]()
         self._known = dict(self._built_in)
-        books.tell.append(self._told)
+        object_store.tell.append(self._told)
 
     def _told(self, where: Home, old: Stored | None, new: Stored | None) -> None:
         """A definition came, changed or went."""

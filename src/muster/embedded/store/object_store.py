@@ -17,7 +17,7 @@ def home(resource: Resource) -> Home:
     return (EVENTS.group, EVENTS.plural) if resource == NEW_EVENTS else (resource.group, resource.plural)
 
 
-class Books:
+class ObjectStore:
     """Tables, versions, and indexes by uid and by owner."""
 
     def __init__(self, history: int) -> None:

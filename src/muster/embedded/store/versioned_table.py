@@ -41,7 +41,7 @@ class Stored(Struct, frozen=True, eq=False):
         return copied(self.data)
 
 
-class Entry(Struct, frozen=True, eq=False):
+class TableChange(Struct, frozen=True, eq=False):
     """One change. `old`: as it was before; None: it was not."""
 
     version: int
@@ -71,9 +71,9 @@ class History:
     """The last changes of a table, in order, bounded. `lost`: the newest version that is no longer in it."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._entries, self.lost = most, list[Entry](), 0
+        self._most, self._entries, self.lost = most, list[TableChange](), 0
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TableChange) -> None:
         """One more; every now and then the oldest are dropped together."""
         self._entries.append(entry)
         if len(self._entries) > self._most + max(16, self._most // 4):
@@ -81,7 +81,7 @@ class History:
             self.lost = self._entries[cut - 1].version
             del self._entries[:cut]
 
-    def since(self, version: int, most: int | None = None) -> list[Entry]:
+    def since(self, version: int, most: int | None = None) -> list[TableChange]:
         """Changes after a version, oldest first."""
         start = bisect_right(self._entries, version, key=lambda entry: entry.version)
         return self._entries[start : None if most is None else start + most]
@@ -105,7 +105,7 @@ class Table:
         space = self.spaces.setdefault(namespace, {})
         old = space.get(name)
         space[name] = new
-        self._tell(Entry(new.version, "MODIFIED" if old else "ADDED", new, old))
+        self._tell(TableChange(new.version, "MODIFIED" if old else "ADDED", new, old))
 
     def remove(self, last: Stored) -> None:
         """Gone; `last` carries the version of the deletion."""
@@ -113,9 +113,9 @@ class Table:
         old = self.spaces[namespace].pop(name)
         if not self.spaces[namespace]:
             del self.spaces[namespace]
-        self._tell(Entry(last.version, "DELETED", last, old))
+        self._tell(TableChange(last.version, "DELETED", last, old))
 
-    def _tell(self, entry: Entry) -> None:
+    def _tell(self, entry: TableChange) -> None:
         self.history.add(entry)
         for wake in tuple(self.wakes.values()):
             wake()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Self
 
 from muster.embedded.api_errors import expired
-from muster.embedded.store.versioned_table import Entry, Stored, Table
+from muster.embedded.store.versioned_table import Stored, Table, TableChange
 from muster.kube.cluster import Change, Raw, Resource
 
 INITIAL_END = "k8s.io/initial-events-end"
@@ -17,7 +17,7 @@ def _nothing() -> None:
     """Nobody is waiting."""
 
 
-class Watch:
+class StoreWatch:
     """Changes of one kind for one reader; a context manager, and leaving it ends it.
 
     Set `wake` to what should be called when there may be something new: your event's `set`.
@@ -69,7 +69,7 @@ class Watch:
             found += [change] if change else []
         return found
 
-    def _seen(self, entry: Entry) -> Change | None:
+    def _seen(self, entry: TableChange) -> Change | None:
         """What a change looks like through the selectors: coming into view is ADDED, going out of it DELETED."""
         if self._namespace and entry.new.key[0] != self._namespace:
             return None
@@ -81,7 +81,7 @@ class Watch:
             return self._deleted(entry)
         return None
 
-    def _deleted(self, entry: Entry) -> Change:
+    def _deleted(self, entry: TableChange) -> Change:
         """The last state that was in view, at the version at which it went."""
         assert entry.old is not None
         raw = (entry.new if entry.type == "DELETED" else entry.old).copy()

@@ -15,10 +15,10 @@ from muster.embedded.admission.admission_chain import (
 from muster.embedded.admission.defaults import filled_in
 from muster.embedded.admission.structural_schemas import MOST_PROBLEMS
 from muster.embedded.api_errors import Cause, bad_request, forbidden, invalid, other_uid, out_of_date
-from muster.embedded.patch.merge_keys import Shape
+from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import Manager, managers, written
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
-from muster.embedded.store.object_store import Books, home
+from muster.embedded.store.object_store import ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 from muster.kube.cluster import Raw
 
@@ -26,11 +26,11 @@ DEFAULT = "default"
 _TRIES = 8
 
 
-class Writing:
-    """Creation and update as values; `books` is only read."""
+class WriteStrategy:
+    """Creation and update as values; `object_store` is only read."""
 
-    def __init__(self, books: Books, moment: Callable[[int], str], new_uid: Callable[[], str]) -> None:
-        self._books, self._moment, self._new_uid = books, moment, new_uid
+    def __init__(self, object_store: ObjectStore, moment: Callable[[int], str], new_uid: Callable[[], str]) -> None:
+        self._object_store, self._moment, self._new_uid = object_store, moment, new_uid
 
     def space(self, kind: Kind, raw: Raw, namespace: str) -> str:
         """The namespace of an object, by itself and by the request."""
@@ -49,7 +49,7 @@ class Writing:
         new = {**raw, "metadata": self._born(kind, raw, space)}
         name = new["metadata"]["name"]
         if kind.resource.namespaced:
-            found = self._books.get(home(NAMESPACES), ("", space))
+            found = self._object_store.get(home(NAMESPACES), ("", space))
             settled_namespace(found.raw if found else None, space, kind, name)
         if "status" in kind.subresources and kind.resource not in (NODES, NAMESPACES):
             new.pop("status", None)
@@ -61,7 +61,10 @@ class Writing:
         """Identity; a generated name that is taken is drawn again."""
         for _ in range(_TRIES):
             found = metadata.born(raw, kind, namespace=space, uid=self._new_uid(), now=self._moment(0))
-            if raw["metadata"].get("name") or self._books.get(home(kind.resource), (space, found["name"])) is None:
+            if (
+                raw["metadata"].get("name")
+                or self._object_store.get(home(kind.resource), (space, found["name"])) is None
+            ):
                 break
         return found
 
@@ -78,7 +81,7 @@ class Writing:
         return found
 
     def _classes(self) -> list[Raw]:
-        return [one.raw for one in self._books.table(home(PRIORITY_CLASSES)).objects()]
+        return [one.raw for one in self._object_store.table(home(PRIORITY_CLASSES)).objects()]
 
     def same(self, kind: Kind, old: Stored, given: Raw, *, needed: bool) -> None:
         """Whether the writer means this object, in this state; ApiError 409 where not."""
@@ -122,7 +125,7 @@ class Writing:
         admit(new, old.raw, kind, judged=not subresource)
         new = metadata.raised(old.raw, new, kind)
         if who.operation == "Update" and _unclaimed(old.raw, new) and managers(old.raw):
-            new = written(old.raw, new, Shape.of(kind.schema), who)
+            new = written(old.raw, new, MergeKeys.of(kind.schema), who)
         return new
 
     def _parts(self, kind: Kind, old: Raw, given: Raw, subresource: str) -> Raw:

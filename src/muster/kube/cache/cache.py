@@ -21,7 +21,7 @@ from muster.api.queue import Queue
 from muster.kube.cache.interning import Slim, bare
 from muster.kube.cache.reflector import Changed, Gone, News, identity
 from muster.kube.cluster import Raw, Resource
-from muster.model.incremental.incremental_snapshot import Kept
+from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.validation.pods.membership import OURS, gang_of
 
@@ -45,21 +45,21 @@ def _resource(api_version: str, kind: str, struct: type[Wire]) -> Resource:
     return Resource(group, version, PLURALS[kind], kind, struct not in CLUSTER_SCOPED)
 
 
-FOLLOWED: dict[Resource, type[Wire]] = {
+WATCHED_KINDS: dict[Resource, type[Wire]] = {
     _resource(api_version, kind, struct): struct for (api_version, kind), struct in KINDS.items()
 }
 
 
 def resource_of(struct: type[Wire]) -> Resource:
     """The kind that a struct is read from."""
-    return next(resource for resource, known in FOLLOWED.items() if known is struct)
+    return next(resource for resource, known in WATCHED_KINDS.items() if known is struct)
 
 
 def _all(_object: Pod | PodGroup) -> bool:
     return True
 
 
-class Mirror:
+class Cache:
     """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots.
 
     Pods of other schedulers are, too: they take room, and gangs that wait for them say so (N6).
@@ -67,18 +67,18 @@ class Mirror:
 
     def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all, schedulers: Collection[str] = OURS) -> None:
         self._ours = ours
-        self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in FOLLOWED.values()}
+        self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in WATCHED_KINDS.values()}
         self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is held, as values that were given out
         self._objects: Objects | None = None
         self._slim = Slim()
-        self._kept = Kept(schedulers)
+        self._kept = IncrementalSnapshot(schedulers)
         self._news: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # not yet told to `_kept`
         self._gangs: dict[str, dict[tuple[str, str], None]] = {}  # pods, by the PodGroup that they name
         self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
 
-    def hear(self, struct: type[Wire], news: News) -> bool:
+    def handle(self, struct: type[Wire], news: News) -> bool:
         """Fold one piece of news in; whether anything that muster reads is different now."""
         held, self.echo = self._held[struct], False
         found: Wire | None

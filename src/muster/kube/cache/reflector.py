@@ -18,7 +18,7 @@ from muster.kube.cluster import ApiError, Change, Cluster, Raw, Resource
 PAGE = 500
 FIRST_SECONDS = 0.2
 LONGEST_SECONDS = 30.0
-PATIENCE = 4  # failures of a watch without a word, before all is listed again
+MOST_WATCH_FAILURES = 4  # failures of a watch without a word, before all is listed again
 STEADY_SECONDS = 5.0  # a watch that is open for so long works
 CUT_SHORT = ApiError(503, "ServiceUnavailable", "the watch ended as soon as it had begun")
 
@@ -60,7 +60,7 @@ class Health:
         self.clock, self._changed = clock, changed  # called when trouble begins, is another one, or is over
         self.lists = 0  # that have begun
         self.listed = 0  # the last of them that was told to its end
-        self.heard_at: float | None = None  # the last list, event or bookmark
+        self.received_at: float | None = None  # the last list, event or bookmark
         self.opened_at: float | None = None  # the watch that is open now
         self._mute = True  # nothing was heard since then
         self._restarted = restarted  # called whenever a watch has ended
@@ -93,15 +93,19 @@ class Health:
 
     def lag_seconds(self) -> float:
         """Since the cluster was last heard or a watch was opened, as a quiet one is every few minutes; -1: never."""
-        return -1.0 if self.heard_at is None else self.clock() - max(self.heard_at, self.opened_at or self.heard_at)
+        return (
+            -1.0
+            if self.received_at is None
+            else self.clock() - max(self.received_at, self.opened_at or self.received_at)
+        )
 
     def opened(self) -> None:
         """A watch is open, and has said nothing yet."""
         self.opened_at, self._mute = self.clock(), True
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """A page of a list, an event or a bookmark came."""
-        self.heard_at, self._mute = self.clock(), False
+        self.received_at, self._mute = self.clock(), False
         self._turns(None)
 
     def failed(self, error: ApiError) -> None:
@@ -123,7 +127,7 @@ class Health:
             self._changed(trouble)
 
 
-class Pace(Struct, frozen=True):
+class RelistBackoff(Struct, frozen=True):
     """How to wait after failures."""
 
     pause: Callable[[float], Awaitable[Any]] = asyncio.sleep
@@ -135,7 +139,7 @@ class Pace(Struct, frozen=True):
         await self.pause(longest * (0.5 + self.chance() / 2))
 
 
-class Follower:
+class ListWatch:
     """One kind of objects being followed: what is known of them is their identity and version."""
 
     def __init__(self, cluster: Cluster, resource: Resource, health: Health, where: dict[str, str]) -> None:
@@ -168,7 +172,7 @@ class Follower:
         after = ""
         while True:
             page = await self._cluster.list(self._resource, **self._where, limit=limit, after=after)
-            self._health.heard()
+            self._health.received()
             for raw in page.items:
                 seen.add(identity(raw))
                 for news in self._differs(raw):
@@ -190,7 +194,7 @@ class Follower:
                 if change.opened:
                     self._health.opened()
                 else:
-                    self._health.heard()
+                    self._health.received()
                 self.failures = 0
                 self.since = change.resource_version
                 for news in self._told(change):
@@ -200,7 +204,7 @@ class Follower:
         """Go on where it was, or list again where that cannot be."""
         self.failures = 1 if self._health.open_seconds > LONGEST_SECONDS else self.failures + 1
         self._health.failed(error)
-        if error.status == 410 or self.failures > PATIENCE:
+        if error.status == 410 or self.failures > MOST_WATCH_FAILURES:
             self.since = ""
 
     def _told(self, change: Change) -> list[News]:
@@ -229,7 +233,7 @@ class Follower:
         return Gone({"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": meta})
 
 
-class Following:
+class Reflector:
     """News of one kind without end. Whoever listens may leave and come back: it goes on where it was."""
 
     def __init__(
@@ -241,33 +245,33 @@ class Following:
         labels: str = "",
         fields: str = "",
         health: Health | None = None,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        backoff: RelistBackoff = RelistBackoff(),  # noqa: B008 - frozen
     ) -> None:
         where = {"namespace": namespace, "labels": labels, "fields": fields}
-        self.health, self._pace = health or Health(), pace
-        self._follower = Follower(cluster, resource, self.health, where)
+        self.health, self._backoff = health or Health(), backoff
+        self._list_watch = ListWatch(cluster, resource, self.health, where)
 
     def list_again(self) -> None:
         """What comes next is a list; call it while nobody listens."""
-        self._follower.since = ""
+        self._list_watch.since = ""
 
     async def news(self) -> AsyncGenerator[News, None]:
         """Failures are in `health`, and only something that is not the cluster's ends it."""
-        follower = self._follower
+        list_watch = self._list_watch
         while True:
-            listing = not follower.since
+            listing = not list_watch.since
             try:
-                async with aclosing(follower.turn()) as turn:
+                async with aclosing(list_watch.turn()) as turn:
                     async for news in turn:
                         yield news
             except ApiError as error:
-                follower.failed(error)
+                list_watch.failed(error)
             else:
                 if listing:
                     continue
-                follower.failures += 1  # a watch that ends by itself
+                list_watch.failures += 1  # a watch that ends by itself
                 self.health.ended()
-            await self._pace.rest(follower.failures)
+            await self._backoff.rest(list_watch.failures)
 
 
 def identity(raw: Raw) -> tuple[str, str]:

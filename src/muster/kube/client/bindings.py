@@ -27,19 +27,19 @@ _decode = msgspec.json.Decoder(Raw).decode
 async def bind(http: Http, namespace: str, pod: str, uid: str, node: str) -> None:
     """Bound to this node, whoever's answer got lost; 409 `Conflict` where it is another pod or on another node."""
     request = Request("POST", item(PODS, namespace, pod, "binding"), body=_binding(namespace, pod, uid, node))
-    patience = http.patience(request)
-    in_doubt = False  # a try may have been carried out, or may yet be
+    backoff = http.backoff(request)
+    unconfirmed = False  # a try may have been carried out, or may yet be
     while True:
         try:
             confirmed(await http.once(request), request.path)
             return
         except ApiError as error:
-            in_doubt = in_doubt or may_have_happened(error)
-            if not in_doubt and not worth_another_try(error, repeatable=False):
+            unconfirmed = unconfirmed or may_have_happened(error)
+            if not unconfirmed and not worth_another_try(error, repeatable=False):
                 raise
-            if in_doubt and await _surely(http, namespace, pod, uid, node):
+            if unconfirmed and await _surely(http, namespace, pod, uid, node):
                 return
-            await patience.rest(error if may_have_happened(error) or not in_doubt else _open(error))
+            await backoff.rest(error if may_have_happened(error) or not unconfirmed else _open(error))
 
 
 async def _surely(http: Http, namespace: str, pod: str, uid: str, node: str) -> bool:

@@ -83,7 +83,7 @@ class Limits(Struct, frozen=True):
     write_pauses_seconds: float = 2.5  # of a write, all in all: its caller must hear a clear no before his own limit
 
 
-class Patience:
+class RequestBackoff:
     """With one request, from try to try."""
 
     def __init__(self, http: "Http", most_seconds: float) -> None:
@@ -182,22 +182,22 @@ class Http:
         _keep_alive(response)
         return response
 
-    def patience(self, request: Request) -> Patience:
+    def backoff(self, request: Request) -> RequestBackoff:
         """How long and how often to try; a read has as much as it takes. ApiError 429 where it is not the time."""
         if request.burdens and (left := self._spared_until - self._clock()) > 0:
             told = f"{request}: not sent, as the API server has asked for a rest of {math.ceil(left)} s more"
             raise ApiError(429, "TooManyRequests", told)
-        return Patience(self, math.inf if request.reads else self.limits.write_pauses_seconds)
+        return RequestBackoff(self, math.inf if request.reads else self.limits.write_pauses_seconds)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
-        patience = self.patience(request)
+        backoff = self.backoff(request)
         while True:
             try:
                 return await attempt()
             except ApiError as error:
                 if not worth_another_try(error, request.may_repeat):
                     raise
-                await patience.rest(error)
+                await backoff.rest(error)
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -33,7 +33,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 @asynccontextmanager
 async def watching(http: Http, path: str, query: Mapping[str, str], since: str) -> AsyncIterator[AsyncIterator[Change]]:
     """Events after a resource version, over as many streams as it takes; ApiError where the server ends it for good."""
-    watch = Watch(http, path, query, since)
+    watch = ClientWatch(http, path, query, since)
     await watch.open()
     try:
         async with aclosing(watch.changes()) as changes:
@@ -42,7 +42,7 @@ async def watching(http: Http, path: str, query: Mapping[str, str], since: str) 
         watch.close()
 
 
-class Watch:
+class ClientWatch:
     """One watch, and how far it has come."""
 
     def __init__(self, http: Http, path: str, query: Mapping[str, str], since: str) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from muster.api.core import Pod
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Gang, State, build, state
+from muster.model.gang import Gang, PodState, build, state
 from muster.model.inter_pod_rules import alone_columns, gather, keeps_away, kept_alone, looked_at, rules_of
 from muster.model.snapshot import (
     Hosts,
@@ -53,7 +53,7 @@ class Held(Struct, frozen=True, gc=False):
     member: bool  # of a gang
 
 
-class Counted(Struct, frozen=True, gc=False):
+class CountedPod(Struct, frozen=True, gc=False):
     """A pod as it is counted now."""
 
     kind: int  # of its demands
@@ -62,7 +62,7 @@ class Counted(Struct, frozen=True, gc=False):
     placed: bool = False  # a pod of a gang on a node
 
 
-class Kinds:
+class DemandKinds:
     """Demands that occur, each once: what is asked for, and the part of the signature that is the pods' own."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Sums:
         self.rows: dict[str, int] = {}
         self.columns: dict[str, int] = {}
         self.used = np.zeros((64, 16), dtype=np.int64)
-        self.leaving, self.familiar, self.named = (np.zeros_like(self.used) for _ in range(3))
+        self.terminating, self.familiar, self.named = (np.zeros_like(self.used) for _ in range(3))
 
     def row(self, node: str) -> int:
         """Where a node is counted."""
@@ -119,7 +119,7 @@ class Sums:
         self.used[held.row, columns] += amounts
         self.named[held.row, columns] += pods
         if held.leaves:
-            self.leaving[held.row, columns] += amounts
+            self.terminating[held.row, columns] += amounts
         if held.member:
             self.familiar[held.row, columns] += amounts
 
@@ -129,8 +129,8 @@ class Sums:
         if len(self.rows) <= height and len(self.columns) <= width:
             return
         shape = (max(height, 2 * len(self.rows)), max(width, 2 * len(self.columns)))
-        arrays = (self.used, self.leaving, self.familiar, self.named)
-        self.used, self.leaving, self.familiar, self.named = (_larger(array, shape) for array in arrays)
+        arrays = (self.used, self.terminating, self.familiar, self.named)
+        self.used, self.terminating, self.familiar, self.named = (_larger(array, shape) for array in arrays)
 
     def on(self, nodes: Iterable[str]) -> Ints:
         """The rows of these nodes."""
@@ -179,7 +179,7 @@ class Extra:
             self.asked[name].update(dict.fromkeys(self.alone.intersection(found), 1))
 
 
-class Kept:
+class IncrementalSnapshot:
     """Pods and PodGroups are told one by one; everything else comes with the question."""
 
     def __init__(self, schedulers: Collection[str] = OURS) -> None:
@@ -199,8 +199,8 @@ class Kept:
 
     def _forget(self) -> None:
         """Nothing is counted."""
-        self._kinds, self._signs, self._sums = Kinds(), Signs(), Sums()
-        self._counted: dict[str, Counted] = {}
+        self._kinds, self._signs, self._sums = DemandKinds(), Signs(), Sums()
+        self._counted: dict[str, CountedPod] = {}
         self._waiting: set[str] = set()  # pods of gangs
         self._placed: set[str] = set()
         self._wanted: Counter[int] = Counter()  # kinds of those who wait
@@ -317,7 +317,7 @@ class Kept:
         if pod.spec.affinity is not None or pod.spec.topology_spread_constraints:
             self._ruled.add(name)
 
-    def _as_counted(self, name: str, pod: Pod) -> Counted:
+    def _as_counted(self, name: str, pod: Pod) -> CountedPod:
         gang = gang_of(pod)
         held = None
         if pod.spec.node_name and holds(pod):
@@ -325,9 +325,11 @@ class Kept:
             member = gang is not None and name in self._members.get(gang, ())
             held = Held(self._sums.row(pod.spec.node_name), leaves, member)
         ours, standing = gang in self._groups and is_ours(pod, self._schedulers), state(pod)
-        return Counted(self._kinds.of(pod), held, ours and standing is State.PENDING, ours and standing is State.PLACED)
+        return CountedPod(
+            self._kinds.of(pod), held, ours and standing is PodState.PENDING, ours and standing is PodState.PLACED
+        )
 
-    def _book(self, one: Counted, sign: int, moved: Counter[tuple[Held, int]]) -> None:
+    def _book(self, one: CountedPod, sign: int, moved: Counter[tuple[Held, int]]) -> None:
         if one.held is not None:
             moved[one.held, one.kind] += sign
         if one.waits:
@@ -343,7 +345,7 @@ class Kept:
         extra = self._extra()
         columns = self._columns(rows, extra)
         place = {name: i for i, name in enumerate(columns)}
-        used, leaving, familiar = self._laid_out(rows, columns, place, extra)
+        used, terminating, familiar = self._laid_out(rows, columns, place, extra)
         signed = self._signatures(extra, missing)
         waiting = {self._signs.signatures[signed[name]] for name in self._waiting}
         alike = {self._signs.signatures[i]: self._signs.alike[i] for i in set(signed.values())}
@@ -357,7 +359,7 @@ class Kept:
             columns=columns,
             room=self._roomy(columns),
             used=used,
-            leaving=leaving,
+            terminating=terminating,
             strange=used - familiar,
             topologies=self._topologies,
             gangs=tuple(self._gangs[name] for name in sorted(self._gangs)),
@@ -369,7 +371,7 @@ class Kept:
             ready=known.ready,
             taints=known.taints,
             taints_of=known.taints_of,
-            neighbours=gather(
+            inter_pod_rules=gather(
                 [one.pod for one in classes], len(waiting), bound, known.index, rest.namespaces, columns, guarded
             ),
             objects=replace(rest, pods=tuple(self._pods.values()), pod_groups=tuple(self._groups.values())),
@@ -395,7 +397,7 @@ class Kept:
     ) -> tuple[Ints, Ints, Ints]:
         """Used, leaving, familiar."""
         sums = self._sums
-        found = [sums.laid_out(array, rows, columns) for array in (sums.used, sums.leaving, sums.familiar)]
+        found = [sums.laid_out(array, rows, columns) for array in (sums.used, sums.terminating, sums.familiar)]
         for name, asked in extra.asked.items():
             held = self._counted[name].held
             if held is not None:

@@ -17,10 +17,10 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.exact.solver import Model, Solution, Term
 from muster.placement.packing.node_types import NodeType, find_types
 from muster.placement.packing.packing import Demand, Region, Seats, share
-from muster.placement.requirements import Goal, every, merged
+from muster.placement.requirements import Requirement, every, merged
 
 if TYPE_CHECKING:
-    from muster.placement.search.nested_search import Search, State
+    from muster.placement.search.nested_search import Search, SearchState
 
 Terms = list[Term]
 COEFFICIENTS = 8  # that are added to a program for one step
@@ -28,7 +28,7 @@ EXACT_ENOUGH = 2**20  # what a pod asks for, in units that all of them share: la
 Key = tuple[int, tuple[int, ...]]  # a kind of goals, or a class of pods, and a region
 
 
-class Spot(Struct, frozen=True, eq=False):
+class GroupDomain(Struct, frozen=True, eq=False):
     """Goals of one kind in one of the regions that they may choose."""
 
     region: Region
@@ -36,22 +36,22 @@ class Spot(Struct, frozen=True, eq=False):
     uses: dict[int, Terms]  # by kind of children, or by class of pods: how many
 
 
-def solve(search: "Search", goal: Goal) -> "State | None":
+def solve(search: "Search", requirement: Requirement) -> "SearchState | None":
     """A placement of a goal; None: there is none. OutOfSteps: unknown."""
-    if any(one.at_most for one in every(goal)):
+    if any(one.at_most for one in every(requirement)):
         raise OutOfSteps  # how many domains a group may use is not part of the program
-    return _Program(search, goal).state()
+    return _Program(search, requirement).state()
 
 
 class Groups:
     """The part of a program that is about groups: which of them are met in which regions, and what pods that takes."""
 
-    def __init__(self, search: "Search", goal: Goal) -> None:
-        self.search, self.goal = search, goal
+    def __init__(self, search: "Search", requirement: Requirement) -> None:
+        self.search, self.requirement = search, requirement
         self.model = Model()
-        self.kinds = {one.kind: one for one in every(goal)}
-        self.many = Counter(one.kind for one in every(goal))
-        self.spots: dict[Key, list[Spot]] = {}
+        self.kinds = {one.kind: one for one in every(requirement)}
+        self.many = Counter(one.kind for one in every(requirement))
+        self.spots: dict[Key, list[GroupDomain]] = {}
         self.regions: dict[tuple[int, ...], Region] = {}
         self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
         self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
@@ -60,14 +60,14 @@ class Groups:
     def _groups(self) -> None:
         """How many goals of every kind are met in every region."""
         everywhere = self.search.regions.everywhere
-        wanted: dict[Key, Terms] = {(self.goal.kind, everywhere.key): []}
-        ahead = deque([(self.goal, everywhere)])
+        wanted: dict[Key, Terms] = {(self.requirement.kind, everywhere.key): []}
+        ahead = deque([(self.requirement, everywhere)])
         while ahead:
-            goal, around = ahead.popleft()
+            requirement, around = ahead.popleft()
             self.search.budget.spend()
-            found = [self._spot(goal, region) for region in self._regions_of(goal, around)]
-            self.spots[goal.kind, around.key] = found
-            for spot in found if goal.children else ():
+            found = [self._spot(requirement, region) for region in self._regions_of(requirement, around)]
+            self.spots[requirement.kind, around.key] = found
+            for spot in found if requirement.children else ():
                 for kind, terms in spot.uses.items():
                     key = (kind, spot.region.key)
                     if key not in wanted:
@@ -76,46 +76,48 @@ class Groups:
                     wanted[key] += terms
         for key, terms in wanted.items():
             met = [(spot.met, 1) for spot in self.spots[key]]
-            one = int(key == (self.goal.kind, everywhere.key))
+            one = int(key == (self.requirement.kind, everywhere.key))
             self.model.add_row([*met, *((variable, -value) for variable, value in terms)], one, one)
-        for branch in (one for one in every(self.goal) if one.total):
+        for branch in (one for one in every(self.requirement) if one.total):
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
-    def _regions_of(self, goal: Goal, around: Region) -> Iterator[Region]:
+    def _regions_of(self, requirement: Requirement, around: Region) -> Iterator[Region]:
         """Domains that a goal requires, and inside them those that it is held to in addition."""
         regions = self.search.regions
-        for outer in regions.narrowed(goal, goal.required, around):
-            yield from regions.narrowed(goal, goal.tight, outer)
+        for outer in regions.narrowed(requirement, requirement.required, around):
+            yield from regions.narrowed(requirement, requirement.tight, outer)
 
-    def _spot(self, goal: Goal, region: Region) -> Spot:
+    def _spot(self, requirement: Requirement, region: Region) -> GroupDomain:
         self.regions[region.key] = region
-        met = self.model.add_variable(self.many[goal.kind])
-        if goal.children:
-            uses = self._children(goal, met)
+        met = self.model.add_variable(self.many[requirement.kind])
+        if requirement.children:
+            uses = self._children(requirement, met)
         else:
-            uses = self._pods(goal, met)
-            for shape, terms in uses.items():
-                self.demands.setdefault((shape, region.key), []).extend(terms)
-                for name in goal.within:
+            uses = self._pods(requirement, met)
+            for pod_class, terms in uses.items():
+                self.demands.setdefault((pod_class, region.key), []).extend(terms)
+                for name in requirement.within:
                     self.totals.setdefault(name, []).extend(terms)
-        return Spot(region, met, uses)
+        return GroupDomain(region, met, uses)
 
-    def _children(self, goal: Goal, met: int) -> dict[int, Terms]:
-        counts = Counter(child.kind for child in goal.children)
-        if goal.need == len(goal.children):
+    def _children(self, requirement: Requirement, met: int) -> dict[int, Terms]:
+        counts = Counter(child.kind for child in requirement.children)
+        if requirement.need == len(requirement.children):
             return {kind: [(met, count)] for kind, count in counts.items()}
-        exactly = not (goal.total or goal.within)
-        return self._chosen(goal, met, counts, goal.need, None if exactly else len(goal.children))
+        exactly = not (requirement.total or requirement.within)
+        return self._chosen(requirement, met, counts, requirement.need, None if exactly else len(requirement.children))
 
-    def _pods(self, goal: Goal, met: int) -> dict[int, Terms]:
-        counts, there = Counter(merged(goal.pods)), sum(length for _, length in goal.pods)
-        if len(counts) == 1 and not goal.within:
-            return {next(iter(counts)): [(met, goal.need)]}
-        return self._chosen(goal, met, counts, goal.need, there if goal.within else None)
+    def _pods(self, requirement: Requirement, met: int) -> dict[int, Terms]:
+        counts, there = Counter(merged(requirement.pods)), sum(length for _, length in requirement.pods)
+        if len(counts) == 1 and not requirement.within:
+            return {next(iter(counts)): [(met, requirement.need)]}
+        return self._chosen(requirement, met, counts, requirement.need, there if requirement.within else None)
 
-    def _chosen(self, goal: Goal, met: int, counts: Counter[int], need: int, most: int | None) -> dict[int, Terms]:
+    def _chosen(
+        self, requirement: Requirement, met: int, counts: Counter[int], need: int, most: int | None
+    ) -> dict[int, Terms]:
         """So many of each for every goal that is met, in all what these need; `most`: or more."""
-        copies = self.many[goal.kind]
+        copies = self.many[requirement.kind]
         variables = {one: self.model.add_variable(count * copies) for one, count in counts.items()}
         for one, count in counts.items():
             self.model.add_row([(variables[one], 1), (met, -count)], most=0)
@@ -127,8 +129,8 @@ class Groups:
 class _Program(Groups):
     """One goal on one ledger."""
 
-    def __init__(self, search: "Search", goal: Goal) -> None:
-        super().__init__(search, goal)
+    def __init__(self, search: "Search", requirement: Requirement) -> None:
+        super().__init__(search, requirement)
         self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): region, variable
         self.filled: list[list[tuple[tuple[int, ...], int]]] = []  # by type: pattern, variable
         self.singly: dict[int, list[list[int]]] = {}  # by type without patterns: for every node a variable by class
@@ -140,10 +142,12 @@ class _Program(Groups):
 
     def _types(self) -> list[NodeType]:
         most: Counter[int] = Counter()
-        for leaf in every(self.goal):
-            for shape, length in leaf.pods:
-                most[shape] += length
-        regions = {shape: [self.regions[key] for kind, key in self.demands if kind == shape] for shape in most}
+        for leaf in every(self.requirement):
+            for pod_class, length in leaf.pods:
+                most[pod_class] += length
+        regions = {
+            pod_class: [self.regions[key] for kind, key in self.demands if kind == pod_class] for pod_class in most
+        }
         return find_types(self.search.base, most, regions, self.search.budget)
 
     def _packing(self) -> None:
@@ -152,64 +156,68 @@ class _Program(Groups):
         self.search.budget.begin(sum(map(self._cost, self.types)) // COEFFICIENTS)
         for number, one in enumerate(self.types):
             held = self._by_pattern(one) if one.patterns else self._by_node(number, one)
-            for i, shape in enumerate(one.shapes):
-                room = sum(int(fits) for fits in self.search.base.fits(shape)[list(one.nodes)])
-                taken = [(key, self.model.add_variable(room)) for key in one.regions if (shape, key) in self.demands]
-                self.taken[number, shape] = taken
+            for i, pod_class in enumerate(one.pod_classes):
+                room = sum(int(fits) for fits in self.search.base.fits(pod_class)[list(one.nodes)])
+                taken = [
+                    (key, self.model.add_variable(room)) for key in one.regions if (pod_class, key) in self.demands
+                ]
+                self.taken[number, pod_class] = taken
                 for key, variable in taken:
-                    here[shape, key].append((variable, 1))
+                    here[pod_class, key].append((variable, 1))
                 self.model.add_row([*((variable, 1) for _, variable in taken), *held[i]], most=0)
         for wanted, terms in here.items():
             self.model.add_row([*terms, *((variable, -value) for variable, value in self.demands[wanted])], 0, 0)
 
     def _cost(self, one: NodeType) -> int:
         """About how many coefficients a type adds to the program."""
-        return (len(one.patterns) or 3 * len(one.nodes)) * (len(one.shapes) + 1)
+        return (len(one.patterns) or 3 * len(one.nodes)) * (len(one.pod_classes) + 1)
 
     def _by_pattern(self, one: NodeType) -> list[Terms]:
         """How many nodes are filled by which pattern; by class the terms that it takes off."""
         patterns = [(pattern, self.model.add_variable(len(one.nodes))) for pattern in one.patterns]
         self.filled.append(patterns)
         self.model.add_row([(variable, 1) for _, variable in patterns], most=len(one.nodes))
-        return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(one.shapes))]
+        return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(one.pod_classes))]
 
     def _by_node(self, number: int, one: NodeType) -> list[Terms]:
         """How many pods of a class are on every single node, by what is free there."""
         base = self.search.base
         self.filled.append([])
-        fits = [base.fits(shape)[list(one.nodes)].tolist() for shape in one.shapes]
-        asks = np.array([base.shapes.asks[shape] for shape in one.shapes])
+        fits = [base.fits(pod_class)[list(one.nodes)].tolist() for pod_class in one.pod_classes]
+        asks = np.array([base.pod_classes.asks[pod_class] for pod_class in one.pod_classes])
         columns = np.flatnonzero(asks.any(axis=0)).tolist()
         units = {column: int(np.gcd.reduce(asks[:, column])) for column in columns}
         self.singly[number] = []
         for at, node in enumerate(one.nodes):
-            variables = [self.model.add_variable(fits[i][at]) for i in range(len(one.shapes))]
+            variables = [self.model.add_variable(fits[i][at]) for i in range(len(one.pod_classes))]
             self.singly[number].append(variables)
             for column in columns:
                 terms = [(v, int(ask) // units[column]) for v, ask in zip(variables, asks[:, column], strict=True)]
                 if max(value for _, value in terms) > EXACT_ENOUGH:
                     raise OutOfSteps
                 self.model.add_row(terms, most=int(base.free[node, column]) // units[column])
-        return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(one.shapes))]
+        return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(one.pod_classes))]
 
     def _limits(self) -> None:
         """What all pods together may take (Q4)."""
         allowance = self.search.allowance
         if allowance is None:
             return
-        asks = self.search.base.shapes.asks
-        for column in np.flatnonzero(np.any([asks[shape] for shape in self.search.shapes], axis=0)).tolist():
-            unit = int(np.gcd.reduce([int(asks[shape][column]) for shape in self.search.shapes]))
+        asks = self.search.base.pod_classes.asks
+        for column in np.flatnonzero(
+            np.any([asks[pod_class] for pod_class in self.search.pod_classes], axis=0)
+        ).tolist():
+            unit = int(np.gcd.reduce([int(asks[pod_class][column]) for pod_class in self.search.pod_classes]))
             terms = [
-                (variable, value * int(asks[shape][column]) // unit)
-                for (shape, _), found in self.demands.items()
+                (variable, value * int(asks[pod_class][column]) // unit)
+                for (pod_class, _), found in self.demands.items()
                 for variable, value in found
             ]
             self.model.add_row(terms, most=int(allowance[column]) // unit)
 
     # the solution -----------------------------------------------------------------------------------------------------
 
-    def state(self) -> "State | None":
+    def state(self) -> "SearchState | None":
         """The placement as a state of the search."""
         solution = self.model.solve(self.search.budget)
         if solution is None:
@@ -222,21 +230,21 @@ class _Program(Groups):
     def _preferred(self, solution: Solution) -> Solution:
         """The first choice in the order of M3 and M4, as far as the budget goes: each wish in turn becomes a row."""
         try:
-            for goal in every(self.goal):
-                offered = len(goal.children) or sum(length for _, length in goal.pods)
-                if self.many[goal.kind] == 1 and 0 < goal.need < offered:
-                    solution = self._first_choice(goal, solution)
+            for requirement in every(self.requirement):
+                offered = len(requirement.children) or sum(length for _, length in requirement.pods)
+                if self.many[requirement.kind] == 1 and 0 < requirement.need < offered:
+                    solution = self._first_choice(requirement, solution)
         except OutOfSteps:
             pass
         return solution
 
-    def _first_choice(self, goal: Goal, solution: Solution) -> Solution:
+    def _first_choice(self, requirement: Requirement, solution: Solution) -> Solution:
         """As many as possible of the first children, or pods, then of the next."""
-        spots = [spot for (kind, _), found in self.spots.items() if kind == goal.kind for spot in found]
+        spots = [spot for (kind, _), found in self.spots.items() if kind == requirement.kind for spot in found]
         included: Counter[int] = Counter()
         closed: set[int] = set()
-        for one, length in [(child.kind, 1) for child in goal.children] or list(goal.pods):
-            wanted = min(length, goal.need - included.total())
+        for one, length in [(child.kind, 1) for child in requirement.children] or list(requirement.pods):
+            wanted = min(length, requirement.need - included.total())
             if one in closed or not wanted:
                 continue
             terms = [term for spot in spots for term in spot.uses[one]]
@@ -264,13 +272,16 @@ class _Program(Groups):
 
     def _told_apart(self, solution: Solution) -> tuple[Demand, ...]:
         """Counts back to groups by name, from the root down: which is where, with how many pods of which class."""
-        arrived: dict[int, dict[tuple[int, ...], list[Goal]]] = {kind: {} for kind in self.kinds}
-        arrived[self.goal.kind][self.search.regions.everywhere.key] = [self.goal]
+        arrived: dict[int, dict[tuple[int, ...], list[Requirement]]] = {kind: {} for kind in self.kinds}
+        arrived[self.requirement.kind][self.search.regions.everywhere.key] = [self.requirement]
         demands: list[Demand] = []
         for kind in self._parents_first():
-            for around, goals in arrived[kind].items():
+            for around, requirements in arrived[kind].items():
                 for spot in self.spots[kind, around]:
-                    here, goals = goals[: solution.values[spot.met]], goals[solution.values[spot.met] :]
+                    here, requirements = (
+                        requirements[: solution.values[spot.met]],
+                        requirements[solution.values[spot.met] :],
+                    )
                     for child in self._inside(here, spot, solution, demands) if here else ():
                         arrived[child.kind].setdefault(spot.region.key, []).append(child)
         return tuple(demands)
@@ -278,19 +289,23 @@ class _Program(Groups):
     def _parents_first(self) -> list[int]:
         """Kinds such that whatever contains another comes before it."""
         height: dict[int, int] = {}
-        for one in reversed(list(every(self.goal))):
+        for one in reversed(list(every(self.requirement))):
             height[one.kind] = max((height[child.kind] + 1 for child in one.children), default=0)
         return sorted(height, key=lambda kind: -height[kind])
 
-    def _inside(self, goals: list[Goal], spot: Spot, solution: Solution, demands: list[Demand]) -> Iterator[Goal]:
+    def _inside(
+        self, requirements: list[Requirement], spot: GroupDomain, solution: Solution, demands: list[Demand]
+    ) -> Iterator[Requirement]:
         """The chosen children of goals that are met in one region; pods of leaves become demands."""
         used = {one: _value(terms, solution) for one, terms in spot.uses.items()}
-        offered = Counter(child.kind for child in goals[0].children) or Counter(merged(goals[0].pods))
-        for goal, counts in zip(goals, _shared_out(used, offered, len(goals), goals[0].need), strict=True):
-            if goal.is_leaf:
-                leaf = self.search.leaf_index(goal.name)
-                demands += [Demand(leaf, shape, count, spot.region) for shape, count in counts.items() if count]
-            for child in goal.children:
+        offered = Counter(child.kind for child in requirements[0].children) or Counter(merged(requirements[0].pods))
+        for requirement, counts in zip(
+            requirements, _shared_out(used, offered, len(requirements), requirements[0].need), strict=True
+        ):
+            if requirement.is_leaf:
+                leaf = self.search.leaf_index(requirement.name)
+                demands += [Demand(leaf, pod_class, count, spot.region) for pod_class, count in counts.items() if count]
+            for child in requirement.children:
                 if counts[child.kind] > 0:
                     counts[child.kind] -= 1
                     yield child
@@ -299,20 +314,20 @@ class _Program(Groups):
         """Pods onto nodes: patterns to nodes of their type in order, then classes and regions to the pods of them."""
         kinds: dict[Key, list[int]] = {}
         for i, demand in enumerate(demands):
-            kinds.setdefault((demand.shape, demand.region.key), []).append(i)
+            kinds.setdefault((demand.pod_class, demand.region.key), []).append(i)
         number = {key: i for i, key in enumerate(kinds)}
         placed: list[tuple[int, int, int]] = []
         for at, one in enumerate(self.types):
             chosen = [p for p, variable in self.filled[at] for _ in range(solution.values[variable])]
             chosen += [tuple(solution.values[v] for v in variables) for variables in self.singly.get(at, ())]
-            for i, shape in enumerate(one.shapes):
-                left = {key: solution.values[variable] for key, variable in self.taken[at, shape]}
+            for i, pod_class in enumerate(one.pod_classes):
+                left = {key: solution.values[variable] for key, variable in self.taken[at, pod_class]}
                 for node, pattern in zip(one.nodes, chosen, strict=False):
                     room = pattern[i]
                     for key in left:
                         given = min(room, left[key])
                         if given:
-                            placed.append((node, number[shape, key], given))
+                            placed.append((node, number[pod_class, key], given))
                         room, left[key] = room - given, left[key] - given
         return share(placed, list(kinds.values()), demands)
 
@@ -321,14 +336,14 @@ def _value(terms: Terms, solution: Solution) -> int:
     return sum(value * solution.values[variable] for variable, value in terms)
 
 
-def _shared_out(used: dict[int, int], offered: Counter[int], goals: int, need: int) -> Iterator[Counter[int]]:
+def _shared_out(used: dict[int, int], offered: Counter[int], requirements: int, need: int) -> Iterator[Counter[int]]:
     """What equal goals use in all, back to each of them: no more than it is offered, and at least what it needs.
 
     As each of them could use the same part of everything, a whole way to share it out exists; one goal after the other
     takes what the rest could not, then fills up in order.
     """
     left = dict(used)
-    for rest in range(goals - 1, -1, -1):
+    for rest in range(requirements - 1, -1, -1):
         mine = Counter({one: max(count - offered[one] * rest, 0) for one, count in left.items()})
         short = max(need, sum(left.values()) - sum(offered.values()) * rest) - mine.total()
         for one, count in left.items():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 
 Ints = NDArray[np.int64]
 
@@ -14,40 +14,42 @@ Ints = NDArray[np.int64]
 class Distances:
     """The anti-affinity of some rules, as bounds on a ledger."""
 
-    def __init__(self, ledger: Ledger, numbers: Iterable[int]) -> None:
-        company = ledger.company
-        self.ledger = ledger
-        self._numbers = frozenset(number for number in numbers if company.rules[number].kind == "away")
+    def __init__(self, capacity: Capacity, numbers: Iterable[int]) -> None:
+        inter_pod = capacity.inter_pod
+        self.capacity = capacity
+        self._numbers = frozenset(number for number in numbers if inter_pod.rules[number].kind == "away")
         self._of_class: dict[int, frozenset[int]] = {}
 
-    def of_class(self, shape: int) -> frozenset[int]:
+    def of_class(self, pod_class: int) -> frozenset[int]:
         """The rules by which pods of a class keep away from their like."""
-        if shape not in self._of_class:
-            marks = self.ledger.company.classes[shape]
-            self._of_class[shape] = self._numbers.intersection(marks.carries).intersection(marks.selected_by)
-        return self._of_class[shape]
+        if pod_class not in self._of_class:
+            rule_matches = self.capacity.inter_pod.classes[pod_class]
+            self._of_class[pod_class] = self._numbers.intersection(rule_matches.carries).intersection(
+                rule_matches.selected_by
+            )
+        return self._of_class[pod_class]
 
-    def shared(self, shapes: Sequence[int]) -> list[int]:
+    def shared(self, pod_classes: Sequence[int]) -> list[int]:
         """The rules by which pods of several of these classes keep away from each other."""
-        counts = Counter(number for shape in shapes for number in self.of_class(shape))
+        counts = Counter(number for pod_class in pod_classes for number in self.of_class(pod_class))
         return sorted(number for number, classes in counts.items() if classes > 1)
 
-    def seats(self, shape: int, domain: Ints, domains: int) -> Ints:
+    def seats(self, pod_class: int, domain: Ints, domains: int) -> Ints:
         """For every domain, given by node, how many pods of a class it could hold by these rules."""
         found = np.full(domains, np.iinfo(np.int64).max // 2, dtype=np.int64)
-        fits = np.where(domain >= 0, self.ledger.fits(shape), 0)
-        for number in self.of_class(shape):
+        fits = np.where(domain >= 0, self.capacity.fits(pod_class), 0)
+        for number in self.of_class(pod_class):
             np.minimum(found, _seats(fits, self._places(number), domain, domains), out=found)
         return found
 
-    def places(self, number: int, shapes: Sequence[int]) -> int:
+    def places(self, number: int, pod_classes: Sequence[int]) -> int:
         """How many pods of some classes could find a place each, by one rule that they share."""
-        nowhere = np.zeros(len(self.ledger.free), dtype=np.int64)
-        mine = [self.ledger.fits(shape) for shape in shapes if number in self.of_class(shape)]
+        nowhere = np.zeros(len(self.capacity.free), dtype=np.int64)
+        mine = [self.capacity.fits(pod_class) for pod_class in pod_classes if number in self.of_class(pod_class)]
         return int(_seats(sum(mine, start=nowhere), self._places(number), nowhere, 1)[0])
 
     def _places(self, number: int) -> Ints:
-        return self.ledger.company.places(self.ledger.company.rules[number])
+        return self.capacity.inter_pod.places(self.capacity.inter_pod.rules[number])
 
 
 def _seats(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from muster.api.names import HOSTNAME
 from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 from muster.placement.packing.packing import Demand, Region, Seats, grouped, pack, share
 
 Ints = NDArray[np.int64]
 Vector = tuple[int, ...]  # pods by kind
 
 
-class Tally(Struct, frozen=True):
+class PlaceTally(Struct, frozen=True):
     """New pods in one place, as one rule sees them."""
 
     carriers: int = 0
@@ -29,7 +29,7 @@ class Tally(Struct, frozen=True):
     both: int = 0  # carriers that are selected
 
 
-NOBODY = Tally()
+NOBODY = PlaceTally()
 
 
 class Summary(Struct, frozen=True):
@@ -40,21 +40,21 @@ class Summary(Struct, frozen=True):
     started: bool = False  # near: a place was started by one of a series
 
 
-class Watch:
+class RuleOverCells:
     """One rule over the cells of one packing."""
 
     def __init__(self, rule: Rule, cells: "Cells", number: int, items: Sequence[Demand]) -> None:
-        company = cells.ledger.company
+        inter_pod = cells.capacity.inter_pod
         self.rule = rule
-        self.carriers = tuple(number in company.classes[item.shape].carries for item in items)
-        self.chosen = tuple(number in company.classes[item.shape].selected_by for item in items)
-        places = company.places(rule)
-        counting = company.counting(rule) if rule.kind == "spread" else places >= 0
+        self.carriers = tuple(number in inter_pod.classes[item.pod_class].carries for item in items)
+        self.chosen = tuple(number in inter_pod.classes[item.pod_class].selected_by for item in items)
+        places = inter_pod.places(rule)
+        counting = inter_pod.counting(rule) if rule.kind == "spread" else places >= 0
         self.place = [int(places[nodes[0]]) for nodes in cells.nodes]
         self.counts = [bool(counting[nodes[0]]) for nodes in cells.nodes]
         self.last = {place: i for i, place in enumerate(self.place)}
         known = np.unique(places[counting])
-        held = company.selected.row(number)
+        held = inter_pod.selected.row(number)
         sums = np.bincount(places[counting], weights=held[counting]) if len(known) else np.zeros(0)
         self.before: dict[int, int] = dict(zip(known.tolist(), sums[known].astype(np.int64).tolist(), strict=True))
         self.level = -1
@@ -96,7 +96,7 @@ class Watch:
             return Summary()
         return Summary(least=min(outside, default=-1))
 
-    def add(self, cell: int, tally: Tally, vector: Vector) -> Tally:
+    def add(self, cell: int, tally: PlaceTally, vector: Vector) -> PlaceTally:
         """The tally of the cell's place with more pods; those on nodes that do not count are not selected."""
         carriers = selected = both = 0
         for count, carries, chosen in zip(vector, self.carriers, self.chosen, strict=False):
@@ -104,9 +104,9 @@ class Watch:
             carriers += count * carries
             selected += count * chosen
             both += count * (carries and chosen)
-        return Tally(tally.carriers + carriers, tally.selected + selected, tally.both + both)
+        return PlaceTally(tally.carriers + carriers, tally.selected + selected, tally.both + both)
 
-    def bearable(self, place: int, tally: Tally) -> bool:
+    def bearable(self, place: int, tally: PlaceTally) -> bool:
         """False: broken, whatever comes later."""
         if place < 0 or not tally.carriers:
             return True
@@ -118,7 +118,7 @@ class Watch:
             case "near":
                 return True
 
-    def close(self, place: int, tally: Tally, summary: Summary) -> Summary | None:
+    def close(self, place: int, tally: PlaceTally, summary: Summary) -> Summary | None:
         """The summary with one more complete place; None: the rule is broken."""
         match self.rule.kind:
             case "near":
@@ -128,7 +128,7 @@ class Watch:
             case _:
                 return summary
 
-    def _near(self, place: int, tally: Tally, summary: Summary) -> Summary | None:
+    def _near(self, place: int, tally: PlaceTally, summary: Summary) -> Summary | None:
         if not tally.carriers or self.before.get(place, 0) or tally.selected > tally.both:
             return summary
         if summary.started or not tally.both or any(self.before.values()):
@@ -141,37 +141,39 @@ class Watch:
         floor = 0 if len(self.before) < self.rule.places else least
         return Summary(least, most) if most < 0 or most - floor <= self.rule.skew else None
 
-    def all_or_none(self, cell: int, tally: Tally, kind: int) -> tuple[bool, bool] | None:
+    def all_or_none(self, cell: int, tally: PlaceTally, kind: int) -> tuple[bool, bool] | None:
         """Near, with one place for all: whether a place that ends here may have all that are left, or none of them."""
         if not self.single or not self.carriers[kind] or self.last.get(self.place[cell]) != cell:
             return None
         return True, tally.carriers == 0
 
-    def wanted(self, cell: int, tally: Tally, kind: int) -> int | None:
+    def wanted(self, cell: int, tally: PlaceTally, kind: int) -> int | None:
         """How many of a kind a cell should get for an even spread; None: no matter."""
         if self.rule.kind != "spread" or not self.chosen[kind] or not self.counts[cell]:
             return None
-        goal = self.level + (not self.even)
-        return max(goal - self.before.get(self.place[cell], 0) - tally.selected, 0)
+        requirement = self.level + (not self.even)
+        return max(requirement - self.before.get(self.place[cell], 0) - tally.selected, 0)
 
 
 class Cells:
     """Nodes that could take some of the pods, as groups that no rule tells apart; places together, tight ones first."""
 
     def __init__(
-        self, ledger: Ledger, demands: Sequence[Demand], items: Sequence[Demand], rules: Sequence[int]
+        self, capacity: Capacity, demands: Sequence[Demand], items: Sequence[Demand], rules: Sequence[int]
     ) -> None:
-        self.ledger, self.demands = ledger, demands
-        fits = np.zeros((len(items), len(ledger.free)), dtype=np.int64)
+        self.capacity, self.demands = capacity, demands
+        fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)
         for i, item in enumerate(items):
-            fits[i, item.region.nodes] = ledger.fits(item.shape)[item.region.nodes]
+            fits[i, item.region.nodes] = capacity.fits(item.pod_class)[item.region.nodes]
         useful = np.flatnonzero(fits.any(axis=0))
-        company = ledger.company
-        keys = {rule.key: company.places(rule) for rule in (company.rules[number] for number in rules)}
+        inter_pod = capacity.inter_pod
+        keys = {rule.key: inter_pod.places(rule) for rule in (inter_pod.rules[number] for number in rules)}
         if HOSTNAME in keys:
             useful = self._thinned(useful, fits, items, rules, keys)
         columns = sorted((places[useful] for places in keys.values()), key=lambda column: len(np.unique(column)))
-        counting = [company.counting(company.rules[n])[useful] for n in rules if company.rules[n].kind == "spread"]
+        counting = [
+            inter_pod.counting(inter_pod.rules[n])[useful] for n in rules if inter_pod.rules[n].kind == "spread"
+        ]
         room = fits[:, useful].sum(axis=0)
         order: list[Ints] = []
         for column in columns:
@@ -190,13 +192,13 @@ class Cells:
         self, useful: Ints, fits: Ints, items: Sequence[Demand], rules: Sequence[int], keys: dict[str, Ints]
     ) -> Ints:
         """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
-        ledger, company = self.ledger, self.ledger.company
-        asked = np.flatnonzero(np.any([ledger.shapes.asks[item.shape] for item in items], axis=0))
-        facts = [fits[:, useful].T, ledger.free[np.ix_(useful, asked)]]
+        capacity, inter_pod = self.capacity, self.capacity.inter_pod
+        asked = np.flatnonzero(np.any([capacity.pod_classes.asks[item.pod_class] for item in items], axis=0))
+        facts = [fits[:, useful].T, capacity.free[np.ix_(useful, asked)]]
         facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
-        facts += [company.selected.row(number)[useful, None] for number in rules]
-        spreads = [company.rules[number] for number in rules if company.rules[number].kind == "spread"]
-        facts += [company.counting(rule)[useful, None].astype(np.int64) for rule in spreads]
+        facts += [inter_pod.selected.row(number)[useful, None] for number in rules]
+        spreads = [inter_pod.rules[number] for number in rules if inter_pod.rules[number].kind == "spread"]
+        facts += [inter_pod.counting(rule)[useful, None].astype(np.int64) for rule in spreads]
         rows = np.column_stack(facts)
         order = np.lexsort((useful, *rows.T))
         new = np.ones(len(order), dtype=bool)
@@ -214,11 +216,11 @@ def _suffix(rows: Sequence[Vector], width: int) -> list[Vector]:
     return found[::-1]
 
 
-class State(Struct, frozen=True, eq=False):
+class PackingState(Struct, frozen=True, eq=False):
     """Decisions for the cells so far."""
 
     left: Vector
-    tallies: dict[tuple[int, int], Tally]  # by rule and place, of places that are not complete
+    tallies: dict[tuple[int, int], PlaceTally]  # by rule and place, of places that are not complete
     summaries: tuple[Summary, ...]
 
     def look(self, cell: int) -> object:
@@ -226,22 +228,24 @@ class State(Struct, frozen=True, eq=False):
         return cell, self.left, frozenset(self.tallies.items()), self.summaries
 
 
-class Settling:
+class ConstrainedPacking:
     """One packing of some demands under some rules."""
 
-    def __init__(self, ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> None:
-        self.ledger, self.demands, self.budget = ledger, demands, budget
-        budget.spend(len(ledger.free) // 4 + len(demands))
+    def __init__(
+        self, capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget
+    ) -> None:
+        self.capacity, self.demands, self.budget = capacity, demands, budget
+        budget.spend(len(capacity.free) // 4 + len(demands))
         self.kinds = grouped(demands)
         self.items = [demands[members[0]] for members in self.kinds]
         self.counts = tuple(sum(demands[i].count for i in members) for members in self.kinds)
-        self.cells = Cells(ledger, demands, self.items, list(rules))
-        self.watches = [Watch(rule, self.cells, number, self.items) for number, rule in rules.items()]
+        self.cells = Cells(capacity, demands, self.items, list(rules))
+        self.watches = [RuleOverCells(rule, self.cells, number, self.items) for number, rule in rules.items()]
         for watch in self.watches:
             watch.plan(self.counts)
         cells, kinds = len(self.cells.nodes), len(self.items)
-        budget.spend(len(rules) * (8 + len(ledger.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
-        self._roomy: dict[Watch, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
+        budget.spend(len(rules) * (8 + len(capacity.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
+        self._roomy: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
         self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
         self._packed: dict[tuple[int, Vector], Seats | None] = {}
@@ -266,7 +270,7 @@ class Settling:
                     break
         return tuple(found)
 
-    def _any_room(self, watch: Watch, place: int, kind: int) -> bool:
+    def _any_room(self, watch: RuleOverCells, place: int, kind: int) -> bool:
         if watch not in self._roomy:
             pairs = zip(watch.place, self.cells.solo, strict=True)
             self._roomy[watch] = {(where, i) for where, solo in pairs for i, room in enumerate(solo) if room}
@@ -286,7 +290,7 @@ class Settling:
         return share(found, self.kinds, self.demands)
 
     def _solve(self) -> list[Vector] | None:
-        start = State(self.counts, {}, tuple(watch.start() for watch in self.watches))
+        start = PackingState(self.counts, {}, tuple(watch.start() for watch in self.watches))
         if any(want > room for want, room in zip(self.counts, self.after[0], strict=True)):
             return None
         failed: set[object] = set()
@@ -314,7 +318,7 @@ class Settling:
                 ahead.append(self._vectors(cell + 1, state))
         return None
 
-    def _after(self, cell: int, state: State, vector: Vector) -> State | None:
+    def _after(self, cell: int, state: PackingState, vector: Vector) -> PackingState | None:
         """The state with a cell decided; None: a rule is broken."""
         tallies, summaries = dict(state.tallies), list(state.summaries)
         for i, watch in enumerate(self.watches):
@@ -330,9 +334,9 @@ class Settling:
                 return None
             summaries[i] = closed
         left = tuple(have - gone for have, gone in zip(state.left, vector, strict=True))
-        return State(left, tallies, tuple(summaries))
+        return PackingState(left, tallies, tuple(summaries))
 
-    def _complete(self, cell: int, state: State) -> bool:
+    def _complete(self, cell: int, state: PackingState) -> bool:
         """Whether every rule holds with nobody in the cells from here on."""
         for i, watch in enumerate(self.watches):
             summary: Summary | None = state.summaries[i]
@@ -343,7 +347,7 @@ class Settling:
                 return False
         return True
 
-    def _vectors(self, cell: int, state: State) -> Iterator[Vector]:
+    def _vectors(self, cell: int, state: PackingState) -> Iterator[Vector]:
         """Every number of pods of each kind that could come to a cell, likely ones first."""
         after, solo = self.after[cell + 1], self.high[cell]
         low = [max(want - room, 0) for want, room in zip(state.left, after, strict=True)]
@@ -362,19 +366,19 @@ class Settling:
 
         return choose(0, ())
 
-    def _options(self, cell: int, state: State, kind: int, low: int, high: int) -> Sequence[int]:
+    def _options(self, cell: int, state: PackingState, kind: int, low: int, high: int) -> Sequence[int]:
         falling = range(high, low - 1, -1)
         for i, watch in enumerate(self.watches):
             tally = state.tallies.get((i, watch.place[cell]), NOBODY)
             if together := watch.all_or_none(cell, tally, kind):
                 whole = state.left[kind]
                 return [*([whole] if low <= whole <= high else []), *([0] if together[1] and low <= 0 < whole else [])]
-            goal = watch.wanted(cell, tally, kind)
-            if goal is not None:
-                return sorted(falling, key=lambda count: (abs(count - goal), count))
+            requirement = watch.wanted(cell, tally, kind)
+            if requirement is not None:
+                return sorted(falling, key=lambda count: (abs(count - requirement), count))
         return falling
 
-    def _bearable(self, cell: int, state: State, taken: Vector) -> bool:
+    def _bearable(self, cell: int, state: PackingState, taken: Vector) -> bool:
         self.budget.spend(self._step)
         for i, watch in enumerate(self.watches):
             place = watch.place[cell]
@@ -396,5 +400,5 @@ class Settling:
             if count:
                 item, nodes = self.items[kind], self.cells.nodes[cell]
                 inside = np.intersect1d(nodes, item.region.nodes, assume_unique=True)
-                demands.append(Demand(item.leaf, item.shape, count, Region((-2, cell, *item.region.key), inside)))
-        return pack(self.ledger, demands, self.budget) if demands else {}
+                demands.append(Demand(item.leaf, item.pod_class, count, Region((-2, cell, *item.region.key), inside)))
+        return pack(self.capacity, demands, self.budget) if demands else {}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Supposed
+from muster.placement.capacity import Capacity, SupposedCapacity
 from muster.placement.inter_pod.verification import Places, all_kept, places
 from muster.placement.packing.packing import Demand, Seats
 
@@ -22,11 +22,11 @@ Seat = Sequence[tuple[int, int]]  # nodes and pods
 MOST_PLACES = 16  # that pods who must be together try
 
 
-def construct(ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> Seats | None:
+def construct(capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> Seats | None:
     """Seats for all demands that keep the rules; None: not found."""
     for is_roomy in (False, True):
-        attempt = Attempt(ledger, demands, rules, budget, is_roomy)
-        if attempt.seat_all() and all_kept(ledger, demands, attempt.seats, rules):
+        attempt = Attempt(capacity, demands, rules, budget, is_roomy)
+        if attempt.seat_all() and all_kept(capacity, demands, attempt.seats, rules):
             return attempt.seats
         if not attempt.has_distances:
             return None
@@ -34,27 +34,27 @@ def construct(ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rul
 
 
 def construct_beside(
-    supposed: Supposed,
+    supposed: SupposedCapacity,
     seated: Sequence[tuple[Demand, Seat]],
     added: Sequence[Demand],
     numbers: Sequence[int],
     budget: Budget,
 ) -> Seats | None:
     """Seats for more demands beside those that are seated; None: not found. For anti-affinity, which stays broken."""
-    ledger = supposed.base
-    classes = [ledger.company.classes[demand.shape] for demand in added]
-    about = {number for marks in classes for number in (*marks.carries, *marks.selected_by)}
-    rules = {number: ledger.company.rules[number] for number in numbers if number in about}
-    attempt = Attempt(ledger, added, rules, budget, is_roomy=False)
+    capacity = supposed.base
+    classes = [capacity.inter_pod.classes[demand.pod_class] for demand in added]
+    about = {number for rule_matches in classes for number in (*rule_matches.carries, *rule_matches.selected_by)}
+    rules = {number: capacity.inter_pod.rules[number] for number in numbers if number in about}
+    attempt = Attempt(capacity, added, rules, budget, is_roomy=False)
     attempt.begin_with(supposed, seated)
     if not attempt.seat_all():
         return None
     demands = [*(demand for demand, _ in seated), *added]
     seats = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.seats.values()])}
-    return attempt.seats if all_kept(ledger, demands, seats, rules) else None
+    return attempt.seats if all_kept(capacity, demands, seats, rules) else None
 
 
-class Tally:
+class RuleTally:
     """One rule while pods are seated: how many of them are in every place."""
 
     def __init__(self, rule: Rule, there: Places) -> None:
@@ -64,9 +64,9 @@ class Tally:
         self.seeds = np.zeros_like(there.outside)  # selected and no carriers: others may join them
         self.started = -1
 
-    def copy(self) -> "Tally":
+    def copy(self) -> "RuleTally":
         """The same, to suppose other things of."""
-        found = object.__new__(Tally)
+        found = object.__new__(RuleTally)
         found.__dict__ |= self.__dict__
         found.selected, found.carriers, found.seeds = self.selected.copy(), self.carriers.copy(), self.seeds.copy()
         return found
@@ -109,42 +109,47 @@ class Attempt:
     """One way through all demands."""
 
     def __init__(
-        self, ledger: Ledger, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget, is_roomy: bool
+        self, capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget, is_roomy: bool
     ) -> None:
         """`is_roomy`: pods that keep their distance go where there is most room, not least."""
-        self.ledger, self.demands, self.budget, self.is_roomy = ledger, demands, budget, is_roomy
-        shapes = ledger.shapes
-        self.columns = np.array(sorted({column for demand in demands for column, _ in shapes.pairs[demand.shape]}))
-        budget.spend(4 + len(demands) + len(rules) * (2 + len(ledger.free) // 512) + len(ledger.free) // 128)
-        self.free = ledger.free[:, self.columns]
-        self.tallies = {number: Tally(rule, places(ledger.company, number)) for number, rule in rules.items()}
-        self.marks = {shape: self._marks(shape) for shape in dict.fromkeys(demand.shape for demand in demands)}
+        self.capacity, self.demands, self.budget, self.is_roomy = capacity, demands, budget, is_roomy
+        pod_classes = capacity.pod_classes
+        self.columns = np.array(
+            sorted({column for demand in demands for column, _ in pod_classes.pairs[demand.pod_class]})
+        )
+        budget.spend(4 + len(demands) + len(rules) * (2 + len(capacity.free) // 512) + len(capacity.free) // 128)
+        self.free = capacity.free[:, self.columns]
+        self.tallies = {number: RuleTally(rule, places(capacity.inter_pod, number)) for number, rule in rules.items()}
+        self.rule_matches = {
+            pod_class: self._rule_matches(pod_class)
+            for pod_class in dict.fromkeys(demand.pod_class for demand in demands)
+        }
         self.has_distances = any(rule.kind == "away" for rule in rules.values())
         self.seats: Seats = {i: [] for i in range(len(demands))}
 
-    def _marks(self, shape: int) -> list[Mark]:
+    def _rule_matches(self, pod_class: int) -> list[Mark]:
         """What the rules have to do with a class, coarse ones first."""
-        known = self.ledger.company.classes[shape]
+        known = self.capacity.inter_pod.classes[pod_class]
         about = sorted(self.tallies.keys() & {*known.carries, *known.selected_by}, key=self._coarse)
         return [(number, number in known.carries, number in known.selected_by) for number in about]
 
-    def begin_with(self, supposed: Supposed, seated: Sequence[tuple[Demand, Seat]]) -> None:
+    def begin_with(self, supposed: SupposedCapacity, seated: Sequence[tuple[Demand, Seat]]) -> None:
         """Seats that are taken: their room, and what they are to the rules."""
         for node, row in supposed.rows.items():
             self.free[node] = row[self.columns]
         for demand, some in seated:
-            for number, carries, chosen in self._marks(demand.shape):
+            for number, carries, chosen in self._rule_matches(demand.pod_class):
                 for node, count in some:
                     self.tallies[number].add(node, carries, chosen, count)
 
     def _coarse(self, number: int) -> tuple[int, int]:
         return len(self.tallies[number].there.outside), number
 
-    def copy(self, shapes: set[int]) -> "Attempt":
+    def copy(self, pod_classes: set[int]) -> "Attempt":
         """The same, to suppose other seats for these classes."""
         found = object.__new__(Attempt)
         found.__dict__ |= self.__dict__
-        touched = {number for shape in shapes for number, _, _ in self.marks[shape]}
+        touched = {number for pod_class in pod_classes for number, _, _ in self.rule_matches[pod_class]}
         found.tallies = {n: tally.copy() if n in touched else tally for n, tally in self.tallies.items()}
         found.free = self.free.copy()
         found.seats = {i: list(some) for i, some in self.seats.items()}
@@ -169,8 +174,10 @@ class Attempt:
     def _by_hardness(self, i: int) -> tuple[int, int, int, int]:
         """Largest pods first, of these the ones that keep others away, in the smallest region."""
         demand = self.demands[i]
-        guards = sum(carries for n, carries, _ in self.marks[demand.shape] if self.tallies[n].rule.kind == "away")
-        most = int(self.ledger.fits(demand.shape)[demand.region.nodes].max(initial=0))
+        guards = sum(
+            carries for n, carries, _ in self.rule_matches[demand.pod_class] if self.tallies[n].rule.kind == "away"
+        )
+        most = int(self.capacity.fits(demand.pod_class)[demand.region.nodes].max(initial=0))
         return most, -guards, len(demand.region.nodes), i
 
     def _by_size(self, group: list[int]) -> tuple[int, int]:
@@ -181,7 +188,11 @@ class Attempt:
         """Those that need nothing, those that may start a place, those that must join others."""
 
         def needs(i: int) -> int:
-            near = [chosen for n, carries, chosen in self.marks[self.demands[i].shape] if carries and self._is_near(n)]
+            near = [
+                chosen
+                for n, carries, chosen in self.rule_matches[self.demands[i].pod_class]
+                if carries and self._is_near(n)
+            ]
             return 0 if not near else 1 if all(near) else 2
 
         return sorted(group, key=lambda i: (needs(i), self._by_hardness(i)))
@@ -194,7 +205,7 @@ class Attempt:
         group_of: dict[int, list[int]] = {}
         first: dict[int, int] = {}  # by rule
         for i in new:
-            for number, _, _ in self.marks[self.demands[i].shape]:
+            for number, _, _ in self.rule_matches[self.demands[i].pod_class]:
                 if not self._is_near(number) or self.tallies[number].selected.any():
                     continue
                 mine = group_of.setdefault(i, [i])
@@ -208,13 +219,13 @@ class Attempt:
 
     def _seat_together(self, group: list[int]) -> bool:
         """All demands of a group in one place, the tightest that has room for them."""
-        shapes = {self.demands[i].shape for i in group}
-        near = {n for shape in shapes for n, _, _ in self.marks[shape] if self._is_near(n)}
+        pod_classes = {self.demands[i].pod_class for i in group}
+        near = {n for pod_class in pod_classes for n, _, _ in self.rule_matches[pod_class] if self._is_near(n)}
         finest = self.tallies[max(near, key=self._coarse)].there
         for place in self._roomy_places(group, finest)[:MOST_PLACES]:
             inside = np.flatnonzero(finest.of_node == place)
             self.budget.spend(4 + self.free.size // 4096)
-            attempt = self.copy(shapes)
+            attempt = self.copy(pod_classes)
             if all(attempt._seat(i, inside) for i in sorted(group, key=self._by_hardness)):
                 self.take(attempt)
                 return True
@@ -239,17 +250,17 @@ class Attempt:
             enough &= there.total(np.where(usable, np.maximum(self.free[:, column], 0), 0)) >= asked[column]
         found = np.flatnonzero(enough)
         ordered: list[int] = found[np.argsort(room[found], kind="stable")].tolist()
-        return sorted(ordered, key=lambda place: -self._bid(group, there, place)) if self.ledger.bidding else ordered
+        return sorted(ordered, key=lambda place: -self._bid(group, there, place)) if self.capacity.bidding else ordered
 
     def _bid(self, group: list[int], there: Places, place: int) -> int:
         inside = np.flatnonzero(there.of_node == place)
         self.budget.spend()
-        return sum(self.ledger.bid(self.demands[i].shape, inside, self.demands[i].count) for i in group)
+        return sum(self.capacity.bid(self.demands[i].pod_class, inside, self.demands[i].count) for i in group)
 
     # one demand -----------------------------------------------------------------------------------------------------
 
     def _asks(self, i: int) -> Ints:
-        found: Ints = self.ledger.shapes.asks[self.demands[i].shape][self.columns]
+        found: Ints = self.capacity.pod_classes.asks[self.demands[i].pod_class][self.columns]
         return found
 
     def _fits(self, i: int, nodes: Ints) -> Ints:
@@ -257,7 +268,7 @@ class Attempt:
         asks = self._asks(i)
         asked = np.flatnonzero(asks)
         whole = (self.free[nodes][:, asked] // asks[asked]).min(axis=1)
-        found: Ints = np.where(self.ledger.allowed(self.demands[i].shape)[nodes], np.maximum(whole, 0), 0)
+        found: Ints = np.where(self.capacity.allowed(self.demands[i].pod_class)[nodes], np.maximum(whole, 0), 0)
         return found
 
     def _seat(self, i: int, inside: Ints | None = None) -> bool:
@@ -267,12 +278,14 @@ class Attempt:
         if inside is not None:
             nodes = np.intersect1d(nodes, inside, assume_unique=True)
         fits, left = self._fits(i, nodes), demand.count
-        marks = [one for one in self.marks[demand.shape] if inside is None or not self._is_near(one[0])]
-        ranks = _Ranks(self.ledger, demand.shape, nodes)
-        is_one_by_one = any(self._counts_pods(*mark) for mark in marks)
+        rule_matches = [
+            one for one in self.rule_matches[demand.pod_class] if inside is None or not self._is_near(one[0])
+        ]
+        ranks = _Ranks(self.capacity, demand.pod_class, nodes)
+        is_one_by_one = any(self._counts_pods(*mark) for mark in rule_matches)
         while left:
             self.budget.spend(2 + len(nodes) // 512)
-            at = self._choose(nodes, fits, left, marks, ranks)
+            at = self._choose(nodes, fits, left, rule_matches, ranks)
             if at is None:
                 return False
             count = 1 if is_one_by_one else min(left, int(fits[at]))
@@ -286,10 +299,10 @@ class Attempt:
         kind = self.tallies[number].rule.kind
         return kind == "spread" or (kind == "away" and carries and chosen)
 
-    def _choose(self, nodes: Ints, fits: Ints, left: int, marks: list[Mark], ranks: "_Ranks") -> int | None:
+    def _choose(self, nodes: Ints, fits: Ints, left: int, rule_matches: list[Mark], ranks: "_Ranks") -> int | None:
         """The node for the next pods: open by all rules, in the emptiest place for a spread, then the tightest."""
         open_here = fits > 0
-        for number, carries, chosen in marks:
+        for number, carries, chosen in rule_matches:
             tally = self.tallies[number]
             mask = tally.open_to(carries, chosen)
             if mask is not None:
@@ -298,22 +311,22 @@ class Attempt:
         found = np.flatnonzero(open_here)
         if not len(found):
             return None
-        for number in self._spreads(marks):
+        for number in self._spreads(rule_matches):
             counts = self.tallies[number].selected[self.tallies[number].there.of_node[nodes[found]]]
             found = found[counts == counts.min()]
         found = ranks.first(found)
         if self.is_roomy:
-            return int(found[self._rooms(nodes, fits, found, marks).argmax()])
+            return int(found[self._rooms(nodes, fits, found, rule_matches).argmax()])
         enough = found[fits[found] >= left]
         best = enough if len(enough) else found
         return int(best[fits[best].argmin()])
 
-    def _spreads(self, marks: list[Mark]) -> Iterator[int]:
-        return (number for number, _, _ in marks if self.tallies[number].rule.kind == "spread")
+    def _spreads(self, rule_matches: list[Mark]) -> Iterator[int]:
+        return (number for number, _, _ in rule_matches if self.tallies[number].rule.kind == "spread")
 
-    def _rooms(self, nodes: Ints, fits: Ints, found: Ints, marks: list[Mark]) -> Ints:
+    def _rooms(self, nodes: Ints, fits: Ints, found: Ints, rule_matches: list[Mark]) -> Ints:
         """How much room is in the place of every node, by the coarsest anti-affinity."""
-        for number, _, _ in marks:
+        for number, _, _ in rule_matches:
             there = self.tallies[number].there
             if self.tallies[number].rule.kind == "away":
                 place = there.of_node[nodes] + 1
@@ -324,15 +337,15 @@ class Attempt:
     def _put(self, i: int, node: int, count: int) -> None:
         self.free[node] -= self._asks(i) * count
         self.seats[i].append((node, count))
-        for number, carries, chosen in self.marks[self.demands[i].shape]:
+        for number, carries, chosen in self.rule_matches[self.demands[i].pod_class]:
             self.tallies[number].add(node, carries, chosen, count)
 
 
 class _Ranks:
     """Which seats on a node a class would rather have, or cost least, while they are taken."""
 
-    def __init__(self, ledger: Ledger, shape: int, nodes: Ints) -> None:
-        tiers = ledger.tiers(shape)
+    def __init__(self, capacity: Capacity, pod_class: int, nodes: Ints) -> None:
+        tiers = capacity.tiers(pod_class)
         self._sums = None if tiers is None or not len(nodes) else np.cumsum([tier[nodes] for tier in tiers], axis=0)
         self._taken = np.zeros(len(nodes), dtype=np.int64)
 

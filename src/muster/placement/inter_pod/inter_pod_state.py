@@ -5,46 +5,48 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.model.inter_pod_rules import Marks, Rule
+from muster.model.inter_pod_rules import Rule, RuleMatches
 from muster.model.snapshot import PodClass
 from muster.placement.filters import Mask, Scene, affine, selected, tolerated
 
 Ints = NDArray[np.int64]
 
 
-class Company:
+class InterPodState:
     """How many pods on every node each rule is about: those that run, and those that this cycle has placed."""
 
     def __init__(self, scene: Scene) -> None:
-        known = scene.snapshot.neighbours
+        known = scene.snapshot.inter_pod_rules
         self.scene = scene
         self.rules = known.rules
         self.classes = known.classes
         self.selected = known.selected.copy()
         self.carriers = known.carriers.copy()
-        self.touched = frozenset(i for i, marks in enumerate(known.classes) if marks.selected_by or marks.carries)
-        self._expected = {rule for marks in known.classes[: known.waiting] for rule in marks.selected_by}
+        self.touched = frozenset(
+            i for i, rule_matches in enumerate(known.classes) if rule_matches.selected_by or rule_matches.carries
+        )
+        self._expected = {rule for rule_matches in known.classes[: known.waiting] for rule in rule_matches.selected_by}
         self._about: dict[int, list[int]] = {}  # by rule: classes that it selects, or that carry it
-        for i, marks in enumerate(known.classes):
-            for rule in dict.fromkeys((*marks.selected_by, *marks.carries)):
+        for i, rule_matches in enumerate(known.classes):
+            for rule in dict.fromkeys((*rule_matches.selected_by, *rule_matches.carries)):
                 self._about.setdefault(rule, []).append(i)
 
-    def copy(self) -> "Company":
+    def copy(self) -> "InterPodState":
         """The same, to suppose other things of."""
-        found = object.__new__(Company)
+        found = object.__new__(InterPodState)
         found.__dict__ |= self.__dict__ | {"selected": self.selected.copy(), "carriers": self.carriers.copy()}
         return found
 
-    def put(self, node: int, marks: Marks, count: int) -> None:
+    def put(self, node: int, rule_matches: RuleMatches, count: int) -> None:
         """Pods come to a node; less than none: they leave it."""
-        for rule in marks.selected_by:
+        for rule in rule_matches.selected_by:
             self.selected.add(rule, node, count)
-        for rule in marks.carries:
+        for rule in rule_matches.carries:
             self.carriers.add(rule, node, count)
 
-    def about(self, marks: Marks) -> Iterator[int]:
+    def about(self, rule_matches: RuleMatches) -> Iterator[int]:
         """Classes whose nodes may be others when a pod with these marks comes or goes."""
-        for rule in (*marks.selected_by, *marks.carries):
+        for rule in (*rule_matches.selected_by, *rule_matches.carries):
             yield from self._about.get(rule, ())
 
     def is_expected(self, number: int) -> bool:
@@ -55,16 +57,16 @@ class Company:
         """For every node the place it is in, -1: in none."""
         return self.scene.labels.places(rule.key)
 
-    def allowed(self, shape: int) -> Mask:
+    def allowed(self, pod_class: int) -> Mask:
         """Nodes where no pod outside the gang stands against a pod of this class, and what it needs is or may come."""
         mask = np.ones(len(self.scene.snapshot.nodes), dtype=bool)
-        for _, one in self.masks(shape):
+        for _, one in self.masks(pod_class):
             mask &= one
         return mask
 
-    def masks(self, shape: int) -> Iterator[tuple[str, Mask]]:
+    def masks(self, pod_class: int) -> Iterator[tuple[str, Mask]]:
         """The same, rule by rule, each with the name of its kind."""
-        for number in self.classes[shape].carries:
+        for number in self.classes[pod_class].carries:
             rule = self.rules[number]
             if rule.kind == "away":
                 yield "podAntiAffinity", ~self._shared(rule, self.selected.row(number))
@@ -72,7 +74,7 @@ class Company:
                 yield "podAffinity", self._shared(rule, self.selected.row(number))
             elif rule.firm:
                 yield "podAffinity" if rule.kind == "near" else "topologySpread", self.places(rule) >= 0
-        for number in self.classes[shape].selected_by:
+        for number in self.classes[pod_class].selected_by:
             if self.rules[number].kind == "away":
                 yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers.row(number))
 
@@ -97,11 +99,11 @@ class Company:
             mask &= tolerated(carrier, self.scene)
         return mask
 
-    def among(self, shapes: Iterable[int], wishes: bool = False) -> tuple[int, ...]:
+    def among(self, pod_classes: Iterable[int], wishes: bool = False) -> tuple[int, ...]:
         """Rules that a placement of these classes together has to settle; others are in their masks already."""
-        shapes = tuple(shapes)
-        carried = sorted({rule for shape in shapes for rule in self.classes[shape].carries})
-        met = {rule for shape in shapes for rule in self.classes[shape].selected_by}
+        pod_classes = tuple(pod_classes)
+        carried = sorted({rule for pod_class in pod_classes for rule in self.classes[pod_class].carries})
+        met = {rule for pod_class in pod_classes for rule in self.classes[pod_class].selected_by}
         return tuple(number for number in carried if self._matters(number, number in met, wishes))
 
     def _matters(self, number: int, met: bool, wishes: bool) -> bool:

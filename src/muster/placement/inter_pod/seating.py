@@ -6,39 +6,41 @@ from msgspec.structs import replace
 
 from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.capacity import Ledger
-from muster.placement.inter_pod.constrained_packing import Settling
+from muster.placement.capacity import Capacity
+from muster.placement.inter_pod.constrained_packing import ConstrainedPacking
 from muster.placement.inter_pod.constructive import construct
 from muster.placement.packing.packing import Demand, Seats, possible
 
 SHARE = 2  # of the steps that are left, the first try may take one part
 
 
-def settle(
-    ledger: Ledger, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget, slack: int = 1
+def seat_pods(
+    capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget, slack: int = 1
 ) -> Seats | None:
     """Seats for all demands that keep these rules; None: there are none. OutOfSteps: unknown.
 
     `slack`: how many times a wished skew may be.
     """
     try:
-        seats = construct(ledger, demands, _rules(ledger, numbers, slack), budget.part(budget.left // SHARE))
+        seats = construct(capacity, demands, _rules(capacity, numbers, slack), budget.part(budget.left // SHARE))
     except OutOfSteps:
         if not budget.left:
             raise
         seats = None
     if seats is not None:
         return seats
-    if not possible(ledger, demands, budget):
+    if not possible(capacity, demands, budget):
         return None
-    return Settling(ledger, demands, _rules(ledger, numbers, slack), budget).seats()
+    return ConstrainedPacking(capacity, demands, _rules(capacity, numbers, slack), budget).seats()
 
 
-def settle_quickly(ledger: Ledger, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget) -> Seats | None:
+def seat_pods_quickly(
+    capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget
+) -> Seats | None:
     """The same by a first try alone; None: not found."""
-    return construct(ledger, demands, _rules(ledger, numbers), budget)
+    return construct(capacity, demands, _rules(capacity, numbers), budget)
 
 
-def _rules(ledger: Ledger, numbers: Sequence[int], slack: int = 1) -> dict[int, Rule]:
-    rules = {number: ledger.company.rules[number] for number in numbers}
+def _rules(capacity: Capacity, numbers: Sequence[int], slack: int = 1) -> dict[int, Rule]:
+    rules = {number: capacity.inter_pod.rules[number] for number in numbers}
     return rules | {n: replace(rule, skew=rule.skew * slack) for n, rule in rules.items() if not rule.firm}

@@ -7,8 +7,8 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.inter_pod_rules import Rule
-from muster.placement.capacity import Ledger
-from muster.placement.inter_pod.inter_pod_state import Company
+from muster.placement.capacity import Capacity
+from muster.placement.inter_pod.inter_pod_state import InterPodState
 from muster.placement.packing.packing import Demand, Seats
 
 Ints = NDArray[np.int64]
@@ -29,30 +29,30 @@ class Places(Struct, frozen=True, eq=False):
         return sums.astype(np.int64)
 
 
-def places(company: Company, number: int) -> Places:
+def places(inter_pod: InterPodState, number: int) -> Places:
     """The places of one rule, with the pods that are there before the gang comes."""
-    rule = company.rules[number]
-    of_node = company.places(rule)
-    counting = company.counting(rule) if rule.kind == "spread" else of_node >= 0
+    rule = inter_pod.rules[number]
+    of_node = inter_pod.places(rule)
+    counting = inter_pod.counting(rule) if rule.kind == "spread" else of_node >= 0
     size = int(of_node.max(initial=-1)) + 1
-    held = company.selected.row(number)[counting]
+    held = inter_pod.selected.row(number)[counting]
     outside = np.bincount(of_node[counting], weights=held, minlength=size).astype(np.int64)
     known = np.flatnonzero(np.bincount(of_node[counting], minlength=size))
     return Places(of_node, counting, known, outside)
 
 
-def all_kept(ledger: Ledger, demands: Sequence[Demand], seats: Seats, rules: Mapping[int, Rule]) -> bool:
+def all_kept(capacity: Capacity, demands: Sequence[Demand], seats: Seats, rules: Mapping[int, Rule]) -> bool:
     """Whether seats for all demands keep all rules; what pods outside forbid is in the masks of the classes."""
-    return all(_is_kept(ledger, demands, seats, number, rule) for number, rule in rules.items())
+    return all(_is_kept(capacity, demands, seats, number, rule) for number, rule in rules.items())
 
 
-def _is_kept(ledger: Ledger, demands: Sequence[Demand], seats: Seats, number: int, rule: Rule) -> bool:
-    company = ledger.company
-    there = places(company, number)
-    carriers, selected, both = (np.zeros(len(ledger.free), dtype=np.int64) for _ in range(3))
+def _is_kept(capacity: Capacity, demands: Sequence[Demand], seats: Seats, number: int, rule: Rule) -> bool:
+    inter_pod = capacity.inter_pod
+    there = places(inter_pod, number)
+    carriers, selected, both = (np.zeros(len(capacity.free), dtype=np.int64) for _ in range(3))
     for i, demand in enumerate(demands):
-        marks = company.classes[demand.shape]
-        carries, chosen = number in marks.carries, number in marks.selected_by
+        rule_matches = inter_pod.classes[demand.pod_class]
+        carries, chosen = number in rule_matches.carries, number in rule_matches.selected_by
         for node, count in seats[i] if carries or chosen else ():
             carriers[node] += count * carries
             selected[node] += count * (chosen and bool(there.counting[node]))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 from muster.placement.packing.packing import Region
 from muster.placement.packing.patterns import Pattern, mixes
 
@@ -28,43 +28,45 @@ class NodeType(Struct, frozen=True, eq=False):
 
     nodes: tuple[int, ...]
     regions: tuple[tuple[int, ...], ...]  # the regions that they are in, by key
-    shapes: tuple[int, ...]  # classes that fit
+    pod_classes: tuple[int, ...]  # classes that fit
     patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes; none: too many
 
 
 def find_types(
-    ledger: Ledger, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], budget: Budget
+    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], budget: Budget
 ) -> list[NodeType]:
     """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions."""
-    shapes = sorted(shape for shape in most if regions[shape])
-    if not shapes:
+    pod_classes = sorted(pod_class for pod_class in most if regions[pod_class])
+    if not pod_classes:
         return []
-    fits = _fits(ledger, most, regions, shapes)
-    inside = _memberships(regions, len(ledger.free))
+    fits = _fits(capacity, most, regions, pod_classes)
+    inside = _memberships(regions, len(capacity.free))
     useful = np.flatnonzero(fits.any(axis=1)).tolist()
-    budget.spend(len(useful) // 4 + len(shapes) * len(ledger.free) // 200)
-    rows = _binding(ledger, fits, shapes)
+    budget.spend(len(useful) // 4 + len(pod_classes) * len(capacity.free) // 200)
+    rows = _binding(capacity, fits, pod_classes)
     alike: dict[tuple[Keys, bytes], list[int]] = {}
     for node in useful:
         alike.setdefault((inside[node], rows[node].tobytes()), []).append(node)
-    most_patterns = min(MOST_PATTERNS, MOST_IN_ALL // (len(alike) * len(shapes)))
+    most_patterns = min(MOST_PATTERNS, MOST_IN_ALL // (len(alike) * len(pod_classes)))
     known: dict[bytes, Mixes] = {}
     merged: dict[tuple[Keys, Mixes, bytes], list[int]] = {}
     for (where, row), nodes in alike.items():
         if row not in known:
-            known[row] = _patterns(ledger, nodes[0], fits[nodes[0]], shapes, most, budget, most_patterns)
+            known[row] = _patterns(capacity, nodes[0], fits[nodes[0]], pod_classes, most, budget, most_patterns)
         merged.setdefault((where, known[row], b"" if known[row][1] else row), []).extend(nodes)
     return [NodeType(tuple(sorted(nodes)), where, *found) for (where, found, _), nodes in merged.items()]
 
 
-def _fits(ledger: Ledger, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], shapes: list[int]) -> Ints:
+def _fits(
+    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], pod_classes: list[int]
+) -> Ints:
     """By node and class: how many pods of it, by themselves, the node could take."""
-    found = np.zeros((len(ledger.free), len(shapes)), dtype=np.int64)
-    for i, shape in enumerate(shapes):
-        allowed = np.zeros(len(ledger.free), dtype=bool)
-        for region in regions[shape]:
+    found = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
+    for i, pod_class in enumerate(pod_classes):
+        allowed = np.zeros(len(capacity.free), dtype=bool)
+        for region in regions[pod_class]:
             allowed[region.nodes] = True
-        found[:, i] = np.where(allowed, np.minimum(ledger.fits(shape), most[shape]), 0)
+        found[:, i] = np.where(allowed, np.minimum(capacity.fits(pod_class), most[pod_class]), 0)
     return found
 
 
@@ -78,14 +80,14 @@ def _memberships(regions: Mapping[int, Sequence[Region]], nodes: int) -> list[Ke
     return [tuple(keys) for keys in found]
 
 
-def _binding(ledger: Ledger, fits: Ints, shapes: list[int]) -> Ints:
+def _binding(capacity: Capacity, fits: Ints, pod_classes: list[int]) -> Ints:
     """By node what is free of the columns that could run out there, and which classes fit: equal rows, equal patterns.
 
     A column that another one keeps from ever running out says nothing. Estimates are rounded up, so this is safe.
     """
-    asks = np.array([ledger.shapes.asks[shape] for shape in shapes], dtype=np.int64)
+    asks = np.array([capacity.pod_classes.asks[pod_class] for pod_class in pod_classes], dtype=np.int64)
     columns = np.flatnonzero(asks.any(axis=0))
-    asks, free = asks[:, columns], ledger.free[:, columns]
+    asks, free = asks[:, columns], capacity.free[:, columns]
     taken = fits @ asks
     bound = taken.astype(np.float64)
     for other in range(len(columns)):
@@ -98,22 +100,28 @@ def _binding(ledger: Ledger, fits: Ints, shapes: list[int]) -> Ints:
 
 
 def _patterns(
-    ledger: Ledger, node: int, fits: Ints, shapes: list[int], most: Mapping[int, int], budget: Budget, at_most: int
+    capacity: Capacity,
+    node: int,
+    fits: Ints,
+    pod_classes: list[int],
+    most: Mapping[int, int],
+    budget: Budget,
+    at_most: int,
 ) -> Mixes:
     """The classes that fit on a node, largest first, and every mix of them to which nothing can be added.
 
     No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
     """
-    asks = {shape: ledger.shapes.asks[shape] for shape in shapes}
-    mine = [shape for i, shape in enumerate(shapes) if fits[i]]
-    columns = np.flatnonzero(np.any([asks[shape] for shape in mine], axis=0))
-    order = tuple(sorted(mine, key=lambda shape: (int(fits[shapes.index(shape)]), shape)))
-    rows = [tuple(asks[shape][columns].tolist()) for shape in order]
-    counts = [most[shape] for shape in order]
+    asks = {pod_class: capacity.pod_classes.asks[pod_class] for pod_class in pod_classes}
+    mine = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
+    columns = np.flatnonzero(np.any([asks[pod_class] for pod_class in mine], axis=0))
+    order = tuple(sorted(mine, key=lambda pod_class: (int(fits[pod_classes.index(pod_class)]), pod_class)))
+    rows = [tuple(asks[pod_class][columns].tolist()) for pod_class in order]
+    counts = [most[pod_class] for pod_class in order]
     found: list[Pattern] = []
     part = budget.part(at_most * LOOKS)
     try:
-        for pattern in mixes(rows, counts, tuple(ledger.free[node, columns].tolist()), part):
+        for pattern in mixes(rows, counts, tuple(capacity.free[node, columns].tolist()), part):
             found.append(pattern)
             if len(found) > at_most:
                 return order, ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.placement.budget import Budget
-from muster.placement.capacity import Ledger, Supposed
+from muster.placement.capacity import Capacity, SupposedCapacity
 from muster.placement.packing.patterns import mixes
 
 Ints = NDArray[np.int64]
@@ -28,7 +28,7 @@ class Demand(Struct, frozen=True, eq=False):
     """Pods of one class that must be in one region."""
 
     leaf: int
-    shape: int
+    pod_class: int
     count: int
     region: Region
 
@@ -36,14 +36,14 @@ class Demand(Struct, frozen=True, eq=False):
 Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
-def tightly(ledger: Supposed | Ledger, demand: Demand) -> list[tuple[int, int]] | None:
+def tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> list[tuple[int, int]] | None:
     """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
 
     None where the region is too small. Big free nodes stay whole.
     """
     nodes = demand.region.nodes
-    fits = ledger.fits_in(demand.shape, nodes)
-    tiers = ledger.tiers(demand.shape)
+    fits = capacity.fits_in(demand.pod_class, nodes)
+    tiers = capacity.tiers(demand.pod_class)
     if tiers is None:
         return fill(nodes, fits, demand.count)
     taken = np.zeros(len(nodes), dtype=np.int64)
@@ -77,66 +77,66 @@ def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
     return list(zip(nodes[order[first : first + last + 1]].tolist(), counts.tolist(), strict=True))
 
 
-def greedily(ledger: Ledger, demands: Sequence[Demand]) -> Seats | None:
+def greedily(capacity: Capacity, demands: Sequence[Demand]) -> Seats | None:
     """Every demand tightly, the largest pods and the smallest regions first."""
     found: Seats = {}
-    supposed = Supposed(ledger)
-    for i in sorted(range(len(demands)), key=lambda i: (*_hardness(ledger, demands[i]), i)):
+    supposed = SupposedCapacity(capacity)
+    for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
         seats = tightly(supposed, demands[i])
         if seats is None:
             return None
         found[i] = seats
         for node, count in seats:
-            supposed.put(node, demands[i].shape, count)
+            supposed.put(node, demands[i].pod_class, count)
     return found
 
 
-def _hardness(ledger: Ledger, demand: Demand) -> tuple[int, int]:
-    return int(ledger.fits(demand.shape)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
+def _hardness(capacity: Capacity, demand: Demand) -> tuple[int, int]:
+    return int(capacity.fits(demand.pod_class)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
 
 
-def possible(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> bool:
+def possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> bool:
     """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
     by_region: dict[tuple[int, ...], list[Demand]] = {}
     for demand in demands:
         by_region.setdefault(demand.region.key, []).append(demand)
     for inside in by_region.values():
         region = inside[0].region
-        budget.spend(len({demand.shape for demand in inside}) * len(inside))
-        for shape in {demand.shape for demand in inside}:
-            asks, mask = ledger.shapes.asks[shape], ledger.allowed(shape)
+        budget.spend(len({demand.pod_class for demand in inside}) * len(inside))
+        for pod_class in {demand.pod_class for demand in inside}:
+            asks, mask = capacity.pod_classes.asks[pod_class], capacity.allowed(pod_class)
             alike = sum(
                 demand.count
                 for demand in inside
-                if demand.shape == shape
+                if demand.pod_class == pod_class
                 or (
-                    (ledger.shapes.asks[demand.shape] >= asks).all()
-                    and not (ledger.allowed(demand.shape)[region.nodes] & ~mask[region.nodes]).any()
+                    (capacity.pod_classes.asks[demand.pod_class] >= asks).all()
+                    and not (capacity.allowed(demand.pod_class)[region.nodes] & ~mask[region.nodes]).any()
                 )
             )
-            if alike > ledger.fits(shape)[region.nodes].sum():
+            if alike > capacity.fits(pod_class)[region.nodes].sum():
                 return False
     return True
 
 
-def pack(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Seats | None:
     """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
-    if not possible(ledger, demands, budget):
+    if not possible(capacity, demands, budget):
         return None
     budget.spend(len(demands) * (4 + len(demands) // 32))
-    seats = greedily(ledger, demands)
+    seats = greedily(capacity, demands)
     if seats is not None:
         return seats
-    return exactly(ledger, demands, budget)
+    return exactly(capacity, demands, budget)
 
 
-def exactly(ledger: Ledger, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+def exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Seats | None:
     """Node by node, full nodes only, failed states remembered."""
     kinds = grouped(demands)
     if len(kinds) == 1:
         return None  # greedy is right for one kind
     items = [demands[members[0]] for members in kinds]
-    table = _Table(ledger, items, [sum(demands[i].count for i in members) for members in kinds])
+    table = _Table(capacity, items, [sum(demands[i].count for i in members) for members in kinds])
     patterns = table.solve(budget)
     if patterns is None:
         return None
@@ -148,7 +148,7 @@ def grouped(demands: Sequence[Demand]) -> list[list[int]]:
     """Demands of one class in one region are one kind."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
-        found.setdefault((demand.shape, demand.region.key), []).append(i)
+        found.setdefault((demand.pod_class, demand.region.key), []).append(i)
     return list(found.values())
 
 
@@ -171,22 +171,22 @@ def share(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demand
 class _Table:
     """The packing problem in plain integers: nodes by how little choice they leave, kinds by size."""
 
-    def __init__(self, ledger: Ledger, items: Sequence[Demand], counts: list[int]) -> None:
+    def __init__(self, capacity: Capacity, items: Sequence[Demand], counts: list[int]) -> None:
         self.counts = tuple(counts)
-        asks = np.array([ledger.shapes.asks[item.shape] for item in items])
+        asks = np.array([capacity.pod_classes.asks[item.pod_class] for item in items])
         columns = np.flatnonzero(asks.any(axis=0))
         self.asks = [tuple(row) for row in asks[:, columns].tolist()]
-        fits = np.zeros((len(items), len(ledger.free)), dtype=np.int64)
+        fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)
         for i, item in enumerate(items):
-            fits[i, item.region.nodes] = ledger.fits(item.shape)[item.region.nodes]
+            fits[i, item.region.nodes] = capacity.fits(item.pod_class)[item.region.nodes]
         useful = np.flatnonzero(fits.any(axis=0))
         order = useful[np.lexsort((useful, fits[:, useful].sum(axis=0), (fits[:, useful] > 0).sum(axis=0)))]
         self.nodes: list[int] = order.tolist()
-        self.free = [tuple(row) for row in ledger.free[np.ix_(order, columns)].tolist()]
+        self.free = [tuple(row) for row in capacity.free[np.ix_(order, columns)].tolist()]
         self.open = [tuple(row) for row in (fits[:, order].T > 0).tolist()]
         solo = fits[:, order]
         self.solo_left = [tuple(row) for row in _suffix_sums(solo.T).tolist()]
-        free_left = _suffix_sums(np.maximum(ledger.free[np.ix_(order, columns)], 0))
+        free_left = _suffix_sums(np.maximum(capacity.free[np.ix_(order, columns)], 0))
         self.free_left = [tuple(row) for row in free_left.tolist()]
 
     def solve(self, budget: Budget) -> list[tuple[int, ...]] | None:

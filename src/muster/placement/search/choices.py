@@ -3,26 +3,26 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from muster.placement.requirements import Goal, Kinds, merged
+from muster.placement.requirements import Requirement, RequirementKinds, merged
 
 
-def choices(goal: Goal, kinds: Kinds) -> Iterator[Goal]:
+def choices(requirement: Requirement, kinds: RequirementKinds) -> Iterator[Requirement]:
     """The goal with exactly as many children at every branch as it needs, first choice first."""
-    if goal.is_leaf:
-        yield goal
+    if requirement.is_leaf:
+        yield requirement
         return
-    runs = _runs([child.kind for child in goal.children])
-    for counts in choose(runs, goal.need):
-        taken: list[Goal] = []
+    runs = _runs([child.kind for child in requirement.children])
+    for counts in choose(runs, requirement.need):
+        taken: list[Requirement] = []
         at = 0
         for (_, length), count in zip(runs, counts, strict=False):
-            taken += goal.children[at : at + count]
+            taken += requirement.children[at : at + count]
             at += length
         for combination in _combined(taken, kinds):
-            yield kinds.made(goal, children=combination)
+            yield kinds.made(requirement, children=combination)
 
 
-def _combined(children: Sequence[Goal], kinds: Kinds) -> Iterator[tuple[Goal, ...]]:
+def _combined(children: Sequence[Requirement], kinds: RequirementKinds) -> Iterator[tuple[Requirement, ...]]:
     """Every combination of the children's own choices."""
     if not children:
         yield ()

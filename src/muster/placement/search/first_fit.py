@@ -13,7 +13,15 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.placement.packing.packing import Demand, Region, Seats, tightly
-from muster.placement.requirements import Goal, Spot, every, merged, pods_by_class, sizes, whole_pods_by_class
+from muster.placement.requirements import (
+    RequiredLevel,
+    Requirement,
+    every,
+    merged,
+    pods_by_class,
+    sizes,
+    whole_pods_by_class,
+)
 
 if TYPE_CHECKING:
     from muster.placement.search.nested_search import Search
@@ -24,7 +32,7 @@ DEEPEST = 100  # levels of a tree beyond which first fit is not tried: it walks 
 PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a region and of pods of one class; nodes of a pass for one step
 
 
-class Order(Struct, frozen=True):
+class TrialOrder(Struct, frozen=True):
     """In which order children and domains are tried."""
 
     by_size: bool = False  # large groups first, small ones first where a choice is left; else as spec and rank say
@@ -34,19 +42,21 @@ class Order(Struct, frozen=True):
 class FirstFit:
     """Pods of one gang on a ledger of its own, which every seat changes."""
 
-    def __init__(self, search: "Search", goal: Goal, order: Order, whole: Goal | None = None) -> None:
+    def __init__(
+        self, search: "Search", requirement: Requirement, order: TrialOrder, whole: Requirement | None = None
+    ) -> None:
         self.search, self.order = search, order
-        self.ledger = search.base.copy()
+        self.capacity = search.base.copy()
         self.demands: list[Demand] = []
         self.seats: list[list[tuple[int, int]]] = []
-        self._least, self._asked = sizes(goal), pods_by_class(goal)
+        self._least, self._asked = sizes(requirement), pods_by_class(requirement)
         self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group, with its extras
         self._allowance = search.allowance
-        self._taken = np.zeros(self.ledger.free.shape[1], dtype=np.int64)
+        self._taken = np.zeros(self.capacity.free.shape[1], dtype=np.int64)
         self._weights: dict[int, int] = {}
         self._depth = 0
         self._free: dict[tuple[str, int], Ints] = {}  # by level: what is free in every domain
-        search.spend(len(self._least) + len(self.ledger.free) // NODES)
+        search.spend(len(self._least) + len(self.capacity.free) // NODES)
 
     def placed(self) -> tuple[tuple[Demand, ...], Seats]:
         """Demands, and the seats of each."""
@@ -54,130 +64,134 @@ class FirstFit:
 
     # groups -----------------------------------------------------------------------------------------------------------
 
-    def place(self, goal: Goal, around: Region) -> bool:
+    def place(self, requirement: Requirement, around: Region) -> bool:
         """A goal inside of a region; False, and nothing has changed: it did not fit."""
         if self._depth > DEEPEST:
             return False
         self._depth += 1
         try:
-            return any(self._settle(goal, region) for region in self._regions(goal, around))
+            return any(self._settle(requirement, region) for region in self._regions(requirement, around))
         finally:
             self._depth -= 1
 
-    def _settle(self, goal: Goal, region: Region) -> bool:
+    def _settle(self, requirement: Requirement, region: Region) -> bool:
         self.search.spend(PLACE)
         mark = len(self.demands)
-        if self._seat(goal, region) if goal.is_leaf else self._place_children(goal, region):
+        if self._seat(requirement, region) if requirement.is_leaf else self._place_children(requirement, region):
             return True
         while len(self.demands) > mark:
             self._take_back()
         return False
 
-    def _place_children(self, goal: Goal, region: Region) -> bool:
+    def _place_children(self, requirement: Requirement, region: Region) -> bool:
         """As many children as the goal needs; those that do not fit are passed over, others of their kind with them."""
         met, hopeless = 0, set[int]()
-        for child in self._ordered(goal):
-            if met == goal.need:
+        for child in self._ordered(requirement):
+            if met == requirement.need:
                 break
             if child.kind in hopeless:
                 continue
             if self.place(child, region):
                 met += 1
-            elif goal.need == len(goal.children):
+            elif requirement.need == len(requirement.children):
                 return False
             else:
                 hopeless.add(child.kind)
-        return met == goal.need
+        return met == requirement.need
 
-    def _ordered(self, goal: Goal) -> Sequence[Goal]:
+    def _ordered(self, requirement: Requirement) -> Sequence[Requirement]:
         """All needed: those with a level first, then large ones. A choice: the first (M3), or small ones first."""
-        if goal.need < len(goal.children):
-            return sorted(goal.children, key=self._weight) if self.order.by_size else goal.children
+        if requirement.need < len(requirement.children):
+            return sorted(requirement.children, key=self._weight) if self.order.by_size else requirement.children
         if self.order.growing:
-            return sorted(goal.children, key=self._whole_size)
+            return sorted(requirement.children, key=self._whole_size)
         if self.order.by_size:
-            return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._weight(child)))
-        return sorted(goal.children, key=lambda child: (_is_flexible(child), -self._least[child.kind]))
+            return sorted(requirement.children, key=lambda child: (_is_flexible(child), -self._weight(child)))
+        return sorted(requirement.children, key=lambda child: (_is_flexible(child), -self._least[child.kind]))
 
-    def _whole_size(self, goal: Goal) -> tuple[bool, int]:
-        return _is_flexible(goal), -sum(self._whole[goal.name].values())
+    def _whole_size(self, requirement: Requirement) -> tuple[bool, int]:
+        return _is_flexible(requirement), -sum(self._whole[requirement.name].values())
 
-    def _weight(self, goal: Goal) -> int:
+    def _weight(self, requirement: Requirement) -> int:
         """The largest share of what is free in all, in millionths, that the goal takes at least of any resource."""
-        if goal.kind not in self._weights:
-            least = self.search.regions.bounds.least(goal)
-            self._weights[goal.kind] = int((least * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max(initial=0))
-        return self._weights[goal.kind]
+        if requirement.kind not in self._weights:
+            least = self.search.regions.bounds.least(requirement)
+            self._weights[requirement.kind] = int(
+                (least * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max(initial=0)
+            )
+        return self._weights[requirement.kind]
 
     # regions ----------------------------------------------------------------------------------------------------------
 
-    def _regions(self, goal: Goal, around: Region) -> Iterator[Region]:
+    def _regions(self, requirement: Requirement, around: Region) -> Iterator[Region]:
         """A few domains for a goal that requires some."""
-        if goal.at_most:
-            for region, _ in zip(self.search.regions.of(goal, around), range(DOMAINS), strict=False):
+        if requirement.at_most:
+            for region, _ in zip(self.search.regions.of(requirement, around), range(DOMAINS), strict=False):
                 yield region
             return
-        for outer in self._narrowed(goal, goal.required, around):
-            yield from self._narrowed(goal, goal.tight, outer)
+        for outer in self._narrowed(requirement, requirement.required, around):
+            yield from self._narrowed(requirement, requirement.tight, outer)
 
-    def _narrowed(self, goal: Goal, spot: Spot | None, around: Region) -> Iterator[Region]:
+    def _narrowed(self, requirement: Requirement, spot: RequiredLevel | None, around: Region) -> Iterator[Region]:
         if spot is None:
             yield around
             return
-        least = self.search.regions.bounds.least(goal)
-        domains = self._roomy(spot, self.search.regions.domains(goal, spot, around), self._asked[goal.kind], least)
+        least = self.search.regions.bounds.least(requirement)
+        domains = self._roomy(
+            spot, self.search.regions.domains(requirement, spot, around), self._asked[requirement.kind], least
+        )
         if self.order.growing:
-            domains = self._growing_first(goal, spot, domains)
+            domains = self._growing_first(requirement, spot, domains)
         elif self.order.by_size and len(domains) > 1:
-            domains = domains[np.argsort(self._room(goal, spot)[domains], kind="stable")]
+            domains = domains[np.argsort(self._room(requirement, spot)[domains], kind="stable")]
         for domain in domains[:DOMAINS].tolist():
             yield self.search.regions.narrow(around, spot, domain)
 
-    def _roomy(self, spot: Spot, domains: Ints, asked: Mapping[int, int], least: Ints) -> Ints:
+    def _roomy(self, spot: RequiredLevel, domains: Ints, asked: Mapping[int, int], least: Ints) -> Ints:
         """Domains that still have enough seats for every class, and enough of every resource for all of them."""
         if not len(domains):
             return domains
         level = self.search.regions.level(spot)
-        self.search.spend((len(asked) * len(self.ledger.free) + len(domains)) // NODES)
+        self.search.spend((len(asked) * len(self.capacity.free) + len(domains)) // NODES)
         roomy = (self._free_of(spot)[domains] >= least).all(axis=1)
-        for shape, count in asked.items():
-            roomy &= level.sums(self.ledger.fits(shape))[domains] >= count
+        for pod_class, count in asked.items():
+            roomy &= level.sums(self.capacity.fits(pod_class))[domains] >= count
         return domains[roomy]
 
-    def _growing_first(self, goal: Goal, spot: Spot, domains: Ints) -> Ints:
+    def _growing_first(self, requirement: Requirement, spot: RequiredLevel, domains: Ints) -> Ints:
         """Domains that would hold all extras, tight ones first; then the others, the largest first."""
-        asked = self._whole[goal.name]
-        asks = self.ledger.shapes.asks
-        total = sum((asks[shape] * count for shape, count in asked.items()), np.zeros_like(self._taken))
+        asked = self._whole[requirement.name]
+        asks = self.capacity.pod_classes.asks
+        total = sum((asks[pod_class] * count for pod_class, count in asked.items()), np.zeros_like(self._taken))
         whole = self._roomy(spot, domains, asked, total)
         others = domains[~np.isin(domains, whole)]
-        return np.concatenate((whole, others[np.argsort(-self._room(goal, spot)[others], kind="stable")]))
+        return np.concatenate((whole, others[np.argsort(-self._room(requirement, spot)[others], kind="stable")]))
 
-    def _room(self, goal: Goal, spot: Spot) -> Ints:
+    def _room(self, requirement: Requirement, spot: RequiredLevel) -> Ints:
         """How much room every domain has left, in pods that the goal has."""
         level = self.search.regions.level(spot)
-        classes = self.search.regions.bounds.classes(goal)
-        self.search.spend(len(classes) * len(self.ledger.free) // NODES)
-        return np.asarray(sum(level.sums(self.ledger.fits(shape)) for shape in classes))
+        classes = self.search.regions.bounds.classes(requirement)
+        self.search.spend(len(classes) * len(self.capacity.free) // NODES)
+        return np.asarray(sum(level.sums(self.capacity.fits(pod_class)) for pod_class in classes))
 
-    def _free_of(self, spot: Spot) -> Ints:
+    def _free_of(self, spot: RequiredLevel) -> Ints:
         key = (spot.topology, spot.level)
         if key not in self._free:
-            self._free[key] = self.search.regions.level(spot).sums(np.maximum(self.ledger.free, 0))
+            self._free[key] = self.search.regions.level(spot).sums(np.maximum(self.capacity.free, 0))
         return self._free[key]
 
     # pods -------------------------------------------------------------------------------------------------------------
 
-    def _seat(self, leaf: Goal, region: Region) -> bool:
+    def _seat(self, leaf: Requirement, region: Region) -> bool:
         """Pods of a leaf: the first in the order of M4, else as many as fit of each class in turn."""
         first: dict[int, int] = {}
         left = leaf.need
-        for shape, length in leaf.pods:
+        for pod_class, length in leaf.pods:
             if taken := min(length, left):
-                first[shape] = first.get(shape, 0) + taken
+                first[pod_class] = first.get(pod_class, 0) + taken
                 left -= taken
         mark = len(self.demands)
-        if all(self.add(leaf, shape, first[shape], region) for shape in self._hardest_first(first)):
+        if all(self.add(leaf, pod_class, first[pod_class], region) for pod_class in self._hardest_first(first)):
             return True
         offered = merged(leaf.pods)
         if len(offered) == 1:
@@ -185,25 +199,25 @@ class FirstFit:
         while len(self.demands) > mark:
             self._take_back()
         left = leaf.need
-        for shape, there in offered.items():
-            count = min(there, left, int(self.ledger.fits(shape)[region.nodes].sum()))
-            if count and self.add(leaf, shape, count, region):
+        for pod_class, there in offered.items():
+            count = min(there, left, int(self.capacity.fits(pod_class)[region.nodes].sum()))
+            if count and self.add(leaf, pod_class, count, region):
                 left -= count
         return not left
 
-    def _hardest_first(self, shapes: Mapping[int, int]) -> Sequence[int]:
-        if len(shapes) == 1:
-            return list(shapes)
-        return sorted(shapes, key=lambda shape: (int(self.ledger.fits(shape).max(initial=0)), shape))
+    def _hardest_first(self, pod_classes: Mapping[int, int]) -> Sequence[int]:
+        if len(pod_classes) == 1:
+            return list(pod_classes)
+        return sorted(pod_classes, key=lambda pod_class: (int(self.capacity.fits(pod_class).max(initial=0)), pod_class))
 
-    def add(self, leaf: Goal, shape: int, count: int, region: Region) -> bool:
+    def add(self, leaf: Requirement, pod_class: int, count: int, region: Region) -> bool:
         """So many pods of a class of a leaf in a region; False: there is too little room."""
         self.search.spend(ADD)
-        asked = self._taken + self.ledger.shapes.asks[shape] * count
+        asked = self._taken + self.capacity.pod_classes.asks[pod_class] * count
         if self._allowance is not None and (asked > self._allowance).any():
             return False
-        demand = Demand(self.search.leaf_index(leaf.name), shape, count, region)
-        seats = tightly(self.ledger, demand)
+        demand = Demand(self.search.leaf_index(leaf.name), pod_class, count, region)
+        seats = tightly(self.capacity, demand)
         if seats is None:
             return False
         self.put(demand, seats)
@@ -220,20 +234,20 @@ class FirstFit:
         self._hold(demand, self.seats.pop(), -1)
 
     def _hold(self, demand: Demand, seats: Sequence[tuple[int, int]], sign: int) -> None:
-        asks = self.ledger.shapes.asks[demand.shape] * sign
+        asks = self.capacity.pod_classes.asks[demand.pod_class] * sign
         self._taken += asks * demand.count
         for node, count in seats:
-            self.ledger.hold(node, asks * count)
+            self.capacity.hold(node, asks * count)
             for (topology, level), free in self._free.items():
                 domain = self.search.regions.trees[self.search.regions.tree_index[topology]].levels[level].domain[node]
                 if domain >= 0:
                     free[domain] -= asks * count
 
 
-def _is_flexible(goal: Goal) -> bool:
-    return goal.is_leaf and goal.required is None and goal.tight is None
+def _is_flexible(requirement: Requirement) -> bool:
+    return requirement.is_leaf and requirement.required is None and requirement.tight is None
 
 
-def is_within_reach(goal: Goal) -> bool:
+def is_within_reach(requirement: Requirement) -> bool:
     """Whether first fit can count what the goal needs: pods in all (M5) are beyond it."""
-    return not any(one.total for one in every(goal))
+    return not any(one.total for one in every(requirement))

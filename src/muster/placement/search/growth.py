@@ -17,9 +17,9 @@ from msgspec import Struct
 from muster.model.topology import TopologyTree
 from muster.placement.budget import OutOfSteps
 from muster.placement.packing.packing import Region
-from muster.placement.requirements import Goal, Kinds, every, merged, settled, with_needs
-from muster.placement.search.first_fit import FirstFit, Order
-from muster.placement.search.nested_search import Search, Seat, State
+from muster.placement.requirements import Requirement, RequirementKinds, every, merged, settled, with_needs
+from muster.placement.search.first_fit import FirstFit, TrialOrder
+from muster.placement.search.nested_search import ClassSeats, Search, SearchState
 
 STEPS, STEPS_PER_GROUP = 20_000, 50  # that growth may cost: it only chooses among good placements
 GROUPS = 32  # whose needs are counted for one step
@@ -29,45 +29,47 @@ ASK = 3  # the part of what is left that one question may cost
 class Placement(Struct, frozen=True):
     """Seats of a core, and seats that its extras could take afterwards."""
 
-    core: tuple[Seat, ...]
-    extras: tuple[Seat, ...] = ()
+    core: tuple[ClassSeats, ...]
+    extras: tuple[ClassSeats, ...] = ()
 
 
-def grow(search: Search, goal: Goal, state: State) -> Placement:
+def grow(search: Search, requirement: Requirement, state: SearchState) -> Placement:
     """The core of a goal where most extras can follow; as it was found where growth does not matter."""
     seats = search.seats(state)
-    if not _has_extras(goal) or not _matters(search, goal):
+    if not _has_extras(requirement) or not _matters(search, requirement):
         return Placement(seats)
-    core = _chosen(goal, pods_of(seats))
-    growing = _Growing(search, goal, core, state)
-    growing.add_most(list(_more_children(goal)))
+    core = _chosen(requirement, pods_of(seats))
+    growing = _Growing(search, requirement, core, state)
+    growing.add_most(list(_more_children(requirement)))
     growing.hold_to_children()
-    growing.add_most(list(_more_pods(growing.goal)))
+    growing.add_most(list(_more_pods(growing.requirement)))
     growing.tidy()
     return _apart(search.seats(growing.filled()), core)
 
 
-def _has_extras(goal: Goal) -> bool:
-    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in every(goal))
+def _has_extras(requirement: Requirement) -> bool:
+    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in every(requirement))
 
 
-def _matters(search: Search, goal: Goal) -> bool:
+def _matters(search: Search, requirement: Requirement) -> bool:
     """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
-    if search.between or any(one.total for one in every(goal)):
+    if search.between or any(one.total for one in every(requirement)):
         return False
-    spots = [spot for one in every(goal) for spot in (one.required, one.preferred, one.tight) if spot is not None]
-    return any(spot.pinned is None for spot in spots) or len(search.shapes) > 1
+    spots = [
+        spot for one in every(requirement) for spot in (one.required, one.preferred, one.tight) if spot is not None
+    ]
+    return any(spot.pinned is None for spot in spots) or len(search.pod_classes) > 1
 
 
-def _more_children(goal: Goal) -> Iterator[str]:
+def _more_children(requirement: Requirement) -> Iterator[str]:
     """Groups that could have one more child: the first part of the order of G3."""
-    for one in every(goal):
+    for one in every(requirement):
         yield from (one.name for _ in range(len(one.children) - one.need))
 
 
-def _more_pods(goal: Goal) -> Iterator[str]:
+def _more_pods(requirement: Requirement) -> Iterator[str]:
     """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
-    leaves = [one for one in every(goal) if one.is_leaf and one.need]
+    leaves = [one for one in every(requirement) if one.is_leaf and one.need]
     unit = lcm(*(leaf.need for leaf in leaves))
     order = [(unit, i, leaf.need) for i, leaf in enumerate(leaves)]
     there = [sum(length for _, length in leaf.pods) for leaf in leaves]
@@ -78,10 +80,10 @@ def _more_pods(goal: Goal) -> Iterator[str]:
             heappush(order, ((have + 1) * (unit // leaves[i].need), i, have + 1))
 
 
-def _only(goal: Goal, pods: Mapping[str, Counter[int]], kinds: Kinds) -> Goal:
+def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: RequirementKinds) -> Requirement:
     """The goal with the children that have pods, all of them needed."""
-    made: dict[int, Goal | None] = {}
-    for one in reversed(list(every(goal))):
+    made: dict[int, Requirement | None] = {}
+    for one in reversed(list(every(requirement))):
         below = tuple(found for child in one.children if (found := made[id(child)]) is not None)
         if one.is_leaf:
             made[id(one)] = one if one.name in pods else None
@@ -89,16 +91,18 @@ def _only(goal: Goal, pods: Mapping[str, Counter[int]], kinds: Kinds) -> Goal:
             made[id(one)] = one if len(below) == len(one.children) else kinds.made(one, children=below)
         else:
             made[id(one)] = kinds.made(one, children=below, need=len(below)) if below else None
-    return made[id(goal)] or goal
+    return made[id(requirement)] or requirement
 
 
 class _Growing:
     """One goal with more and more extras, within a budget of its own."""
 
-    def __init__(self, search: Search, goal: Goal, core: dict[str, Counter[int]], state: State) -> None:
-        self.search, self.goal, self.whole = search, goal, goal
+    def __init__(
+        self, search: Search, requirement: Requirement, core: dict[str, Counter[int]], state: SearchState
+    ) -> None:
+        self.search, self.requirement, self.whole = search, requirement, requirement
         self.kept = core  # what every further placement has to have, too
-        steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in every(goal))
+        steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in every(requirement))
         self.budget = search.budget.part(min(steps, search.budget.left // 4))
         self.best = self.known = state
         self.pods = pods_of(search.seats(state))
@@ -109,8 +113,8 @@ class _Growing:
     def _use_first_fit(self) -> None:
         """The core in domains that would hold its extras, and what can be added: known before the search is asked."""
         self.is_begun = True
-        asked = _only(self.goal, self.kept, self.search.kinds)
-        state = self.search.fit_first(self.budget, asked, Order(growing=True), self.goal)
+        asked = _only(self.requirement, self.kept, self.search.kinds)
+        state = self.search.fit_first(self.budget, asked, TrialOrder(growing=True), self.requirement)
         state = self._fill(state if state is not None and self._keeps_core(state) else self.best)
         self.known = max(self.known, state, key=_size)
         before = self.best
@@ -124,14 +128,14 @@ class _Growing:
         if self.best is self.known and self.granted:
             self._try(())
 
-    def filled(self) -> State:
+    def filled(self) -> SearchState:
         """The placement with most pods, with all that can simply be added to it."""
         return max(self._fill(self.best), self.known, key=_size)
 
-    def _take(self, state: State) -> None:
+    def _take(self, state: SearchState) -> None:
         self.best, self.pods = state, pods_of(self.search.seats(state))
 
-    def _fill(self, state: State) -> State:
+    def _fill(self, state: SearchState) -> SearchState:
         """With all extras that can be added; linear, so it is done whatever growth has left of its budget."""
         try:
             return self.search.fitted(_Filling(self.search, self.whole, state).add_all())
@@ -142,11 +146,11 @@ class _Growing:
         """From here on: the children that were granted, all of them needed."""
         grown = self._with(self.granted)
         self.kept = _chosen(grown, self.pods)
-        self.goal = _only(grown, self.kept, self.search.kinds)
+        self.requirement = _only(grown, self.kept, self.search.kinds)
 
     def add_most(self, wishes: Sequence[str]) -> None:
         """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
-        self.needs = {one.name: one.need for one in every(self.goal)}
+        self.needs = {one.name: one.need for one in every(self.requirement)}
         self.granted = Counter()
         while wishes:
             met = self._longest(wishes)
@@ -188,14 +192,14 @@ class _Growing:
         first = settled(self._with(self.granted + Counter(wishes)), self.search.kinds)
         return first is not None and _is_met(first, counts)
 
-    def _with(self, more: Mapping[str, int]) -> Goal:
-        return with_needs(self.goal, {name: self.needs[name] + n for name, n in more.items()}, self.search.kinds)
+    def _with(self, more: Mapping[str, int]) -> Requirement:
+        return with_needs(self.requirement, {name: self.needs[name] + n for name, n in more.items()}, self.search.kinds)
 
     def _try(self, wishes: Sequence[str]) -> bool:
-        goal = self._with(self.granted + Counter(wishes))
+        requirement = self._with(self.granted + Counter(wishes))
         try:
             self.budget.spend(1 + len(self.needs) // GROUPS)
-            state = self.search.first_within(self.budget.part(self.budget.left // ASK), goal)
+            state = self.search.first_within(self.budget.part(self.budget.left // ASK), requirement)
         except OutOfSteps:
             return False
         if state is None or not self._keeps_core(state):
@@ -203,7 +207,7 @@ class _Growing:
         self._take(state)
         return True
 
-    def _keeps_core(self, state: State) -> bool:
+    def _keeps_core(self, state: SearchState) -> bool:
         there = pods_of(self.search.seats(state))
         return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.kept.items())
 
@@ -228,9 +232,9 @@ class _Growing:
 class _Filling:
     """Extras into what a placement leaves free, without moving anything: further children, then further pods (G3)."""
 
-    def __init__(self, search: Search, goal: Goal, state: State) -> None:
-        self.search, self.goal = search, goal
-        self.fitting = FirstFit(search, goal, Order())
+    def __init__(self, search: Search, requirement: Requirement, state: SearchState) -> None:
+        self.search, self.requirement = search, requirement
+        self.fitting = FirstFit(search, requirement, TrialOrder())
         for demand, seats in zip(state.demands, state.seats, strict=True):
             self.fitting.put(demand, seats)
 
@@ -241,8 +245,8 @@ class _Filling:
         return self.fitting
 
     def _add_children(self) -> None:
-        regions = self.search.regions_of(self.goal, self.fitting.demands, self.fitting.seats)
-        for one in every(self.goal):
+        regions = self.search.regions_of(self.requirement, self.fitting.demands, self.fitting.seats)
+        for one in every(self.requirement):
             if one.name not in regions or one.need == len(one.children):
                 continue
             hopeless: set[int] = set()
@@ -257,67 +261,67 @@ class _Filling:
                     hopeless.add(child.kind)
 
     def _add_pods(self) -> None:
-        leaves = {one.name: one for one in every(self.goal) if one.is_leaf}
+        leaves = {one.name: one for one in every(self.requirement) if one.is_leaf}
         regions: dict[str, Region] = {}
         have: dict[str, Counter[int]] = {}
         for demand in self.fitting.demands:
             name = self.search.leaves[demand.leaf]
             regions[name] = demand.region
-            have.setdefault(name, Counter())[demand.shape] += demand.count
+            have.setdefault(name, Counter())[demand.pod_class] += demand.count
         offered = {name: merged(leaves[name].pods) for name in have}
         spare = {name: pods.total() - leaves[name].need for name, pods in have.items()}
-        for name in _more_pods(self.goal):
+        for name in _more_pods(self.requirement):
             if name not in have:
                 continue
             spare[name] -= 1
             if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], regions[name]):
                 del have[name]
 
-    def _add_pod(self, leaf: Goal, offered: Mapping[int, int], have: Counter[int], region: Region) -> bool:
-        for shape, there in offered.items():
-            if have[shape] < there and self.fitting.add(leaf, shape, 1, region):
-                have[shape] += 1
+    def _add_pod(self, leaf: Requirement, offered: Mapping[int, int], have: Counter[int], region: Region) -> bool:
+        for pod_class, there in offered.items():
+            if have[pod_class] < there and self.fitting.add(leaf, pod_class, 1, region):
+                have[pod_class] += 1
                 return True
         return False
 
 
-def _size(state: State) -> int:
+def _size(state: SearchState) -> int:
     return sum(demand.count for demand in state.demands)
 
 
-def pods_of(seats: Sequence[Seat]) -> dict[str, Counter[int]]:
+def pods_of(seats: Sequence[ClassSeats]) -> dict[str, Counter[int]]:
     """By leaf how many pods of each class have a seat."""
     pods: dict[str, Counter[int]] = {}
     for seat in seats:
-        pods.setdefault(seat.leaf, Counter())[seat.shape] += seat.pods
+        pods.setdefault(seat.leaf, Counter())[seat.pod_class] += seat.pods
     return pods
 
 
-def _apart(seats: Sequence[Seat], core_pods: Mapping[str, Counter[int]]) -> Placement:
+def _apart(seats: Sequence[ClassSeats], core_pods: Mapping[str, Counter[int]]) -> Placement:
     """The seats of the core, and the others."""
     chosen = {leaf: Counter(counts) for leaf, counts in core_pods.items()}
-    core: list[Seat] = []
+    core: list[ClassSeats] = []
     extras: Counter[tuple[str, int, int]] = Counter()
     for seat in seats:
-        mine = min(chosen.get(seat.leaf, Counter())[seat.shape], seat.pods)
+        mine = min(chosen.get(seat.leaf, Counter())[seat.pod_class], seat.pods)
         if mine:
-            chosen[seat.leaf][seat.shape] -= mine
-            core.append(Seat(seat.leaf, seat.shape, seat.node, mine))
+            chosen[seat.leaf][seat.pod_class] -= mine
+            core.append(ClassSeats(seat.leaf, seat.pod_class, seat.node, mine))
         if mine < seat.pods:
-            extras[seat.leaf, seat.shape, seat.node] += seat.pods - mine
-    return Placement(tuple(core), tuple(Seat(*place, pods) for place, pods in extras.items()))
+            extras[seat.leaf, seat.pod_class, seat.node] += seat.pods - mine
+    return Placement(tuple(core), tuple(ClassSeats(*place, pods) for place, pods in extras.items()))
 
 
-def _chosen(goal: Goal, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
+def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
     """By leaf the pods of each class that belong to the core; all of them where pods are counted in all (M5)."""
     met: dict[int, bool] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         if one.is_leaf:
             met[id(one)] = pods.get(one.name, Counter()).total() >= one.need
         else:
             met[id(one)] = sum(met[id(child)] for child in one.children) >= one.need
     found: dict[str, Counter[int]] = {}
-    ahead = [goal]
+    ahead = [requirement]
     while ahead:
         one = ahead.pop()
         if one.within or one.total:
@@ -329,40 +333,40 @@ def _chosen(goal: Goal, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[i
     return found
 
 
-def _first_pods(leaf: Goal, there: Mapping[int, int]) -> Counter[int]:
+def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
     """As many pods as the leaf needs, of the classes that come first (M4)."""
     found: Counter[int] = Counter()
     left = leaf.need
-    for shape, length in leaf.pods:
-        more = max(min(length, there[shape] - found[shape], left), 0)
-        found[shape] += more
+    for pod_class, length in leaf.pods:
+        more = max(min(length, there[pod_class] - found[pod_class], left), 0)
+        found[pod_class] += more
         left -= more
     return found
 
 
-def take(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> Placement | None:
+def take(requirement: Requirement, seats: Sequence[ClassSeats], trees: Mapping[str, TopologyTree]) -> Placement | None:
     """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
-    names = {leaf.name for leaf in every(goal) if leaf.is_leaf}
+    names = {leaf.name for leaf in every(requirement) if leaf.is_leaf}
     offered = [seat for seat in seats if seat.leaf in names]
-    found = _apart(offered, _chosen(goal, pods_of(offered)))
+    found = _apart(offered, _chosen(requirement, pods_of(offered)))
     taken: dict[str, int] = Counter()
     for seat in found.core:
         taken[seat.leaf] += seat.pods
-    counts = {shape: n for leaf in every(goal) if leaf.is_leaf for shape, n in merged(leaf.pods).items()}
-    if any(seat.shape not in counts for seat in found.core) or not _is_met(goal, taken):
+    counts = {pod_class: n for leaf in every(requirement) if leaf.is_leaf for pod_class, n in merged(leaf.pods).items()}
+    if any(seat.pod_class not in counts for seat in found.core) or not _is_met(requirement, taken):
         return None
-    if not _are_together(goal, found.core, trees):
+    if not _are_together(requirement, found.core, trees):
         return None
     others = tuple(seat for seat in seats if seat.leaf not in names)
     return Placement(found.core, (*found.extras, *others))
 
 
-def _are_together(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, TopologyTree]) -> bool:
+def _are_together(requirement: Requirement, seats: Sequence[ClassSeats], trees: Mapping[str, TopologyTree]) -> bool:
     """Whether the seats of every group with a required level are in one domain, with those that it has already.
 
     Other pods of it may have come to another place than the one that was kept with these.
     """
-    for one in every(goal):
+    for one in every(requirement):
         if (spot := one.required) is not None:
             names = {leaf.name for leaf in every(one) if leaf.is_leaf}
             domain = trees[spot.topology].levels[spot.level].domain
@@ -373,9 +377,9 @@ def _are_together(goal: Goal, seats: Sequence[Seat], trees: Mapping[str, Topolog
     return True
 
 
-def _is_met(goal: Goal, pods: Mapping[str, int]) -> bool:
+def _is_met(requirement: Requirement, pods: Mapping[str, int]) -> bool:
     met: dict[int, bool] = {}
-    for one in reversed(list(every(goal))):
+    for one in reversed(list(every(requirement))):
         below = sum(met[id(child)] for child in one.children)
         met[id(one)] = (pods.get(one.name, 0) if one.is_leaf else below) >= one.need
-    return met[id(goal)]
+    return met[id(requirement)]

@@ -17,37 +17,37 @@ from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.capacity import Ledger, Supposed
-from muster.placement.domains import Regions
+from muster.placement.capacity import Capacity, SupposedCapacity
+from muster.placement.domains import Domains
 from muster.placement.exact import integer_program
 from muster.placement.inter_pod.bounds import Distances
 from muster.placement.inter_pod.constructive import construct_beside
-from muster.placement.inter_pod.seating import settle, settle_quickly
+from muster.placement.inter_pod.seating import seat_pods, seat_pods_quickly
 from muster.placement.packing.packing import Demand, Region, Seats, greedily, pack, tightly
 from muster.placement.requirements import (
-    Goal,
-    Kinds,
-    Spot,
+    RequiredLevel,
+    Requirement,
+    RequirementKinds,
     every,
     leaves,
     merged,
+    pod_classes,
     pods_by_class,
     settled,
-    shapes,
     sizes,
 )
 from muster.placement.search.choices import choices, choose
-from muster.placement.search.first_fit import FirstFit, Order, is_within_reach
-from muster.placement.search.symmetry import Looks
+from muster.placement.search.first_fit import FirstFit, TrialOrder, is_within_reach
+from muster.placement.search.symmetry import Symmetry
 
 Ints = NDArray[np.int64]
 
 
-class Seat(Struct, frozen=True):
+class ClassSeats(Struct, frozen=True):
     """Pods of one class of one leaf on one node."""
 
     leaf: str
-    shape: int
+    pod_class: int
     node: int
     pods: int
 
@@ -67,16 +67,16 @@ class Open(Struct, frozen=True, eq=False):
     """A group that still needs a region inside of another; most constrained first."""
 
     rank: Rank
-    goal: Goal
+    requirement: Requirement
     region: Region
 
 
-class State(Struct, frozen=True, eq=False):
+class SearchState(Struct, frozen=True, eq=False):
     """Decisions so far: groups that still need a region, demands that have one, and a packing that proves them."""
 
     agenda: tuple[Open, ...]
     demands: tuple[Demand, ...]
-    ledger: Supposed  # with the packing of the demands taken out
+    capacity: SupposedCapacity  # with the packing of the demands taken out
     seats: tuple[tuple[tuple[int, int], ...], ...]  # of every demand
 
 
@@ -85,21 +85,21 @@ class Search:
 
     def __init__(
         self,
-        ledger: Ledger,
+        capacity: Capacity,
         topologies: dict[str, TopologyTree],
-        kinds: Kinds,
+        kinds: RequirementKinds,
         budget: Budget,
         ignoring: frozenset[int] = frozenset(),  # rules between pods, to see what would be without them
         allowance: Ints | None = None,  # by column, what all pods together may take (Q4)
     ) -> None:
-        self.base = ledger
+        self.base = capacity
         self.kinds = kinds
-        self.shapes: list[int] = []
+        self.pod_classes: list[int] = []
         self.ignoring = ignoring
         self.allowance = allowance
         self.between: tuple[int, ...] = ()  # rules between its own pods
         self.budget = self._spending = budget
-        self.regions = Regions(ledger, topologies, budget)
+        self.regions = Domains(capacity, topologies, budget)
         self.leaves: list[str] = []
         self._leaf_indices: dict[str, int] = {}
         self._sizes: dict[int, int] = {}  # by kind: pods
@@ -110,15 +110,15 @@ class Search:
 
     # who ------------------------------------------------------------------------------------------------------------
 
-    def fits(self, goal: Goal) -> bool:
+    def fits(self, requirement: Requirement) -> bool:
         """Whether there is a placement, whatever is preferred. OutOfSteps: unknown."""
-        return self.first(goal) is not None
+        return self.first(requirement) is not None
 
-    def first(self, goal: Goal) -> State | None:
+    def first(self, requirement: Requirement) -> SearchState | None:
         """A placement of the first children that fit (M3); None: there is none. OutOfSteps: unknown."""
-        self._begin(goal)
+        self._begin(requirement)
         before = self.regions.bounds.answered
-        pruned = self.regions.bounds.prune(goal, self.kinds)
+        pruned = self.regions.bounds.prune(requirement, self.kinds)
         answered = self.regions.bounds.answered - before
         self.budget.spend(answered * (BOUND // 8 + len(self.base.free)) // BOUND)
         if pruned is None:
@@ -133,11 +133,11 @@ class Search:
             return integer_program.solve(self, pruned)
         return self._better_choice(pruned, state)
 
-    def first_within(self, budget: Budget, goal: Goal) -> State | None:
+    def first_within(self, budget: Budget, requirement: Requirement) -> SearchState | None:
         """The same, paid from another budget."""
-        return self._paid_from(budget, partial(self.first, goal))
+        return self._paid_from(budget, partial(self.first, requirement))
 
-    def _paid_from(self, budget: Budget, work: Callable[[], State | None]) -> State | None:
+    def _paid_from(self, budget: Budget, work: Callable[[], SearchState | None]) -> SearchState | None:
         before = self.budget
         self.budget = self._spending = self.regions.budget = budget
         try:
@@ -145,42 +145,42 @@ class Search:
         finally:
             self.budget = self._spending = self.regions.budget = before
 
-    def _better_choice(self, goal: Goal, state: State) -> State:
+    def _better_choice(self, requirement: Requirement, state: SearchState) -> SearchState:
         """Earlier children than first fit took, if there are any that fit (M3): worth a part of the budget."""
         try:
             part = self.budget.part(self.budget.left // BETTER)
-            exactly = self._paid_from(part, partial(integer_program.solve, self, goal))
+            exactly = self._paid_from(part, partial(integer_program.solve, self, requirement))
         except OutOfSteps:
             return state
-        return state if exactly is None else min(state, exactly, key=partial(self._passed_over, goal))
+        return state if exactly is None else min(state, exactly, key=partial(self._passed_over, requirement))
 
-    def _passed_over(self, goal: Goal, state: State) -> list[bool]:
+    def _passed_over(self, requirement: Requirement, state: SearchState) -> list[bool]:
         """For every leaf in the order of choice whether it has no pods."""
         there = {self.leaves[demand.leaf] for demand in state.demands}
-        return [leaf.name not in there for leaf in leaves(goal)]
+        return [leaf.name not in there for leaf in leaves(requirement)]
 
-    def _begin(self, goal: Goal) -> None:
-        self._groups = sum(1 for _ in every(goal))
-        if not self.shapes:
-            self.shapes = shapes(goal)
-            among = self.base.company.among(self.shapes)
+    def _begin(self, requirement: Requirement) -> None:
+        self._groups = sum(1 for _ in every(requirement))
+        if not self.pod_classes:
+            self.pod_classes = pod_classes(requirement)
+            among = self.base.inter_pod.among(self.pod_classes)
             self.between = tuple(rule for rule in among if rule not in self.ignoring)
-            if any(self.base.company.rules[number].kind == "away" for number in self.between):
+            if any(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
                 self.regions.bounds.distances = Distances(self.base, self.between)
-            self.looks = Looks(self.regions, self.shapes, identity=bool(self.between))
+            self.symmetry = Symmetry(self.regions, self.pod_classes, identity=bool(self.between))
 
-    def _constructed(self, goal: Goal) -> tuple[State | None, bool]:
+    def _constructed(self, requirement: Requirement) -> tuple[SearchState | None, bool]:
         """The constructive search for the first choice of children, and whether its answer is the last word.
 
         A "no" is where the gang left no choice, a placement is where it has the first choice (M3).
         """
-        chosen = settled(goal, self.kinds)
+        chosen = settled(requirement, self.kinds)
         if chosen is None:
             return None, False
         steps = min(QUICK + QUICK_PER_GROUP * self._groups, self.budget.left // 4)
         try:
             state = self._within(self.budget.part(steps), chosen)
-            if state is not None or chosen is goal:
+            if state is not None or chosen is requirement:
                 return state, True
         except OutOfSteps:
             if not self.budget.left:
@@ -188,52 +188,54 @@ class Search:
         state = self._first_fit(chosen)
         if state is not None:
             return state, True
-        return self._first_fit(goal) if chosen is not goal else None, False
+        return self._first_fit(requirement) if chosen is not requirement else None, False
 
-    def _first_fit(self, goal: Goal) -> State | None:
+    def _first_fit(self, requirement: Requirement) -> SearchState | None:
         """A placement without any way back; None says nothing."""
-        if not is_within_reach(goal):
+        if not is_within_reach(requirement):
             return None
-        for order in (Order(), Order(by_size=True)):
-            fitting = FirstFit(self, goal, order)
-            if fitting.place(goal, self.regions.everywhere):
+        for order in (TrialOrder(), TrialOrder(by_size=True)):
+            fitting = FirstFit(self, requirement, order)
+            if fitting.place(requirement, self.regions.everywhere):
                 return self.fitted(fitting)
         return None
 
-    def fit_first(self, budget: Budget, goal: Goal, order: Order, whole: Goal) -> State | None:
+    def fit_first(
+        self, budget: Budget, requirement: Requirement, order: TrialOrder, whole: Requirement
+    ) -> SearchState | None:
         """First fit in one order, paid from another budget; `whole` has the extras to leave room for."""
 
-        def work() -> State | None:
-            fitting = FirstFit(self, goal, order, whole)
-            return self.fitted(fitting) if fitting.place(goal, self.regions.everywhere) else None
+        def work() -> SearchState | None:
+            fitting = FirstFit(self, requirement, order, whole)
+            return self.fitted(fitting) if fitting.place(requirement, self.regions.everywhere) else None
 
         try:
             return self._paid_from(budget, work)
         except OutOfSteps:
             return None
 
-    def fitted(self, fitting: FirstFit) -> State:
+    def fitted(self, fitting: FirstFit) -> SearchState:
         """What first fit has placed, as a complete state."""
         demands, seats = fitting.placed()
-        state = self.seated(State((), (), Supposed(self.base), ()), demands, seats)
+        state = self.seated(SearchState((), (), SupposedCapacity(self.base), ()), demands, seats)
         assert state is not None
         return state
 
     def regions_of(
         self,
-        goal: Goal,
+        requirement: Requirement,
         demands: Sequence[Demand],
         seats: Sequence[Sequence[tuple[int, int]]],
         around: Region | None = None,
     ) -> dict[str, Region]:
         """By name the regions of groups that have pods; without those that are held to a number of domains."""
         nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, seats, strict=True)}
-        for one in reversed(list(every(goal))):
+        for one in reversed(list(every(requirement))):
             inside = [nodes[child.name] for child in one.children if child.name in nodes]
             if inside:
                 nodes[one.name] = inside[0]
         found: dict[str, Region] = {}
-        ahead = [(goal, around or self.regions.everywhere)]
+        ahead = [(requirement, around or self.regions.everywhere)]
         while ahead:
             one, region = ahead.pop()
             if one.name not in nodes or one.at_most:
@@ -255,36 +257,36 @@ class Search:
         total: Ints = np.maximum(self.base.free, 0).sum(axis=0)
         return total
 
-    def _within(self, budget: Budget, goal: Goal) -> State | None:
+    def _within(self, budget: Budget, requirement: Requirement) -> SearchState | None:
         """The constructive search within a budget of its own."""
         self._spending = self.regions.budget = budget
         try:
-            return self._where(goal)
+            return self._where(requirement)
         finally:
             self._spending = self.regions.budget = self.budget
 
-    def _any_choice(self, goal: Goal) -> State | None:
+    def _any_choice(self, requirement: Requirement) -> SearchState | None:
         """Every choice of children in turn, first choice first."""
-        chosen = settled(goal, self.kinds)
-        if chosen is goal:
-            return self._where(goal)
-        if self._groups > MANY or any(one.total for one in every(goal)):
+        chosen = settled(requirement, self.kinds)
+        if chosen is requirement:
+            return self._where(requirement)
+        if self._groups > MANY or any(one.total for one in every(requirement)):
             state = None if chosen is None else self._where(chosen)
             if state is None:
                 raise OutOfSteps
             return state
-        at, quick = self._quick_choice(goal)
+        at, quick = self._quick_choice(requirement)
         if quick is None:
-            return self._first_of(choices(goal, self.kinds))
+            return self._first_of(choices(requirement, self.kinds))
         try:  # the choices before it may only have been harder to find
             self._spending = self.regions.budget = self.budget.part(self.budget.left // 2)
-            return self._first_of(islice(choices(goal, self.kinds), at)) or quick
+            return self._first_of(islice(choices(requirement, self.kinds), at)) or quick
         except OutOfSteps:
             return quick
         finally:
             self._spending = self.regions.budget = self.budget
 
-    def _first_of(self, choices: Iterator[Goal]) -> State | None:
+    def _first_of(self, choices: Iterator[Requirement]) -> SearchState | None:
         """The first choice that has a placement."""
         for one in choices:
             self._spending.spend(STATE)
@@ -293,11 +295,11 @@ class Search:
                 return state
         return None
 
-    def _quick_choice(self, goal: Goal) -> tuple[int, State | None]:
+    def _quick_choice(self, requirement: Requirement) -> tuple[int, SearchState | None]:
         """Of the first few choices the first that a constructive try places, and its number; None: no proof."""
         self._is_quick = True
         try:
-            for at, one in enumerate(islice(choices(goal, self.kinds), FEW)):
+            for at, one in enumerate(islice(choices(requirement, self.kinds), FEW)):
                 state = self._quickly(one)
                 if state is not None:
                     return at, state
@@ -305,9 +307,9 @@ class Search:
             self._is_quick = False
         return 0, None
 
-    def _quickly(self, goal: Goal) -> State | None:
+    def _quickly(self, requirement: Requirement) -> SearchState | None:
         try:
-            return self._within(self.budget.part(self.budget.left // (2 * FEW)), goal)
+            return self._within(self.budget.part(self.budget.left // (2 * FEW)), requirement)
         except OutOfSteps:
             if not self.budget.left:
                 raise
@@ -315,20 +317,20 @@ class Search:
 
     # where ----------------------------------------------------------------------------------------------------------
 
-    def _where(self, goal: Goal) -> State | None:
+    def _where(self, requirement: Requirement) -> SearchState | None:
         """Depth first over domains; every state that failed is remembered by what it looks like."""
-        self._sizes |= sizes(goal)
-        self._asked_by |= pods_by_class(goal)
-        begun = self._open((), (goal,), self.regions.everywhere)
+        self._sizes |= sizes(requirement)
+        self._asked_by |= pods_by_class(requirement)
+        begun = self._open((), (requirement,), self.regions.everywhere)
         if begun is None:
             return None
         failed: set[object] = set()
-        ahead: list[tuple[State, Iterator[State]]] = []
-        state: State | None = State(begun, (), Supposed(self.base), ())
+        ahead: list[tuple[SearchState, Iterator[SearchState]]] = []
+        state: SearchState | None = SearchState(begun, (), SupposedCapacity(self.base), ())
         while True:
             if state is not None and not state.agenda:
                 return state
-            if state is not None and (not failed or self.looks.of(_pairs(state), state.demands) not in failed):
+            if state is not None and (not failed or self.symmetry.of(_pairs(state), state.demands) not in failed):
                 ahead.append((state, self._steps(state)))
             state = None
             while state is None:
@@ -337,51 +339,55 @@ class Search:
                 state = next(ahead[-1][1], None)
                 if state is None:
                     gone, _ = ahead.pop()
-                    failed.add(self.looks.of(_pairs(gone), gone.demands))
+                    failed.add(self.symmetry.of(_pairs(gone), gone.demands))
             self._spending.spend(STATE)
 
-    def _open(self, agenda: tuple[Open, ...], goals: Sequence[Goal], region: Region) -> tuple[Open, ...] | None:
+    def _open(
+        self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], region: Region
+    ) -> tuple[Open, ...] | None:
         """The agenda with more groups, the one with the fewest domains first; None: one has none.
 
         So pods are seated as soon as the region of their group is chosen, but for those that may be anywhere. How many
         domains a group could use does not depend on what is seated, so the order stands.
         """
         more: list[Open] = []
-        for goal in goals:
-            spot = goal.tight or goal.required
-            choices = 1 if spot is None else len(self.regions.domains(goal, spot, region))
+        for requirement in requirements:
+            spot = requirement.tight or requirement.required
+            choices = 1 if spot is None else len(self.regions.domains(requirement, spot, region))
             if not choices:
                 return None
             self._opened += 1
-            flexible = goal.is_leaf and spot is None and region is self.regions.everywhere
-            rank = (flexible, choices, -self._sizes[goal.kind], self._opened)
-            more.append(Open(rank, goal, region))
+            flexible = requirement.is_leaf and spot is None and region is self.regions.everywhere
+            rank = (flexible, choices, -self._sizes[requirement.kind], self._opened)
+            more.append(Open(rank, requirement, region))
         return tuple(sorted((*agenda, *more), key=_by_rank)) if more else agenda
 
-    def _steps(self, state: State) -> Iterator[State]:
+    def _steps(self, state: SearchState) -> Iterator[SearchState]:
         """Every way to settle the most constrained group on the agenda."""
-        goal, rest = state.agenda[0].goal, state.agenda[1:]
-        for region in self._roomy_first(goal, state.agenda[0].region, state.ledger):
-            if goal.children:
-                agenda = self._open(rest, goal.children, region)
+        requirement, rest = state.agenda[0].requirement, state.agenda[1:]
+        for region in self._roomy_first(requirement, state.agenda[0].region, state.capacity):
+            if requirement.children:
+                agenda = self._open(rest, requirement.children, region)
                 if agenda is not None:
-                    yield State(agenda, state.demands, state.ledger, state.seats)
+                    yield SearchState(agenda, state.demands, state.capacity, state.seats)
             else:
-                yield from self._seat(goal, region, State(rest, state.demands, state.ledger, state.seats))
+                yield from self._seat(
+                    requirement, region, SearchState(rest, state.demands, state.capacity, state.seats)
+                )
 
-    def _roomy_first(self, goal: Goal, around: Region, ledger: Supposed) -> Iterator[Region]:
+    def _roomy_first(self, requirement: Requirement, around: Region, capacity: SupposedCapacity) -> Iterator[Region]:
         """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
-        asked = self._asked_by[goal.kind].items() if ledger.rows else ()
+        asked = self._asked_by[requirement.kind].items() if capacity.rows else ()
         everywhere = self.regions.everywhere.nodes
-        self._spending.spend(len(asked) * (len(ledger.rows) + len(everywhere) // NODES) // ROWS)
-        spot = goal.required or goal.tight
+        self._spending.spend(len(asked) * (len(capacity.rows) + len(everywhere) // NODES) // ROWS)
+        spot = requirement.required or requirement.tight
         if not asked or spot is None:
-            yield from self.regions.of(goal, around)
-        elif goal.at_most or (goal.required and goal.tight):
-            free = {shape: ledger.fits_in(shape, everywhere) for shape, _ in asked}
-            yield from self._split(asked, free, self.regions.of(goal, around))
+            yield from self.regions.of(requirement, around)
+        elif requirement.at_most or (requirement.required and requirement.tight):
+            free = {pod_class: capacity.fits_in(pod_class, everywhere) for pod_class, _ in asked}
+            yield from self._split(asked, free, self.regions.of(requirement, around))
         else:
-            yield from self._split_domains(goal, spot, around, ledger)
+            yield from self._split_domains(requirement, spot, around, capacity)
 
     def _split(
         self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[Region]
@@ -390,31 +396,35 @@ class Search:
         full: list[Region] = []
         for region in regions:
             self._spending.spend()
-            if all(int(free[shape][region.nodes].sum()) >= count for shape, count in asked):
+            if all(int(free[pod_class][region.nodes].sum()) >= count for pod_class, count in asked):
                 yield region
             else:
                 full.append(region)
         yield from full
 
-    def _split_domains(self, goal: Goal, spot: Spot, around: Region, ledger: Supposed) -> Iterator[Region]:
+    def _split_domains(
+        self, requirement: Requirement, spot: RequiredLevel, around: Region, capacity: SupposedCapacity
+    ) -> Iterator[Region]:
         """The same for the domains of one level, all of them at once."""
-        domains = self.regions.domains(goal, spot, around)
+        domains = self.regions.domains(requirement, spot, around)
         roomy = np.ones(len(domains), dtype=bool)
-        for shape, count in self._asked_by[goal.kind].items():
-            roomy &= self.regions.seats_left(spot, shape, ledger)[domains] >= count
+        for pod_class, count in self._asked_by[requirement.kind].items():
+            roomy &= self.regions.seats_left(spot, pod_class, capacity)[domains] >= count
         for domain in (*domains[roomy].tolist(), *domains[~roomy].tolist()):
             yield self.regions.narrow(around, spot, domain)
 
-    def _seat(self, leaf: Goal, region: Region, state: State) -> Iterator[State]:
+    def _seat(self, leaf: Requirement, region: Region, state: SearchState) -> Iterator[SearchState]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
         kinds = merged(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)
             asked: dict[int, int] = {}
-            for (shape, _), count in zip(leaf.pods, counts, strict=False):
+            for (pod_class, _), count in zip(leaf.pods, counts, strict=False):
                 if count:
-                    asked[shape] = asked.get(shape, 0) + count
-            added = tuple(Demand(self.leaf_index(leaf.name), shape, count, region) for shape, count in asked.items())
+                    asked[pod_class] = asked.get(pod_class, 0) + count
+            added = tuple(
+                Demand(self.leaf_index(leaf.name), pod_class, count, region) for pod_class, count in asked.items()
+            )
             seated = self._extend(state, added)
             if seated is not None:
                 yield seated
@@ -428,81 +438,83 @@ class Search:
             self.leaves.append(name)
         return self._leaf_indices[name]
 
-    def _extend(self, state: State, added: tuple[Demand, ...]) -> State | None:
+    def _extend(self, state: SearchState, added: tuple[Demand, ...]) -> SearchState | None:
         """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
         if self.allowance is not None and (self._asked((*state.demands, *added)) > self.allowance).any():
             return None
         if rules := self._rules(state):
             return self._settle(state, added, rules)
-        ledger = state.ledger.copy()
+        capacity = state.capacity.copy()
         found = []
         for demand in added:
-            seats = tightly(ledger, demand)
+            seats = tightly(capacity, demand)
             if seats is None:
                 break
             for node, count in seats:
-                ledger.put(node, demand.shape, count)
+                capacity.put(node, demand.pod_class, count)
             found.append(tuple(seats))
         demands = (*state.demands, *added)
         if len(found) == len(added):
-            return State(state.agenda, demands, ledger, (*state.seats, *found))
+            return SearchState(state.agenda, demands, capacity, (*state.seats, *found))
         return self.seated(state, demands, pack(self.base, demands, self._spending))
 
     def _asked(self, demands: tuple[Demand, ...]) -> Ints:
         """What pods ask for in all, by column."""
         total = np.zeros(self.base.free.shape[1], dtype=np.int64)
         for demand in demands:
-            total += self.base.shapes.asks[demand.shape] * demand.count
+            total += self.base.pod_classes.asks[demand.pod_class] * demand.count
         return total
 
-    def _rules(self, state: State) -> tuple[int, ...]:
+    def _rules(self, state: SearchState) -> tuple[int, ...]:
         """Rules between the gang's pods to settle now: once nobody is missing all, before that only those for good."""
         if not self.between or not state.agenda:
             return self.between
-        rules = self.base.company.rules
+        rules = self.base.inter_pod.rules
         return tuple(number for number in self.between if rules[number].kind == "away")
 
-    def _settle(self, state: State, added: tuple[Demand, ...], rules: tuple[int, ...]) -> State | None:
+    def _settle(self, state: SearchState, added: tuple[Demand, ...], rules: tuple[int, ...]) -> SearchState | None:
         """Under rules between pods: beside what is seated, if that works; otherwise everything again."""
         demands = (*state.demands, *added)
-        if state.demands and all(self.base.company.rules[number].kind == "away" for number in self.between):
+        if state.demands and all(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
             seated = list(zip(state.demands, state.seats, strict=True))
-            found = construct_beside(state.ledger, seated, added, rules, self._spending)
+            found = construct_beside(state.capacity, seated, added, rules, self._spending)
             if found is not None:
                 return self._beside(state, added, [found[i] for i in range(len(added))])
-        settled = (settle_quickly if self._is_quick else settle)(self.base, demands, rules, self._spending)
+        settled = (seat_pods_quickly if self._is_quick else seat_pods)(self.base, demands, rules, self._spending)
         return self.seated(state, demands, settled)
 
-    def _beside(self, state: State, added: tuple[Demand, ...], seats: Sequence[Sequence[tuple[int, int]]]) -> State:
+    def _beside(
+        self, state: SearchState, added: tuple[Demand, ...], seats: Sequence[Sequence[tuple[int, int]]]
+    ) -> SearchState:
         """The state with more demands that are seated."""
-        ledger = state.ledger.copy()
+        capacity = state.capacity.copy()
         for demand, some in zip(added, seats, strict=True):
             for node, count in some:
-                ledger.put(node, demand.shape, count)
-        return State(state.agenda, (*state.demands, *added), ledger, (*state.seats, *map(tuple, seats)))
+                capacity.put(node, demand.pod_class, count)
+        return SearchState(state.agenda, (*state.demands, *added), capacity, (*state.seats, *map(tuple, seats)))
 
-    def seated(self, state: State, demands: tuple[Demand, ...], packed: Seats | None) -> State | None:
+    def seated(self, state: SearchState, demands: tuple[Demand, ...], packed: Seats | None) -> SearchState | None:
         """The state with these seats; None without."""
         if packed is None:
             return None
-        ledger = Supposed(self.base)
+        capacity = SupposedCapacity(self.base)
         for i, demand in enumerate(demands):
             for node, count in packed[i]:
-                ledger.put(node, demand.shape, count)
+                capacity.put(node, demand.pod_class, count)
         seats_of = tuple(tuple(packed[i]) for i in range(len(demands)))
-        return State(state.agenda, demands, ledger, seats_of)
+        return SearchState(state.agenda, demands, capacity, seats_of)
 
-    def exactly_seated(self, demands: tuple[Demand, ...], packed: Seats) -> State:
+    def exactly_seated(self, demands: tuple[Demand, ...], packed: Seats) -> SearchState:
         """A complete state; tight seats (X4) where they can be had for the same demands."""
-        state = State((), (), Supposed(self.base), ())
+        state = SearchState((), (), SupposedCapacity(self.base), ())
         seated = self.seated(state, demands, greedily(self.base, demands) or packed)
         assert seated is not None
         return seated
 
-    def seats(self, state: State) -> tuple[Seat, ...]:
+    def seats(self, state: SearchState) -> tuple[ClassSeats, ...]:
         """The seats of a state, by leaf."""
         return tuple(
-            Seat(self.leaves[demand.leaf], demand.shape, node, pods)
+            ClassSeats(self.leaves[demand.leaf], demand.pod_class, node, pods)
             for demand, places in zip(state.demands, state.seats, strict=True)
             for node, pods in places
         )
@@ -512,5 +524,5 @@ def _by_rank(one: Open) -> Rank:
     return one.rank
 
 
-def _pairs(state: State) -> tuple[tuple[Goal, Region], ...]:
-    return tuple((one.goal, one.region) for one in state.agenda)
+def _pairs(state: SearchState) -> tuple[tuple[Requirement, Region], ...]:
+    return tuple((one.requirement, one.region) for one in state.agenda)

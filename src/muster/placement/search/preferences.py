@@ -11,34 +11,34 @@ from numpy.typing import NDArray
 
 from muster.model.topology import Level
 from muster.placement.budget import OutOfSteps
-from muster.placement.inter_pod.seating import settle
-from muster.placement.requirements import Goal, Spot, every, leaves, size
+from muster.placement.inter_pod.seating import seat_pods
+from muster.placement.requirements import RequiredLevel, Requirement, every, leaves, size
 from muster.placement.search.growth import Placement, grow
-from muster.placement.search.nested_search import Search, Seat, State
+from muster.placement.search.nested_search import ClassSeats, Search, SearchState
 
 Ints = NDArray[np.int64]
 
 
-def find(search: Search, goal: Goal) -> tuple[Seat, ...] | None:
+def find(search: Search, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
     """A placement; None: there is none. OutOfSteps: unknown.
 
     Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
     """
-    state = search.first(goal)
+    state = search.first(requirement)
     if state is None:
         return None
     preferring = _Preferring(search)
-    return search.seats(preferring.spread(preferring.best(goal, state)[1]))
+    return search.seats(preferring.spread(preferring.best(requirement, state)[1]))
 
 
-def find_with_growth(search: Search, goal: Goal) -> Placement | None:
+def find_with_growth(search: Search, requirement: Requirement) -> Placement | None:
     """The same, and of these one from which most of the gang's own extras can follow (X4)."""
-    state = search.first(goal)
+    state = search.first(requirement)
     if state is None:
         return None
     preferring = _Preferring(search)
-    held, state = preferring.best(goal, state)
-    if search.base.company.among(search.shapes, wishes=True):
+    held, state = preferring.best(requirement, state)
+    if search.base.inter_pod.among(search.pod_classes, wishes=True):
         return Placement(search.seats(preferring.spread(state)))
     return grow(search, held, state)
 
@@ -49,54 +49,54 @@ class _Preferring:
     def __init__(self, search: Search) -> None:
         self.search = search
 
-    def best(self, goal: Goal, state: State) -> tuple[Goal, State]:
+    def best(self, requirement: Requirement, state: SearchState) -> tuple[Requirement, SearchState]:
         """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
         best = [state]
         try:
-            for name in [one.name for one in every(goal) if one.preferred is not None]:
-                goal = self._tighten(goal, name, best)
+            for name in [one.name for one in every(requirement) if one.preferred is not None]:
+                requirement = self._tighten(requirement, name, best)
         except OutOfSteps:
             pass
-        return goal, best[-1]
+        return requirement, best[-1]
 
-    def _tighten(self, goal: Goal, name: str, best: list[State]) -> Goal:
+    def _tighten(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
         """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""
-        group = next(one for one in every(goal) if one.name == name)
+        group = next(one for one in every(requirement) if one.name == name)
         preferred, required = group.preferred, group.required
         assert preferred is not None
         floor = required.level if required is not None and required.topology == preferred.topology else -1
         for level in range(preferred.level, floor, -1):
             if preferred.placed and len(preferred.path) <= level:
                 continue  # the pods that are placed are apart already
-            spot = Spot(preferred.topology, level, preferred.path[level] if preferred.placed else None)
-            tighter = self._replaced(goal, name, tight=spot)
+            spot = RequiredLevel(preferred.topology, level, preferred.path[level] if preferred.placed else None)
+            tighter = self._replaced(requirement, name, tight=spot)
             better = self.search.first(tighter)
             if better is not None:
                 best.append(better)
-                goal = tighter
+                requirement = tighter
                 break
-        return self._fewest(goal, name, best)
+        return self._fewest(requirement, name, best)
 
-    def _fewest(self, goal: Goal, name: str, best: list[State]) -> Goal:
+    def _fewest(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
         """As few domains of the preferred level as possible, where one is not enough; those of placed pods count.
 
         The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
         """
-        group = next(one for one in every(goal) if one.name == name)
+        group = next(one for one in every(requirement) if one.name == name)
         assert group.preferred is not None
         level = self.search.regions.level(group.preferred)
         held = set(group.preferred.placed)
         used = self._used(group, best[-1], level.domain) | held
         for number in range(self._fewest_by_room(group, level, held), len(used)):
-            fewer = self._replaced(goal, name, at_most=number)
+            fewer = self._replaced(requirement, name, at_most=number)
             better = self.search.first(fewer)
             if better is not None:
                 best.append(better)
                 used = self._used(group, better, level.domain) | held
                 break
-        return self._replaced(goal, name, at_most=len(used), first=tuple(sorted(used)))
+        return self._replaced(requirement, name, at_most=len(used), first=tuple(sorted(used)))
 
-    def _fewest_by_room(self, group: Goal, level: Level, held: set[int]) -> int:
+    def _fewest_by_room(self, group: Requirement, level: Level, held: set[int]) -> int:
         """The fewest domains whose room would do by count, those of placed pods among them: a bound, not a proof."""
         room = np.bincount(level.domain + 1, weights=self.search.regions.room(group), minlength=len(level.paths) + 1)
         mine = [domain + 1 for domain in held]
@@ -104,7 +104,7 @@ class _Preferring:
         enough = np.searchsorted(np.cumsum(others), size(group) - room[mine].sum())
         return max(len(held) + int(enough) + int(room[mine].sum() < size(group)), 1)
 
-    def _used(self, group: Goal, state: State, domain: Ints) -> set[int]:
+    def _used(self, group: Requirement, state: SearchState, domain: Ints) -> set[int]:
         """The domains that the pods of a group are in; nodes outside of any count as one more."""
         mine = {leaf.name for leaf in leaves(group)}
         return {
@@ -114,14 +114,14 @@ class _Preferring:
             for node, _ in places
         }
 
-    def spread(self, state: State) -> State:
+    def spread(self, state: SearchState) -> SearchState:
         """The same regions, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
-        wishes = self.search.base.company.among(self.search.shapes, wishes=True)
+        wishes = self.search.base.inter_pod.among(self.search.pod_classes, wishes=True)
         slack = 1
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
             part = self.search.budget.part(self.search.budget.left // 10)
             try:
-                seats = settle(self.search.base, state.demands, wishes, part, slack)
+                seats = seat_pods(self.search.base, state.demands, wishes, part, slack)
                 found = self.search.seated(state, state.demands, seats)
             except OutOfSteps:
                 found = None
@@ -130,11 +130,11 @@ class _Preferring:
             slack *= 2
         return state
 
-    def _replaced(self, goal: Goal, name: str, **changes: Any) -> Goal:
+    def _replaced(self, requirement: Requirement, name: str, **changes: Any) -> Requirement:
         """The goal with one group held more tightly."""
-        if goal.name == name:
-            return self.search.kinds.made(goal, **changes)
-        if not any(one.name == name for one in every(goal)):
-            return goal
-        children = tuple(self._replaced(child, name, **changes) for child in goal.children)
-        return self.search.kinds.made(goal, children=children)
+        if requirement.name == name:
+            return self.search.kinds.made(requirement, **changes)
+        if not any(one.name == name for one in every(requirement)):
+            return requirement
+        children = tuple(self._replaced(child, name, **changes) for child in requirement.children)
+        return self.search.kinds.made(requirement, children=children)

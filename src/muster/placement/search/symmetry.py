@@ -5,29 +5,29 @@ Domains that are equal inside and bear equal loads may be swapped.
 
 import numpy as np
 
-from muster.placement.domains import Regions
+from muster.placement.domains import Domains
 from muster.placement.packing.packing import Demand, Region
-from muster.placement.requirements import Goal
+from muster.placement.requirements import Requirement
 
 Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
 
 
-class Looks:
+class Symmetry:
     """The looks of domains on one ledger, as pods of some classes see them."""
 
-    def __init__(self, regions: Regions, shapes: list[int], identity: bool) -> None:
-        self.regions, self.shapes = regions, shapes
+    def __init__(self, regions: Domains, pod_classes: list[int], identity: bool) -> None:
+        self.regions, self.pod_classes = regions, pod_classes
         self.identity = identity  # rules between pods see more of a node than looks: with them, nothing is swapped
-        self._looks: dict[tuple[int, int, int], bytes] = {}
+        self._symmetry: dict[tuple[int, int, int], bytes] = {}
         self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
 
-    def of(self, agenda: tuple[tuple[Goal, Region], ...], demands: tuple[Demand, ...]) -> object:
+    def of(self, agenda: tuple[tuple[Requirement, Region], ...], demands: tuple[Demand, ...]) -> object:
         """Loads by region: groups that still need a place there, and pods that have one."""
         loads: Loads = {}
-        for goal, region in agenda:
-            loads.setdefault(region.key, []).append((0, goal.kind, 0))
+        for requirement, region in agenda:
+            loads.setdefault(region.key, []).append((0, requirement.kind, 0))
         for demand in demands:
-            loads.setdefault(demand.region.key, []).append((1, demand.shape, demand.count))
+            loads.setdefault(demand.region.key, []).append((1, demand.pod_class, demand.count))
         return tuple(sorted((self._appearance(key, loads), tuple(sorted(load))) for key, load in loads.items()))
 
     def _appearance(self, key: tuple[int, ...], loads: Loads) -> bytes:
@@ -39,9 +39,9 @@ class Looks:
         ):
             return repr(key).encode()
         tree, level, domain = key
-        if (tree, level, domain) not in self._looks:
-            self._looks[tree, level, domain] = self._looks_of(tree, level, domain)
-        return self._looks[tree, level, domain]
+        if (tree, level, domain) not in self._symmetry:
+            self._symmetry[tree, level, domain] = self._symmetry_of(tree, level, domain)
+        return self._symmetry[tree, level, domain]
 
     def _overlap(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
         if (one, other) not in self._overlaps:
@@ -49,13 +49,13 @@ class Looks:
             self._overlaps[one, other] = bool(np.isin(first, second, assume_unique=True).any())
         return self._overlaps[one, other]
 
-    def _looks_of(self, tree: int, level: int, domain: int) -> bytes:
+    def _symmetry_of(self, tree: int, level: int, domain: int) -> bytes:
         """All about the nodes that placement can see: room, filters, and the domains of every level and Topology."""
         trees, base = self.regions.trees, self.regions.base
         nodes = trees[tree].levels[level].nodes(domain)
         rows = np.column_stack(
             [base.free[nodes]]
-            + [base.allowed(shape)[nodes].astype(np.int64) for shape in self.shapes]
+            + [base.allowed(pod_class)[nodes].astype(np.int64) for pod_class in self.pod_classes]
             + [
                 known.domain[nodes]
                 for i, other in enumerate(trees)

@@ -12,14 +12,14 @@ from msgspec import Struct
 from muster.model.gang import Branch, Leaf, walk
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.requirements import Goal, Goals, Spot, every, size
+from muster.placement.requirements import RequiredLevel, Requirement, Requirements, every, size
 
 MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
 MOST_CHANGES = 4  # that are told
-Fits = Callable[[Goal], bool | None]  # None: the budget ran out
+Fits = Callable[[Requirement], bool | None]  # None: the budget ran out
 
 
-class Change(Struct, frozen=True):
+class SmallerRequest(Struct, frozen=True):
     """Something smaller that would fit now."""
 
     group: str
@@ -38,19 +38,19 @@ class Change(Struct, frozen=True):
         return {"subGroup": self.group, "field": self.field, "from": self.was, "to": self.fits}
 
 
-class Changes:
+class SmallerRequests:
     """One gang that does not fit, and the changes of one group each that would let it in."""
 
-    def __init__(self, goals: Goals, goal: Goal, fits: Fits, budget: Budget) -> None:
-        self.goals, self.goal, self.fits, self.budget = goals, goal, fits, budget
-        self.done = goals.done()
-        self.parents = {child.name: one for one in every(goal) for child in one.children}
-        self.stated = dict(_stated(goals))
-        self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(goals.gang.root))
+    def __init__(self, requirements: Requirements, requirement: Requirement, fits: Fits, budget: Budget) -> None:
+        self.requirements, self.requirement, self.fits, self.budget = requirements, requirement, fits, budget
+        self.done = requirements.done()
+        self.parents = {child.name: one for one in every(requirement) for child in one.children}
+        self.stated = dict(_stated(requirements))
+        self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(requirements.gang.root))
 
-    def smallest(self, scope: Iterable[Goal]) -> list[Change]:
+    def smallest(self, scope: Iterable[Requirement]) -> list[SmallerRequest]:
         """Changes of groups in this scope, nearest first, that are known to help; smallest first."""
-        found: list[Change] = []
+        found: list[SmallerRequest] = []
         try:
             for group in self._groups(scope):
                 found += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
@@ -58,9 +58,9 @@ class Changes:
             pass  # what was found until then is true
         return sorted(found, key=lambda change: change.weight)[:MOST_CHANGES]
 
-    def _groups(self, scope: Iterable[Goal]) -> list[Goal]:
+    def _groups(self, scope: Iterable[Requirement]) -> list[Requirement]:
         """Those that could change; of groups alike under one parent the first."""
-        found: dict[tuple[str, int], Goal] = {}
+        found: dict[tuple[str, int], Requirement] = {}
         for one in scope:
             if self._may_change(one):
                 around = self.parents[one.name].name if one.name in self.parents else ""
@@ -69,22 +69,22 @@ class Changes:
                     break
         return list(found.values())
 
-    def _may_change(self, group: Goal) -> bool:
+    def _may_change(self, group: Requirement) -> bool:
         lowers = group.name in self.stated and group.need > self._least(group)
         return group.required is not None or lowers or self._counts_in_all(group)
 
-    def _counts_in_all(self, group: Goal) -> bool:
+    def _counts_in_all(self, group: Requirement) -> bool:
         """Only on the PodGroup itself, and by itself, is `minMember` beside children accepted (V1, V2)."""
-        return not group.name and group.total > 1 and not self.goals.gang.source.spec.min_sub_group
+        return not group.name and group.total > 1 and not self.requirements.gang.source.spec.min_sub_group
 
-    def _above(self, group: Goal) -> Iterator[Goal]:
+    def _above(self, group: Requirement) -> Iterator[Requirement]:
         while group.name in self.parents:
             group = self.parents[group.name]
             yield group
 
     # minimums ---------------------------------------------------------------------------------------------------------
 
-    def _lower(self, group: Goal) -> Iterator[Change]:
+    def _lower(self, group: Requirement) -> Iterator[SmallerRequest]:
         """The largest minimum of this group with which the whole gang fits now: fitting is monotone in it."""
         low, high, done = self._least(group), group.need - 1, self.done[group.name]
         if self.stated.get(group.name) != group.need + done or low > high or not self._helps(group, need=low):
@@ -93,10 +93,12 @@ class Changes:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._helps(group, need=middle) else (low, middle - 1)
         changed = self._with(group, need=low)
-        lost = size(self.goal) - (size(changed) if changed is not None else 0)
-        yield Change(group.name, "minMember" if group.is_leaf else "minSubGroup", group.need + done, low + done, lost)
+        lost = size(self.requirement) - (size(changed) if changed is not None else 0)
+        yield SmallerRequest(
+            group.name, "minMember" if group.is_leaf else "minSubGroup", group.need + done, low + done, lost
+        )
 
-    def _fewer_in_all(self, root: Goal) -> Iterator[Change]:
+    def _fewer_in_all(self, root: Requirement) -> Iterator[SmallerRequest]:
         """The largest number of pods in all (M5) with which the gang fits now."""
         if not self._counts_in_all(root):
             return
@@ -106,28 +108,30 @@ class Changes:
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._helps(root, total=middle) else (low, middle - 1)
-        stated = next(one.need_pods for one in walk(self.goals.gang.root) if isinstance(one, Branch))
-        yield Change("", "minMember", stated, stated - root.total + low, root.total - low)
+        stated = next(one.need_pods for one in walk(self.requirements.gang.root) if isinstance(one, Branch))
+        yield SmallerRequest("", "minMember", stated, stated - root.total + low, root.total - low)
 
-    def _least(self, group: Goal) -> int:
+    def _least(self, group: Requirement) -> int:
         """What it must still get at least: a minimum stays above 0 (V1)."""
         return 0 if self.done[group.name] and not self.totals else 1
 
     # levels -----------------------------------------------------------------------------------------------------------
 
-    def _coarser(self, group: Goal) -> Iterator[Change]:
+    def _coarser(self, group: Requirement) -> Iterator[SmallerRequest]:
         """The finest coarser level with which the whole gang fits now; at last none at all."""
         if group.required is None or not self._helps(group, required=None):
             return
         spot = group.required
-        labels = [level.label for level in self.goals.snapshot.topologies[spot.topology].levels]
+        labels = [level.label for level in self.requirements.snapshot.topologies[spot.topology].levels]
         for level in range(spot.level - 1, self._implied(group), -1):
             if self._helps(group, required=_raised(spot, level)):
-                yield Change(group.name, "requiredTopologyLevel", labels[spot.level], labels[level], spot.level - level)
+                yield SmallerRequest(
+                    group.name, "requiredTopologyLevel", labels[spot.level], labels[level], spot.level - level
+                )
                 return
-        yield Change(group.name, "requiredTopologyLevel", labels[spot.level], "", spot.level + 1)
+        yield SmallerRequest(group.name, "requiredTopologyLevel", labels[spot.level], "", spot.level + 1)
 
-    def _implied(self, group: Goal) -> int:
+    def _implied(self, group: Requirement) -> int:
         """The finest level that a group above requires anyway: to require it here, too, changes nothing (T1)."""
         spots = (one.required for one in self._above(group))
         assert group.required is not None
@@ -135,19 +139,19 @@ class Changes:
 
     # trying -----------------------------------------------------------------------------------------------------------
 
-    def _helps(self, group: Goal, **changes: Any) -> bool:
+    def _helps(self, group: Requirement, **changes: Any) -> bool:
         """Whether the whole gang fits with this; what the budget does not reach is no advice."""
         changed = self._with(group, **changes)
         return changed is None or bool(self.fits(changed))
 
-    def _with(self, group: Goal, **changes: Any) -> Goal | None:
+    def _with(self, group: Requirement, **changes: Any) -> Requirement | None:
         """The goal with another minimum or level at one group; None: nothing is left to place.
 
         Only the groups above it are made again, one after the other: depth costs no stack.
         """
-        made: Goal | None = None
+        made: Requirement | None = None
         if changes.get("need") != 0:
-            made = self.goals.kinds.made(group, **changes)
+            made = self.requirements.kinds.made(group, **changes)
         below = group
         for around in self._above(group):
             self.budget.spend()
@@ -155,26 +159,28 @@ class Changes:
             below = around
         return made
 
-    def _around(self, branch: Goal, before: Goal, after: Goal | None) -> Goal | None:
+    def _around(self, branch: Requirement, before: Requirement, after: Requirement | None) -> Requirement | None:
         """A branch with one child replaced; a child that is satisfied now is one less to satisfy."""
         if after is not None:
             children = tuple(after if child is before else child for child in branch.children)
-            return self.goals.kinds.made(branch, children=children)
+            return self.requirements.kinds.made(branch, children=children)
         children = tuple(child for child in branch.children if child is not before)
-        return self.goals.kinds.made(branch, children=children, need=branch.need - 1) if branch.need > 1 else None
+        return (
+            self.requirements.kinds.made(branch, children=children, need=branch.need - 1) if branch.need > 1 else None
+        )
 
 
-def _stated(goals: Goals) -> Iterator[tuple[str, int]]:
+def _stated(requirements: Requirements) -> Iterator[tuple[str, int]]:
     """The minimums that a hint may lower: not where pods are counted in all, as both fields exclude each other (V1)."""
-    for group in walk(goals.gang.root):
+    for group in walk(requirements.gang.root):
         if isinstance(group, Leaf) or not group.need_pods:
             yield group.name, group.need
 
 
-def _raised(spot: Spot, level: int) -> Spot:
+def _raised(spot: RequiredLevel, level: int) -> RequiredLevel:
     """The same at a coarser level; placed pods hold it to the domain that they share there (T3)."""
     if spot.pinned is None:
-        return Spot(spot.topology, level)
+        return RequiredLevel(spot.topology, level)
     if level >= len(spot.path):
-        return Spot(spot.topology, level, NOWHERE, spot.path, spot.placed)
-    return Spot(spot.topology, level, spot.path[level], spot.path[: level + 1], (spot.path[level],))
+        return RequiredLevel(spot.topology, level, NOWHERE, spot.path, spot.placed)
+    return RequiredLevel(spot.topology, level, spot.path[level], spot.path[: level + 1], (spot.path[level],))

@@ -8,10 +8,10 @@ from msgspec.structs import asdict, replace
 from muster.api.names import PREEMPTIBLE
 from muster.fairness.entitlement import Excess, closed
 from muster.model.gang import Gang, satisfied
-from muster.placement.requirements import Goal, Goals, Impossible, every, shapes
+from muster.placement.requirements import Impossible, Requirement, Requirements, every, pod_classes
 from muster.planning.backoff import backed_off
 from muster.planning.bounds import least
-from muster.planning.cycle_state import Board, Turn
+from muster.planning.cycle_state import CycleState, GangState
 from muster.planning.decision import Refusal, Verdict
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.diagnosis.waiting import refusal_of
@@ -20,11 +20,11 @@ from muster.planning.preemption.make_room import Preemption
 SHOWN = 3  # pods that a refusal names
 
 
-class Refusals:
+class GangRefusals:
     """What is said of the gangs of one cycle that wait."""
 
-    def __init__(self, board: Board, preemption: Preemption, full: set[int]) -> None:
-        self.board, self.preemption = board, preemption
+    def __init__(self, cycle_state: CycleState, preemption: Preemption, full: set[int]) -> None:
+        self.cycle_state, self.preemption = cycle_state, preemption
         self._full = full  # kinds of goals that nothing that is free could hold
         self.known: dict[object, Refusal] = {}  # what was said of a gang's twins
 
@@ -36,95 +36,112 @@ class Refusals:
             return _other_scheduler(gang)
         if gang.unknown_class:
             return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
-        if reason := closed(self.board.usage.tree, gang.queue):
+        if reason := closed(self.cycle_state.usage.tree, gang.queue):
             return Refusal(reason, details={"queue": gang.queue})
-        if (failed := backed_off(gang, self.board.snapshot)) is not None:
+        if (failed := backed_off(gang, self.cycle_state.snapshot)) is not None:
             return Refusal("BackedOff", details=failed)
         return None
 
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
         for key, seats in self.preemption.waiting.items():
-            if not self.board.will_have_room(seats):
-                turn = self.board.turns[key]
-                self.board.turns[key] = replace(turn, refusals=tuple(map(_without_soon, turn.refusals)))
+            if not self.cycle_state.will_have_room(seats):
+                gang_state = self.cycle_state.gang_states[key]
+                self.cycle_state.gang_states[key] = replace(
+                    gang_state, refusals=tuple(map(_without_soon, gang_state.refusals))
+                )
 
-    def refuse(self, turn: Turn, goals: Goals, goal: Goal | Impossible | None) -> Turn:
+    def refuse(
+        self, gang_state: GangState, requirements: Requirements, requirement: Requirement | Impossible | None
+    ) -> GangState:
         """Why a core was placed nowhere: it cannot be, its queue says no, or there is no room."""
-        assert goal is not None
-        if isinstance(goal, Impossible):
-            return self.impossible(turn, goal)
-        over = self._over(turn.gang, goal)
+        assert requirement is not None
+        if isinstance(requirement, Impossible):
+            return self.impossible(gang_state, requirement)
+        over = self._over(gang_state.gang, requirement)
         if over is not None:
-            return replace(turn, verdict="Waiting", refusals=(self._with_changes(over, turn.gang, goals, goal),))
-        twin = (goal.kind, tuple(one.name for one in every(goal)), tuple(goals.done().items()))
+            return replace(
+                gang_state,
+                verdict="Waiting",
+                refusals=(self._with_changes(over, gang_state.gang, requirements, requirement),),
+            )
+        twin = (requirement.kind, tuple(one.name for one in every(requirement)), tuple(requirements.done().items()))
         if twin not in self.known:
-            diagnose = Diagnosis(self.board.now, goals, goal, self.board.spending).refusal
-            self.known[twin] = self.board.recall.diagnosis(self.board.now, goals, goal, diagnose)
+            diagnose = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending).refusal
+            self.known[twin] = self.cycle_state.recall.diagnosis(
+                self.cycle_state.now, requirements, requirement, diagnose
+            )
         said = self.known[twin]
-        if turn.gang.key in self.preemption.waiting:
+        if gang_state.gang.key in self.preemption.waiting:
             said = replace(said, details=said.details | {"soon": True})
-        return self.infeasible(turn, goal, said)
+        return self.infeasible(gang_state, requirement, said)
 
-    def infeasible(self, turn: Turn, goal: Goal, said: Refusal) -> Turn:
+    def infeasible(self, gang_state: GangState, requirement: Requirement, said: Refusal) -> GangState:
         """There is no room, with what is known of victims and moves beside it."""
-        if kept := self.preemption.kept(turn.gang, goal):
+        if kept := self.preemption.kept(gang_state.gang, requirement):
             said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
-        if turn.gang.key in self.preemption.limited:
-            return replace(turn, verdict="Waiting", refusals=(self.preemption.limited[turn.gang.key], said))
-        if turn.gang.key in self.preemption.undecided:
-            return unknown(turn, Refusal("SearchCutShort", details={"moves": True}), said)
-        return replace(turn, verdict="Infeasible", refusals=(said,))
+        if gang_state.gang.key in self.preemption.limited:
+            return replace(gang_state, verdict="Waiting", refusals=(self.preemption.limited[gang_state.gang.key], said))
+        if gang_state.gang.key in self.preemption.undecided:
+            return unknown(gang_state, Refusal("SearchCutShort", details={"moves": True}), said)
+        return replace(gang_state, verdict="Infeasible", refusals=(said,))
 
-    def impossible(self, turn: Turn, found: Impossible) -> Turn:
+    def impossible(self, gang_state: GangState, found: Impossible) -> GangState:
         """Nothing was searched: pods are missing, or the spec names what does not exist."""
         verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        refusals: tuple[Refusal, ...] = (refusal_of(found, turn.gang.root),)
-        if found.reason == "NotEnoughPods" and turn.gang.other_schedulers:
-            refusals = (_other_scheduler(turn.gang), *refusals)
-        return replace(turn, verdict=verdict, refusals=refusals)
+        refusals: tuple[Refusal, ...] = (refusal_of(found, gang_state.gang.root),)
+        if found.reason == "NotEnoughPods" and gang_state.gang.other_schedulers:
+            refusals = (_other_scheduler(gang_state.gang), *refusals)
+        return replace(gang_state, verdict=verdict, refusals=refusals)
 
-    def _over(self, gang: Gang, goal: Goal) -> Refusal | None:
+    def _over(self, gang: Gang, requirement: Requirement) -> Refusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
-        allowance = self.board.allowance(gang)
+        allowance = self.cycle_state.allowance(gang)
         if allowance is None:
             return None
         asked: Mapping[str, int]
-        if (least(goal, self.board.shapes.asks) > allowance).any():
-            total = least(goal, self.board.shapes.asks)
-            asked = {name: int(total[i]) for i, name in enumerate(self.board.snapshot.columns) if total[i]}
-        elif goal.kind in self._full or (seats := self.board.find(self.board.now, goal)) is None:
+        if (least(requirement, self.cycle_state.pod_classes.asks) > allowance).any():
+            total = least(requirement, self.cycle_state.pod_classes.asks)
+            asked = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
+        elif (
+            requirement.kind in self._full
+            or (seats := self.cycle_state.find(self.cycle_state.now, requirement)) is None
+        ):
             return None
         else:
-            asked = self.board.asked(seats)
-            if (over := self.board.too_protected(gang, seats)) is not None:
+            asked = self.cycle_state.asked(seats)
+            if (over := self.cycle_state.too_protected(gang, seats)) is not None:
                 return _too_much("NonPreemptibleOverQuota", over)
-        found = self.board.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
+        found = self.cycle_state.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else _too_much(*found)
 
-    def _with_changes(self, over: Refusal, gang: Gang, goals: Goals, goal: Goal) -> Refusal:
+    def _with_changes(self, over: Refusal, gang: Gang, requirements: Requirements, requirement: Requirement) -> Refusal:
         """The same with what would fit on free room within what the queue allows (E1)."""
-        allowance, asks = self.board.allowance(gang), self.board.shapes.asks
-        if allowance is not None and all((asks[shape] > allowance).any() for shape in shapes(goal)):
+        allowance, asks = self.cycle_state.allowance(gang), self.cycle_state.pod_classes.asks
+        if allowance is not None and all((asks[pod_class] > allowance).any() for pod_class in pod_classes(requirement)):
             return over  # not even one pod
 
         def work() -> Refusal:
-            diagnosis = Diagnosis(self.board.now, goals, goal, self.board.spending, allowance)
-            return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(goal)))})
+            diagnosis = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending, allowance)
+            return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(requirement)))})
 
         within = () if allowance is None else tuple(allowance.tolist())
-        return self.board.recall.diagnosis(self.board.now, goals, goal, work, over.reason, over.details, within)
+        return self.cycle_state.recall.diagnosis(
+            self.cycle_state.now, requirements, requirement, work, over.reason, over.details, within
+        )
 
 
-def unplaced(goal: Goal) -> object:
+def unplaced(requirement: Requirement) -> object:
     """What twins have in common that are one leaf and of which nothing is placed: see `refuse`."""
-    return (goal.kind, (goal.name,), ((goal.name, 0),))
+    return (requirement.kind, (requirement.name,), ((requirement.name, 0),))
 
 
-def unknown(turn: Turn, *refusals: Refusal) -> Turn:
+def unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
     """Nothing more is known of a gang; where its core is placed, that stands."""
-    verdict: Verdict = "Scheduled" if turn.verdict == "Scheduled" or satisfied(turn.gang.root) else "Unknown"
-    return replace(turn, verdict=verdict, refusals=(*turn.refusals, *refusals))
+    verdict: Verdict = (
+        "Scheduled" if gang_state.verdict == "Scheduled" or satisfied(gang_state.gang.root) else "Unknown"
+    )
+    return replace(gang_state, verdict=verdict, refusals=(*gang_state.refusals, *refusals))
 
 
 def _without_soon(refusal: Refusal) -> Refusal:

@@ -12,9 +12,9 @@ from muster.api.names import NON_PREEMPTIBLE
 from muster.model.gang import Branch, Gang, Group
 from muster.model.shortage import NOT_COUNTED, Shortage, shortages
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Goal, Goals, Impossible
+from muster.placement.requirements import Impossible, Requirement, Requirements
 from muster.planning.bounds import least
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Refusal
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.elastic import further
@@ -43,27 +43,27 @@ def refusal_of(found: Impossible, part: Group) -> Refusal:
 class WaitingExtras:
     """Asked once every gang has had its turns: what is free then stays free in this cycle."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
         self._known: dict[object, Refusal] = {}  # by what the answer depends on
 
     def explain(self) -> None:
         """Reasons for the gangs that run, have none yet, and have parts that wait."""
-        for key, turn in self.board.turns.items():
-            if turn.verdict == "Scheduled" and not turn.refusals and _waits(turn.gang):
-                self.board.charge_to(key)
-                self.board.turns[key] = replace(turn, refusals=self._reasons(turn.gang))
+        for key, gang_state in self.cycle_state.gang_states.items():
+            if gang_state.verdict == "Scheduled" and not gang_state.refusals and _waits(gang_state.gang):
+                self.cycle_state.charge_to(key)
+                self.cycle_state.gang_states[key] = replace(gang_state, refusals=self._reasons(gang_state.gang))
 
     def _reasons(self, gang: Gang) -> tuple[Refusal, ...]:
         """Distinct ones, each with the parts that it holds for; parts of which pods exist come first."""
-        goals = self.board.goals(gang)
-        now = goals.standings
+        requirements = self.cycle_state.requirements(gang)
+        now = requirements.standings
         parts = [(part, pods) for _, part, pods in further(gang.root, now)]
         parts.sort(key=lambda one: not (now[one[0].name].pending or now[one[0].name].gated))
         found: dict[object, list[Refusal]] = {}
         try:
             for part, pods in parts[:ASKED]:
-                said = self._reason(gang, goals, part, pods)
+                said = self._reason(gang, requirements, part, pods)
                 found.setdefault(_alike(said), []).append(said)
         except OutOfSteps:
             found.setdefault(CUT_SHORT, []).append(Refusal(CUT_SHORT, details={"role": "extra"}))
@@ -71,39 +71,41 @@ class WaitingExtras:
         more = len(parts) - sum(1 + len(one.details.get("alike", ())) for one in shown)
         return (*shown, Refusal(MORE, details={"role": "extra", "parts": more})) if more > 0 else shown
 
-    def _reason(self, gang: Gang, goals: Goals, part: Group, pods: int) -> Refusal:
+    def _reason(self, gang: Gang, requirements: Requirements, part: Group, pods: int) -> Refusal:
         """Why a SubGroup that is not satisfied waits, or further pods of a leaf that is."""
-        goal = goals.further(part, pods)
+        requirement = requirements.further(part, pods)
         extra = {
             "role": "extra",
             "part": part.name,
-            **({"further": goals.standings[part.name].pending} if pods else {}),
+            **({"further": requirements.standings[part.name].pending} if pods else {}),
         }
-        if isinstance(goal, Goal):
-            said = replace(self._refused(gang, goals, goal, part.name), sub_group=part.name)
-        elif isinstance(goal, Impossible):
-            said = refusal_of(goal, part)
+        if isinstance(requirement, Requirement):
+            said = replace(self._refused(gang, requirements, requirement, part.name), sub_group=part.name)
+        elif isinstance(requirement, Impossible):
+            said = refusal_of(requirement, part)
         else:
             said = Refusal(CUT_SHORT, part.name)
         return replace(said, details=said.details | extra)
 
-    def _refused(self, gang: Gang, goals: Goals, goal: Goal, part: str) -> Refusal:
+    def _refused(self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str) -> Refusal:
         """The queue or the room; equal parts on equal terms have one answer."""
-        allowance = self.board.allowance(gang, extra=True)
-        known = goal.kind, None if allowance is None else (gang.queue, gang.preemptibility)
+        allowance = self.cycle_state.allowance(gang, extra=True)
+        known = requirement.kind, None if allowance is None else (gang.queue, gang.preemptibility)
         if known not in self._known:
-            self.board.spending.spend()
-            self._known[known] = self._diagnosed(gang, goals, goal, part, allowance)
+            self.cycle_state.spending.spend()
+            self._known[known] = self._diagnosed(gang, requirements, requirement, part, allowance)
         return self._known[known]
 
-    def _diagnosed(self, gang: Gang, goals: Goals, goal: Goal, part: str, allowance: Ints | None) -> Refusal:
-        asked = least(goal, self.board.shapes.asks)
+    def _diagnosed(
+        self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str, allowance: Ints | None
+    ) -> Refusal:
+        asked = least(requirement, self.cycle_state.pod_classes.asks)
         if allowance is not None and (asked > allowance).any():
-            amounts = {name: int(asked[i]) for i, name in enumerate(self.board.snapshot.columns) if asked[i]}
+            amounts = {name: int(asked[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if asked[i]}
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}
-            if (over := self.board.usage.excess(gang.queue, amounts, protected)) is not None:
+            if (over := self.cycle_state.usage.excess(gang.queue, amounts, protected)) is not None:
                 return Refusal(over[0], details=asdict(over[1]))
-        return Diagnosis(self.board.now, goals, goal, self.board.spending).brief(part)
+        return Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending).brief(part)
 
 
 def _waits(gang: Gang) -> bool:

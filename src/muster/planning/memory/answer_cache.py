@@ -23,15 +23,15 @@ from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
 from muster.api.quantity import Resources
-from muster.model.gang import Gang, Group, Leaf, State, walk
+from muster.model.gang import Gang, Group, Leaf, PodState, walk
 from muster.placement.budget import OutOfSteps
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 from muster.placement.filters import FILTERS
-from muster.placement.requirements import Goal, Goals, every, shapes
+from muster.placement.requirements import Requirement, Requirements, every, pod_classes
 from muster.planning.decision import EvictionReason, Refusal
 
 if TYPE_CHECKING:
-    from muster.planning.cycle_state import Board
+    from muster.planning.cycle_state import CycleState
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class Hint(Struct, frozen=True):
     places: tuple[tuple[str, str], ...]  # pod and node, by name
 
 
-class Answer(Struct, frozen=True):
+class RememberedAnswer(Struct, frozen=True):
     """What was found out, and what that cost."""
 
     structure: bytes  # of the goal that it is about
@@ -62,7 +62,7 @@ class AnswerCache:
 
     def __init__(self, most: int = MOST_ANSWERS) -> None:
         self._most = most
-        self._answers: OrderedDict[bytes, Answer] = OrderedDict()
+        self._answers: OrderedDict[bytes, RememberedAnswer] = OrderedDict()
         self._structures: Counter[bytes] = Counter()
         self.hints: dict[str, Hint] = {}
         self.gangs: dict[str, tuple[Gang, bytes]] = {}  # digests of running gangs, for as long as they do not change
@@ -74,14 +74,14 @@ class AnswerCache:
         """Whether there is an answer about any goal like this: else its digest need not be worked out."""
         return structure in self._structures
 
-    def get(self, digest: bytes) -> Answer | None:
+    def get(self, digest: bytes) -> RememberedAnswer | None:
         """The answer, if it is known."""
         found = self._answers.get(digest)
         if found is not None:
             self._answers.move_to_end(digest)
         return found
 
-    def put(self, digest: bytes, answer: Answer) -> None:
+    def put(self, digest: bytes, answer: RememberedAnswer) -> None:
         """Remember an answer."""
         if digest not in self._answers:
             self._structures[answer.structure] += 1
@@ -104,49 +104,60 @@ class Disruptions(Protocol):
 class Recall:
     """The questions of one cycle, each asked of the memory first. Without a memory, every question is worked out."""
 
-    def __init__(self, memory: AnswerCache | None, board: "Board") -> None:
+    def __init__(self, memory: AnswerCache | None, cycle_state: "CycleState") -> None:
         self.memory = memory
-        self._board = board
+        self._cycle_state = cycle_state
         self._is_asking = False  # what is asked on the way to an answer is part of that answer
 
     @cached_property
     def _digests(self) -> "_Digests":
-        return _Digests(self._board)
+        return _Digests(self._cycle_state)
 
-    def question(self, ledger: Ledger, goal: Goal, allowance: Ints | None) -> bytes:
+    def question(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
         """A digest of all that seats for a goal on a ledger depend on."""
-        return self._digests.free_room(ledger, goal, allowance)
+        return self._digests.free_room(capacity, requirement, allowance)
 
-    def find(self, ledger: Ledger, goal: Goal, allowance: Ints | None, work: Callable[[], T | None]) -> T | None:
+    def find(
+        self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
+    ) -> T | None:
         """Seats for a goal on a ledger."""
-        found: T | None = self._ask(goal, lambda: self._digests.free_room(ledger, goal, allowance), work)
+        found: T | None = self._ask(
+            requirement, lambda: self._digests.free_room(capacity, requirement, allowance), work
+        )
         return found
 
     def victims(
         self,
         gang: Gang,
-        goal: Goal,
+        requirement: Requirement,
         reason: EvictionReason,
         disruptions: Disruptions,
         most_pods: int,
         work: Callable[[], T],
     ) -> T:
         """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
-        digest = partial(self._digests.victims, gang, goal, reason, disruptions, most_pods)
-        found: T = self._ask(goal, digest, work)
+        digest = partial(self._digests.victims, gang, requirement, reason, disruptions, most_pods)
+        found: T = self._ask(requirement, digest, work)
         return found
 
     def diagnosis(
-        self, ledger: Ledger, goals: Goals, goal: Goal, work: Callable[[], Refusal], *within: object
+        self,
+        capacity: Capacity,
+        requirements: Requirements,
+        requirement: Requirement,
+        work: Callable[[], Refusal],
+        *within: object,
     ) -> Refusal:
         """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
-        found: Refusal = self._ask(goal, lambda: self._digests.diagnosis(ledger, goals, goal, within), work)
+        found: Refusal = self._ask(
+            requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
+        )
         return found
 
-    def _ask(self, goal: Goal, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
+    def _ask(self, requirement: Requirement, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
         if self.memory is None or self._is_asking:
             return work()
-        budget, structure = self._board.spending, self._digests.structure(goal)
+        budget, structure = self._cycle_state.spending, self._digests.structure(requirement)
         left, before = budget.left, budget.spent
         digest = _joined(left.to_bytes(8), digest_of()) if self.memory.could_know(structure) else b""
         if digest and (known := self.memory.get(digest)) is not None:
@@ -162,13 +173,13 @@ class Recall:
             self._is_asking = False
         if budget.spent > before and (found is None or isinstance(found, Refusal)):
             digest = digest or _joined(left.to_bytes(8), digest_of())
-            self.memory.put(digest, Answer(structure, budget.spent - before, is_known, found))
+            self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, found))
         if not is_known:
             raise OutOfSteps
         return found
 
 
-def _said(answer: Answer) -> Any:
+def _said(answer: RememberedAnswer) -> Any:
     if not answer.is_known:
         raise OutOfSteps
     return answer.value
@@ -177,10 +188,14 @@ def _said(answer: Answer) -> Any:
 class _Digests:
     """What the questions of one cycle depend on, in a few bytes."""
 
-    def __init__(self, board: "Board") -> None:
-        self._board, self._snapshot, self._shapes = board, board.snapshot, board.shapes
+    def __init__(self, cycle_state: "CycleState") -> None:
+        self._cycle_state, self._snapshot, self._pod_classes = (
+            cycle_state,
+            cycle_state.snapshot,
+            cycle_state.pod_classes,
+        )
         self._structures: dict[int, bytes] = {}  # by kind
-        self._goals: dict[int, bytes] = {}
+        self._requirements: dict[int, bytes] = {}
         self._classes: dict[int, bytes] = {}
         self._filtered: dict[int, bytes] = {}
         self._last_room: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
@@ -189,20 +204,27 @@ class _Digests:
 
     # questions ------------------------------------------------------------------------------------------------------
 
-    def free_room(self, ledger: Ledger, goal: Goal, allowance: Ints | None) -> bytes:
+    def free_room(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
         """The goal without names, the nodes that its pods may be on, what is free there of what they ask for."""
-        return _joined(b"find", self._room(ledger, goal), b"" if allowance is None else allowance.tobytes())
+        return _joined(b"find", self._room(capacity, requirement), b"" if allowance is None else allowance.tobytes())
 
-    def diagnosis(self, ledger: Ledger, goals: Goals, goal: Goal, within: tuple[object, ...] = ()) -> bytes:
+    def diagnosis(
+        self, capacity: Capacity, requirements: Requirements, requirement: Requirement, within: tuple[object, ...] = ()
+    ) -> bytes:
         """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
-        done, groups = sorted(goals.done().items()), [one.name for one in every(goal)]
-        filters = [self._filters(shape) for shape in shapes(goal)]
+        done, groups = sorted(requirements.done().items()), [one.name for one in every(requirement)]
+        filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
         return _joined(
-            b"why", self._room(ledger, goal), self._written(goal), self._paths, _text(groups, done, within), *filters
+            b"why",
+            self._room(capacity, requirement),
+            self._written(requirement),
+            self._paths,
+            _text(groups, done, within),
+            *filters,
         )
 
     def victims(
-        self, gang: Gang, goal: Goal, reason: EvictionReason, disruptions: Disruptions, most_pods: int
+        self, gang: Gang, requirement: Requirement, reason: EvictionReason, disruptions: Disruptions, most_pods: int
     ) -> bytes:
         """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle.
 
@@ -213,78 +235,81 @@ class _Digests:
             self._selected = _text(sorted(disruptions.of.items()), sorted(disruptions.stuck))
         budgets = _joined(_text(disruptions.left), self._selected)
         shares = self._shares if reason == "Reclaim" else b""
-        room = self._room(self._board.later, goal)
+        room = self._room(self._cycle_state.later, requirement)
         return _joined(b"victims", whose, room, budgets, self._world, shares, self._now())
 
     # goals ----------------------------------------------------------------------------------------------------------
 
-    def structure(self, goal: Goal) -> bytes:
+    def structure(self, requirement: Requirement) -> bytes:
         """A goal by numbers alone: cheap, and equal for all that could be the same question."""
-        if goal.kind not in self._structures:
+        if requirement.kind not in self._structures:
             asks = self._snapshot.columns
-            self._structures[goal.kind] = _text(
+            self._structures[requirement.kind] = _text(
                 [
                     (
                         one.need,
                         len(one.children),
-                        [([(asks[i], n) for i, n in self._shapes.pairs[shape]], many) for shape, many in one.pods],
+                        [
+                            ([(asks[i], n) for i, n in self._pod_classes.pairs[pod_class]], many)
+                            for pod_class, many in one.pods
+                        ],
                     )
-                    for one in every(goal)
+                    for one in every(requirement)
                 ]
             )
-        return self._structures[goal.kind]
+        return self._structures[requirement.kind]
 
-    def _room(self, ledger: Ledger, goal: Goal) -> bytes:
+    def _room(self, capacity: Capacity, requirement: Requirement) -> bytes:
         """The same for all that is asked about a goal until something is written."""
-        key = (goal.kind, ledger is self._board.now, self._board.version)
-        if ledger is not self._board.now and ledger is not self._board.later:
-            return self._write_room(ledger, goal)
+        key = (requirement.kind, capacity is self._cycle_state.now, self._cycle_state.version)
+        if capacity is not self._cycle_state.now and capacity is not self._cycle_state.later:
+            return self._write_room(capacity, requirement)
         if self._last_room[0] != key:
-            self._last_room = key, self._write_room(ledger, goal)
+            self._last_room = key, self._write_room(capacity, requirement)
         return self._last_room[1]
 
-    def _write_room(self, ledger: Ledger, goal: Goal) -> bytes:
-        classes = shapes(goal)
-        usable = np.any([self._shapes.allowed(shape) for shape in classes], axis=0)
-        columns = np.unique(np.concatenate([self._shapes.columns[shape] for shape in classes]))
-        free = ledger.free[np.ix_(np.flatnonzero(usable), columns)]
-        between = self._between(ledger, classes) if not ledger.company.touched.isdisjoint(classes) else b""
-        return _joined(self.goal(goal), self._topologies, usable.tobytes(), free.tobytes(), between)
+    def _write_room(self, capacity: Capacity, requirement: Requirement) -> bytes:
+        classes = pod_classes(requirement)
+        usable = np.any([self._pod_classes.allowed(pod_class) for pod_class in classes], axis=0)
+        columns = np.unique(np.concatenate([self._pod_classes.columns[pod_class] for pod_class in classes]))
+        free = capacity.free[np.ix_(np.flatnonzero(usable), columns)]
+        between = self._between(capacity, classes) if not capacity.inter_pod.touched.isdisjoint(classes) else b""
+        return _joined(self.requirement(requirement), self._topologies, usable.tobytes(), free.tobytes(), between)
 
-    def goal(self, goal: Goal) -> bytes:
+    def requirement(self, requirement: Requirement) -> bytes:
         """A goal with everything that placement can see, but for names. Children come in their order (M3)."""
-        if goal.kind not in self._goals:
-            self._goals[goal.kind] = self._written(goal)
-        return self._goals[goal.kind]
+        if requirement.kind not in self._requirements:
+            self._requirements[requirement.kind] = self._written(requirement)
+        return self._requirements[requirement.kind]
 
-    def _written(self, goal: Goal) -> bytes:
-        fields = [field for field in goal.__struct_fields__ if field not in WRITTEN_APART]
+    def _written(self, requirement: Requirement) -> bytes:
+        fields = [field for field in requirement.__struct_fields__ if field not in WRITTEN_APART]
         return _joined(
             *(
                 _text(
                     len(one.children),
                     [getattr(one, field) for field in fields],
-                    [(self._class(shape), many) for shape, many in one.pods],
+                    [(self._class(pod_class), many) for pod_class, many in one.pods],
                 )
-                for one in every(goal)
+                for one in every(requirement)
             )
         )
 
-    def _class(self, shape: int) -> bytes:
+    def _class(self, pod_class: int) -> bytes:
         """A class by what it asks for, and the nodes that it may be on and would rather be on."""
-        if shape not in self._classes:
-            asks = [(self._snapshot.columns[i], many) for i, many in self._shapes.pairs[shape]]
-            wished = self._shapes.wished(shape)
-            nodes = self._shapes.allowed(shape).tobytes()
-            self._classes[shape] = _joined(_text(asks), nodes, b"" if wished is None else wished.tobytes())
-        return self._classes[shape]
+        if pod_class not in self._classes:
+            asks = [(self._snapshot.columns[i], many) for i, many in self._pod_classes.pairs[pod_class]]
+            wished = self._pod_classes.wished(pod_class)
+            nodes = self._pod_classes.allowed(pod_class).tobytes()
+            self._classes[pod_class] = _joined(_text(asks), nodes, b"" if wished is None else wished.tobytes())
+        return self._classes[pod_class]
 
-    def _filters(self, shape: int) -> bytes:
+    def _filters(self, pod_class: int) -> bytes:
         """Which filter refuses which node to a class."""
-        if shape not in self._filtered:
-            one, scene = self._snapshot.classes[shape], self._shapes.scene
-            self._filtered[shape] = _joined(*(keep(one, scene).tobytes() for keep in FILTERS.values()))
-        return self._filtered[shape]
+        if pod_class not in self._filtered:
+            one, scene = self._snapshot.classes[pod_class], self._pod_classes.scene
+            self._filtered[pod_class] = _joined(*(keep(one, scene).tobytes() for keep in FILTERS.values()))
+        return self._filtered[pod_class]
 
     # the cluster ----------------------------------------------------------------------------------------------------
 
@@ -300,69 +325,73 @@ class _Digests:
         trees = sorted(self._snapshot.topologies.items())
         return _text([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
 
-    def _between(self, ledger: Ledger, classes: Sequence[int]) -> bytes:
+    def _between(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
         """The rules between pods that have to do with some classes, and where the pods are that these are about."""
-        company = ledger.company
-        marks = [company.classes[shape] for shape in classes]
-        numbers = sorted({number for one in marks for number in (*one.selected_by, *one.carries)})
+        inter_pod = capacity.inter_pod
+        rule_matches = [inter_pod.classes[pod_class] for pod_class in classes]
+        numbers = sorted({number for one in rule_matches for number in (*one.selected_by, *one.carries)})
         at = {number: i for i, number in enumerate(numbers)}
-        who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in marks]
-        parts = [_text(who, [company.is_expected(number) for number in numbers])]
+        who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in rule_matches]
+        parts = [_text(who, [inter_pod.is_expected(number) for number in numbers])]
         for number in numbers:
-            rule = company.rules[number]
-            rows = (company.places(rule), company.selected.row(number), company.carriers.row(number))
+            rule = inter_pod.rules[number]
+            rows = (inter_pod.places(rule), inter_pod.selected.row(number), inter_pod.carriers.row(number))
             parts += [rule.signature(), *(row.tobytes() for row in rows)]
         return _joined(*parts)
 
-    def _company(self, ledger: Ledger) -> bytes:
+    def _inter_pod(self, capacity: Capacity) -> bytes:
         """All rules between pods: whom they are about, and how many of those are on every node."""
-        company = ledger.company
-        marks = [(one.selected_by, one.carries) for one in company.classes]
-        counts = [list(one.entries()) for one in (company.selected, company.carriers)]
-        return _joined(_text(marks, self._snapshot.neighbours.waiting, counts), self._rules)
+        inter_pod = capacity.inter_pod
+        rule_matches = [(one.selected_by, one.carries) for one in inter_pod.classes]
+        counts = [list(one.entries()) for one in (inter_pod.selected, inter_pod.carriers)]
+        return _joined(_text(rule_matches, self._snapshot.inter_pod_rules.waiting, counts), self._rules)
 
     @cached_property
     def _rules(self) -> bytes:
-        company = self._board.now.company
-        places = {rule.key: company.places(rule).tobytes() for rule in company.rules}
-        return _joined(*(rule.signature() for rule in company.rules), *(places[key] for key in sorted(places)))
+        inter_pod = self._cycle_state.now.inter_pod
+        places = {rule.key: inter_pod.places(rule).tobytes() for rule in inter_pod.rules}
+        return _joined(*(rule.signature() for rule in inter_pod.rules), *(places[key] for key in sorted(places)))
 
     def _now(self) -> bytes:
         """What this cycle has granted, evicted and promised so far."""
-        board = self._board
-        if self._state[0] != board.version:
-            usage = board.usage
+        cycle_state = self._cycle_state
+        if self._state[0] != cycle_state.version:
+            usage = cycle_state.usage
             fields = (usage.allocated, usage.promised, usage.protected)
             held = [_amounts(one) for one in (*fields, usage.terminating, usage.terminating_protected)]
-            evicted = sorted(one.key for turn in board.turns.values() for one in turn.evictions)
-            parts = [board.now.free.tobytes(), board.later.free.tobytes()]
-            if board.snapshot.neighbours.rules:
-                parts += [self._company(board.now), self._company(board.later)]
-            self._state = board.version, _joined(_text(held, board.busy, evicted), *parts)
+            evicted = sorted(one.key for gang_state in cycle_state.gang_states.values() for one in gang_state.evictions)
+            parts = [cycle_state.now.free.tobytes(), cycle_state.later.free.tobytes()]
+            if cycle_state.snapshot.inter_pod_rules.rules:
+                parts += [self._inter_pod(cycle_state.now), self._inter_pod(cycle_state.later)]
+            self._state = cycle_state.version, _joined(_text(held, cycle_state.busy, evicted), *parts)
         return self._state[1]
 
     @cached_property
     def _shares(self) -> bytes:
-        return _text(_amounts(self._board.usage.shares))
+        return _text(_amounts(self._cycle_state.usage.shares))
 
     @cached_property
     def _world(self) -> bytes:
         """Everything that runs, the queues and the policy; what time has to do with it."""
-        board, neighbours = self._board, self._snapshot.neighbours
+        cycle_state, inter_pod_rules = self._cycle_state, self._snapshot.inter_pod_rules
         queues = [
             (node.name, node.parent, node.priority, node.created, sorted(node.stated.items()), node.unstated)
-            for node in board.usage.tree.nodes.values()
+            for node in cycle_state.usage.tree.nodes.values()
         ]
-        marks = sorted((pod, one.selected_by, one.carries) for pod, one in neighbours.running.items())
+        rule_matches = sorted((pod, one.selected_by, one.carries) for pod, one in inter_pod_rules.running.items())
         policy = (
-            *(getattr(board.policy, field) for field in board.policy.__struct_fields__ if field != "untouchable"),
+            *(
+                getattr(cycle_state.policy, field)
+                for field in cycle_state.policy.__struct_fields__
+                if field != "untouchable"
+            ),
         )
-        stated = _text(queues, marks, policy, sorted(board.policy.untouchable))
+        stated = _text(queues, rule_matches, policy, sorted(cycle_state.policy.untouchable))
         return _joined(stated, _text(self._snapshot.columns), self._ages(), *self._running())
 
     def _running(self) -> Iterable[bytes]:
         """Gangs with pods on nodes; those that are the same value as in the last cycle have the same digest."""
-        memory = self._board.recall.memory
+        memory = self._cycle_state.recall.memory
         before = memory.gangs if memory is not None else {}
         kept: dict[str, tuple[Gang, bytes]] = {}
         for gang in self._snapshot.gangs:
@@ -401,7 +430,7 @@ def _group(group: Group) -> tuple[object, ...]:
         members = [
             (one.name, str(one.state), one.node, one.task_priority, one.created, sorted(one.requests.items()))
             for one in group.members
-            if one.state not in (State.PENDING, State.GATED)
+            if one.state not in (PodState.PENDING, PodState.GATED)
         ]
         return (group.name, group.need, group.order, group.constraint, members)
     return (group.name, group.need, group.order, group.constraint, len(group.children), group.need_pods)

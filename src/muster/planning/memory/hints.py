@@ -8,48 +8,50 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
+from muster.model.gang import Gang, Leaf, Member, PodState, changed, satisfied, walk
 from muster.model.topology import NOWHERE
-from muster.placement.requirements import Goals, Spot
-from muster.placement.search.nested_search import Seat
-from muster.planning.cycle_state import Board
+from muster.placement.requirements import RequiredLevel, Requirements
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import Hint
 
 
-def hinted(board: Board, gang: Gang) -> tuple[Seat, ...] | None:
+def hinted(cycle_state: CycleState, gang: Gang) -> tuple[ClassSeats, ...] | None:
     """Seats for the whole core of a gang, as a longer search proposed them, if they still hold."""
-    memory = board.recall.memory
+    memory = cycle_state.recall.memory
     hint = memory.hints.get(gang.key) if memory is not None else None
     if memory is None or hint is None:
         return None
-    seats = checked(board, gang, hint)
+    seats = checked(cycle_state, gang, hint)
     if seats is None:
         del memory.hints[gang.key]
     return seats
 
 
-def checked(board: Board, gang: Gang, hint: Hint) -> tuple[Seat, ...] | None:
+def checked(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats, ...] | None:
     """The seats of a hint; None where a single rule stands against it."""
     placed = _members(gang, dict(hint.places))
-    if len(placed) != len(hint.places) or any(one.node not in board.snapshot.node_index for one in placed.values()):
+    if len(placed) != len(hint.places) or any(
+        one.node not in cycle_state.snapshot.node_index for one in placed.values()
+    ):
         return None
     seats = tuple(
-        Seat(leaf, board.shape(gang, name), board.snapshot.node_index[member.node], 1)
+        ClassSeats(leaf, cycle_state.pod_class(gang, name), cycle_state.snapshot.node_index[member.node], 1)
         for (leaf, name), member in placed.items()
     )
     after = replace(gang, root=changed(gang.root, placed))
-    if not (_is_whole(gang, after) and _keeps_levels(board, after) and _has_room(board, seats)):
+    if not (_is_whole(gang, after) and _keeps_levels(cycle_state, after) and _has_room(cycle_state, seats)):
         return None
-    return seats if _is_allowed(board, gang, after, seats) else None
+    return seats if _is_allowed(cycle_state, gang, after, seats) else None
 
 
 def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Member]:
     """The waiting pods that a hint is about, each on its node, by leaf and name."""
     return {
-        (leaf.name, member.name): replace(member, state=State.PLACED, node=places[member.name])
+        (leaf.name, member.name): replace(member, state=PodState.PLACED, node=places[member.name])
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for member in leaf.those(State.PENDING)
+        for member in leaf.those(PodState.PENDING)
         if member.name in places
     }
 
@@ -62,26 +64,26 @@ def _is_whole(before: Gang, after: Gang) -> bool:
     )
 
 
-def _keeps_levels(board: Board, after: Gang) -> bool:
+def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
     """Every required level is met (T1), as far as the nodes of its pods are known."""
-    goals = Goals(after, board.snapshot)
-    if goals.invalid() or any(goals.lost(group) for group in walk(after.root)):
+    requirements = Requirements(after, cycle_state.snapshot)
+    if requirements.invalid() or any(requirements.lost(group) for group in walk(after.root)):
         return False
-    spots = (goals.spot(group, group.constraint.required_topology_level) for group in walk(after.root))
-    return all(isinstance(spot, Spot) and spot.pinned != NOWHERE for spot in spots if spot is not None)
+    spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(after.root))
+    return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
 
-def _has_room(board: Board, seats: tuple[Seat, ...]) -> bool:
+def _has_room(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
     """One after the other they fit, by room and node rules. Pods with rules between them are never hinted at."""
-    ledger = board.now.copy()
+    capacity = cycle_state.now.copy()
     for seat in seats:
-        if seat.shape in ledger.company.touched or not ledger.fits(seat.shape)[seat.node]:
+        if seat.pod_class in capacity.inter_pod.touched or not capacity.fits(seat.pod_class)[seat.node]:
             return False
-        ledger.put(seat.node, seat.shape, seat.pods)
+        capacity.put(seat.node, seat.pod_class, seat.pods)
     return True
 
 
-def _is_allowed(board: Board, gang: Gang, after: Gang, seats: tuple[Seat, ...]) -> bool:
+def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[ClassSeats, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
-    asked = board.asked(seats)
-    return board.usage.excess(gang.queue, asked, board.more_protected(gang, after, asked)) is None
+    asked = cycle_state.asked(seats)
+    return cycle_state.usage.excess(gang.queue, asked, cycle_state.more_protected(gang, after, asked)) is None

@@ -12,9 +12,9 @@ from muster.api.names import PREEMPTIBLE
 from muster.model.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Goal, shapes
-from muster.planning.cycle_state import Board, Turn
-from muster.planning.decision import Plan
+from muster.placement.requirements import Requirement, pod_classes
+from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache, Hint
 from muster.planning.policy import Policy
 from muster.planning.preemption.nominations import Nominations
@@ -31,7 +31,7 @@ class LongerAnswer(Struct, frozen=True):
     is_known: bool = True  # False: cut short again
 
 
-def cut_short(plan: Plan) -> Iterator[str]:
+def cut_short(plan: CyclePlan) -> Iterator[str]:
     """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
     for found in plan.gangs:
         reasons = (one.reason for one in found.refusals if not one.details.get("moves"))
@@ -51,36 +51,39 @@ def search_longer(
 
     None: there is nothing to search, or just this question is among those that were `tried`.
     """
-    board = Board(snapshot, replace(policy, steps=steps, cycle_steps=steps), is_cancelled, AnswerCache())
-    before = board.before.get(gang)
-    if before is None or before.broken or before.queue not in board.usage.tree.nodes or before.standing.satisfied:
+    cycle_state = CycleState(snapshot, replace(policy, steps=steps, cycle_steps=steps), is_cancelled, AnswerCache())
+    before = cycle_state.before.get(gang)
+    if before is None or before.broken or before.queue not in cycle_state.usage.tree.nodes or before.standing.satisfied:
         return None
-    kept = Nominations(board)
+    kept = Nominations(cycle_state)
     kept.release(gang)  # what is kept for others is not free
     kept.release_moves(before)
-    board.charge_to(gang)
-    allowance = board.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
+    cycle_state.charge_to(gang)
+    allowance = cycle_state.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
     question = b""
     try:
-        for goal in _open_goals(board, before):
-            if not question and (question := board.recall.question(board.now, goal, allowance)) in tried:
+        for requirement in _open_requirements(cycle_state, before):
+            if (
+                not question
+                and (question := cycle_state.recall.question(cycle_state.now, requirement, allowance)) in tried
+            ):
                 return None
-            found = board.find_core(board.now, goal, allowance)
-            if found is not None and board.too_protected(before, found.core) is None:
-                bound = board.bind(Turn(before, "Scheduled"), found.core, "core")
+            found = cycle_state.find_core(cycle_state.now, requirement, allowance)
+            if found is not None and cycle_state.too_protected(before, found.core) is None:
+                bound = cycle_state.bind(GangState(before, "Scheduled"), found.core, "core")
                 hint = Hint(gang, tuple((one.pod, one.node) for one in bound.bindings))
-                return LongerAnswer(question, board.spending.spent, hint)
+                return LongerAnswer(question, cycle_state.spending.spent, hint)
     except OutOfSteps:
-        return LongerAnswer(question, board.spending.spent, is_known=False)
-    return LongerAnswer(question, board.spending.spent) if question else None
+        return LongerAnswer(question, cycle_state.spending.spent, is_known=False)
+    return LongerAnswer(question, cycle_state.spending.spent) if question else None
 
 
-def _open_goals(board: Board, gang: Gang) -> Iterator[Goal]:
+def _open_requirements(cycle_state: CycleState, gang: Gang) -> Iterator[Requirement]:
     """What the core still needs. Pods with rules between them are left to the cycles: a hint could not be checked."""
-    touched = board.now.company.touched
-    goals = board.goals(gang)
-    if goals.invalid() is None:
-        for goal in goals.cores():
-            board.budget.spend()
-            if isinstance(goal, Goal) and touched.isdisjoint(shapes(goal)):
-                yield goal
+    touched = cycle_state.now.inter_pod.touched
+    requirements = cycle_state.requirements(gang)
+    if requirements.invalid() is None:
+        for requirement in requirements.cores():
+            cycle_state.budget.spend()
+            if isinstance(requirement, Requirement) and touched.isdisjoint(pod_classes(requirement)):
+                yield requirement

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.model.gang import Gang, Leaf, Member
-from muster.model.inter_pod_rules import Marks
+from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import Unit, resources, units_of
-from muster.placement.capacity import Ledger
-from muster.planning.cycle_state import Board, Pods
+from muster.placement.capacity import Capacity
+from muster.planning.cycle_state import CycleState, Pods
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -36,8 +36,8 @@ class Candidate(Struct, frozen=True, eq=False):
 class Candidates:
     """All units of a cycle; those that leave are no candidates any more."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
         self.units: list[Candidate] = list(self._collect_units())
         number = len(self.units)
         self.staying = np.ones(number, dtype=bool)
@@ -64,7 +64,7 @@ class Candidates:
 
     def _collect_units(self) -> Iterator[Candidate]:
         first = 0
-        for gang in self.board.snapshot.gangs:
+        for gang in self.cycle_state.snapshot.gangs:
             if gang.broken or (gang.preemptibility == NON_PREEMPTIBLE and not gang.leftovers):
                 continue
             found = tuple(self._evictable(gang))
@@ -73,7 +73,7 @@ class Candidates:
                 for inner in unit.inside:
                     around.setdefault(inner, []).append(first + i)
             for i, unit in enumerate(found):
-                nodes = tuple(self.board.snapshot.node_index[member.node] for _, member in unit.pods)
+                nodes = tuple(self.cycle_state.snapshot.node_index[member.node] for _, member in unit.pods)
                 inside = tuple(first + inner for inner in unit.inside)
                 yield Candidate(gang, unit.pods, nodes, inside, tuple(around.get(i, ())), unit.core, i)
             first += len(found)
@@ -96,7 +96,7 @@ class Candidates:
             found: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
         else:
             found = units_of(gang)
-        known = self.board.snapshot.node_index
+        known = self.cycle_state.snapshot.node_index
         if not all(member.node in known for unit in found for _, member in unit.pods):
             return ()  # a node that is gone takes its pods along: what is left is not ours to judge
         return found if any(unit.pods for unit in found) else ()
@@ -112,26 +112,28 @@ class Candidates:
 
     def _tabulate_pods(self) -> None:
         """One row a pod: its unit, node and class; and those that inter-pod rules are about."""
-        board = self.board
+        cycle_state = self.cycle_state
         rows = [
-            (number, node, board.shape(unit.gang, member.name))
+            (number, node, cycle_state.pod_class(unit.gang, member.name))
             for number, unit in enumerate(self.units)
             for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
         ]
         table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
         self.pod_unit, self.pod_node, self.pod_class = (np.ascontiguousarray(row) for row in table.T)
         self._first_row = np.searchsorted(self.pod_unit, np.arange(len(self.units) + 1))  # of every unit's pods
-        self.asks = np.array(board.shapes.asks, dtype=np.int64).reshape(-1, len(board.snapshot.columns))
+        self.asks = np.array(cycle_state.pod_classes.asks, dtype=np.int64).reshape(
+            -1, len(cycle_state.snapshot.columns)
+        )
         self.marked = [
-            (number, node, marks)
-            for number, unit in enumerate(self.units if board.snapshot.neighbours.running else ())
+            (number, node, rule_matches)
+            for number, unit in enumerate(self.units if cycle_state.snapshot.inter_pod_rules.running else ())
             for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
-            if (marks := board.marks(unit.gang, member)) != Marks()
+            if (rule_matches := cycle_state.rule_matches(unit.gang, member)) != RuleMatches()
         ]
 
     def _freed(self) -> Ints:
         """What each unit, with those inside, frees in all."""
-        own = np.zeros((len(self.units), len(self.board.snapshot.columns)), dtype=np.int64)
+        own = np.zeros((len(self.units), len(self.cycle_state.snapshot.columns)), dtype=np.int64)
         np.add.at(own, self.pod_unit, self.asks[self.pod_class])
         rows = own.copy()
         for number, unit in enumerate(self.units):
@@ -144,7 +146,7 @@ class Candidates:
     @property
     def pass_steps(self) -> int:
         """What a few passes over all nodes and pods cost: a question about all units begins with them (X7)."""
-        return (len(self.board.snapshot.free) + len(self.pod_unit)) // PER_STEP
+        return (len(self.cycle_state.snapshot.free) + len(self.pod_unit)) // PER_STEP
 
     def of(self, gang: str) -> Mask:
         """The units of one gang."""
@@ -158,15 +160,15 @@ class Candidates:
         found: Mask = mine[self.pod_unit]
         return found
 
-    def ledger_without(self, ledger: Ledger, numbers: Iterable[int]) -> Ledger:
+    def capacity_without(self, capacity: Capacity, numbers: Iterable[int]) -> Capacity:
         """What is free once some units have left."""
         numbers = set(numbers)
-        found = ledger.copy()
+        found = capacity.copy()
         rows = self.rows(numbers)
         found.release_all(self.pod_node[rows], self.asks[self.pod_class[rows]])
-        for number, node, marks in self.marked:
+        for number, node, rule_matches in self.marked:
             if number in numbers:
-                found.unmark(node, marks)
+                found.unmark(node, rule_matches)
         return found
 
     def freed_by(self, numbers: Iterable[int]) -> Ints:
@@ -259,7 +261,9 @@ class Candidates:
             for outer in unit.around:
                 self.total_pods[outer] -= len(unit.pods)
                 for _, member in unit.pods:
-                    self.freed[outer] -= self.board.shapes.asks[self.board.shape(unit.gang, member.name)]
+                    self.freed[outer] -= self.cycle_state.pod_classes.asks[
+                        self.cycle_state.pod_class(unit.gang, member.name)
+                    ]
 
 
 def _places(order: Ints) -> Ints:

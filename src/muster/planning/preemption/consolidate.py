@@ -11,8 +11,8 @@ import numpy as np
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
 from muster.model.gang import Gang
-from muster.placement.requirements import Goal
-from muster.placement.search.nested_search import Seat
+from muster.placement.requirements import Requirement
+from muster.placement.search.nested_search import ClassSeats
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.relocation.move_bounds import MoveBounds
@@ -33,24 +33,24 @@ class Consolidate(Rules):
     reason: EvictionReason = "Consolidate"
     run_times = ("preempt_min_runtime", "reclaim_min_runtime")
 
-    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
-        super().__init__(preemption, gang, goal)
+    def __init__(self, preemption: "Preemption", gang: Gang, requirement: Requirement) -> None:
+        super().__init__(preemption, gang, requirement)
         self.homes: dict[str, Homes] = {}
 
     @property
     def most_pods(self) -> int:
         """How many pods may move for the gang (P8)."""
-        return min(super().most_pods, self.board.policy.max_moved_pods)
+        return min(super().most_pods, self.cycle_state.policy.max_moved_pods)
 
     def could_need_more(self, units: Units) -> bool:
         """The same, within what may move for one gang."""
-        return self.preemption.share.left < self.board.policy.max_moved_pods and super().could_need_more(units)
+        return self.preemption.share.left < self.cycle_state.policy.max_moved_pods and super().could_need_more(units)
 
     def is_worthwhile(self) -> bool:
         """Moving pods frees nothing in all: there must be enough already."""
         if self.most_pods < 1:
             return False
-        free = np.maximum(self.board.later.free, 0).sum(axis=0)
+        free = np.maximum(self.cycle_state.later.free, 0).sum(axis=0)
         return bool((self.asks <= free).all())
 
     def in_reach(self) -> Mask:
@@ -75,7 +75,7 @@ class Consolidate(Rules):
     def could_help(self, question: "Question") -> bool:
         """Whether moving some of the candidates might make room, by totals alone: a bound."""
         most = dict(self._most_moved(self._asked_at_most()))
-        return MoveBounds(question, most).could_help(self.goal)
+        return MoveBounds(question, most).could_help(self.requirement)
 
     def is_cheap(self, units: Units) -> bool:
         """No more than half of what the gang asks for moves: what takes more room than it makes helps few."""
@@ -88,7 +88,7 @@ class Consolidate(Rules):
         candidates = self.candidates
         rows = units[candidates.pod_unit]
         classes = np.unique(candidates.pod_class[rows]).tolist()
-        homeless = [shape for shape in classes if not self.board.later.fits(shape).any()]
+        homeless = [pod_class for pod_class in classes if not self.cycle_state.later.fits(pod_class).any()]
         found = units.copy()
         found[candidates.pod_unit[rows & np.isin(candidates.pod_class, homeless)]] = False
         return found
@@ -103,21 +103,21 @@ class Consolidate(Rules):
         )  # of unit and class
         classes = pairs % number
         seats = np.zeros(number, dtype=np.int64)
-        for shape in np.unique(classes).tolist():
-            seats[shape] = self.board.later.fits(shape).sum()
+        for pod_class in np.unique(classes).tolist():
+            seats[pod_class] = self.cycle_state.later.fits(pod_class).sum()
         homeless = set((pairs // number)[counts > seats[classes]].tolist())
         around = {outer for unit in homeless for outer in candidates.units[unit].around}
         return units - homeless - around
 
     def _asked_at_most(self) -> Resources:
         """No choice of children and pods asks for more."""
-        total = np.zeros(len(self.board.snapshot.columns), dtype=np.int64)
-        ahead = [self.goal]
-        for goal in ahead:
-            ahead += goal.children
-            for shape, pods in goal.pods:
-                total += self.board.shapes.asks[shape] * min(pods, goal.need)
-        return Resources({name: int(total[i]) for i, name in enumerate(self.board.snapshot.columns)})
+        total = np.zeros(len(self.cycle_state.snapshot.columns), dtype=np.int64)
+        ahead = [self.requirement]
+        for requirement in ahead:
+            ahead += requirement.children
+            for pod_class, pods in requirement.pods:
+                total += self.cycle_state.pod_classes.asks[pod_class] * min(pods, requirement.need)
+        return Resources({name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns)})
 
     def _most_moved(self, asked: Resources) -> list[tuple[int, int]]:
         """Columns of which no more is moved than the gang asks for, each with that amount."""
@@ -149,31 +149,31 @@ class Consolidate(Rules):
         for row in np.flatnonzero(self.candidates.rows(program.leaves)).tolist():
             moved = (program.leaves[int(self.candidates.pod_unit[row])], 1)
             by_class.setdefault(int(self.candidates.pod_class[row]), []).append(moved)
-        for shape, leave in by_class.items():
-            fits = np.minimum(program.search.base.fits(shape), len(leave))
-            come = [(program.add_pods(node, shape, int(fits[node])), 1) for node in np.flatnonzero(fits).tolist()]
+        for pod_class, leave in by_class.items():
+            fits = np.minimum(program.search.base.fits(pod_class), len(leave))
+            come = [(program.add_pods(node, pod_class, int(fits[node])), 1) for node in np.flatnonzero(fits).tolist()]
             program.add_equation(come, leave)
 
     def allowance(self, units: Units) -> Ints | None:  # noqa: ARG002 (pods that move are held by their queue as before)
         """Limits and quotas as they are."""
         return super().allowance(frozenset())
 
-    def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:
+    def settle(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:
         """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
         if super().settle(units, seats) is None:
             return None
         leaving: dict[str, set[tuple[str, str]]] = {}
         for unit, leaf, member in self.candidates.members(units):
             leaving.setdefault(unit.gang.key, set()).add((leaf, member.name))
-        gangs = {victim: self.board.turns[victim].gang for victim in sorted(leaving)}
-        ledger = self.candidates.ledger_without(self.board.later, units)
-        homes = beside(self.board, ledger, seats, gangs, leaving)
+        gangs = {victim: self.cycle_state.gang_states[victim].gang for victim in sorted(leaving)}
+        capacity = self.candidates.capacity_without(self.cycle_state.later, units)
+        homes = beside(self.cycle_state, capacity, seats, gangs, leaving)
         if homes is None:
-            found = together(self.board, ledger, self.goal, gangs, leaving)
+            found = together(self.cycle_state, capacity, self.requirement, gangs, leaving)
             if found is None or super().settle(units, found[0]) is None or not self.is_within(units, found[0]):
                 return None
             seats, homes = found
-            if not self.allows(units, self.board.asked(seats)):
+            if not self.allows(units, self.cycle_state.asked(seats)):
                 return None
         self.homes = homes
         return seats

@@ -8,10 +8,10 @@ import numpy as np
 from muster.api import names
 from muster.model.gang import Gang, Member
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.requirements import Goal
-from muster.placement.search.nested_search import Seat
+from muster.placement.requirements import Requirement
+from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import hopeful
-from muster.planning.cycle_state import Board, Turn
+from muster.planning.cycle_state import CycleState, GangState
 from muster.planning.decision import EvictionReason, Refusal
 from muster.planning.preemption.candidates import Candidates, Mask
 from muster.planning.preemption.consolidate import Consolidate
@@ -23,7 +23,7 @@ from muster.planning.preemption.rules import Rules
 from muster.planning.preemption.share import DisturbanceShare
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.selection import select, select_nearby
-from muster.planning.scheduling_queue import Line
+from muster.planning.scheduling_queue import SchedulingQueue
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
@@ -36,16 +36,18 @@ EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set
 class Preemption:
     """What may be disturbed in this cycle, and for which gangs."""
 
-    def __init__(self, board: Board, line: Line) -> None:
-        self.board, self.line = board, line
-        self.relocation = Relocation(board)
-        self.share = DisturbanceShare(board)
-        self.waiting: dict[str, tuple[Seat, ...]] = {}  # gangs that fit once terminating pods have left, and where
+    def __init__(self, cycle_state: CycleState, scheduling_queue: SchedulingQueue) -> None:
+        self.cycle_state, self.scheduling_queue = cycle_state, scheduling_queue
+        self.relocation = Relocation(cycle_state)
+        self.share = DisturbanceShare(cycle_state)
+        self.waiting: dict[
+            str, tuple[ClassSeats, ...]
+        ] = {}  # gangs that fit once terminating pods have left, and where
         self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
-        self.queues = {queue.metadata.name: queue for queue in board.snapshot.objects.queues}
-        self._better = Budget(board.policy.cycle_steps // BETTER_PART)
-        self._nearby = Budget(board.policy.cycle_steps // NEARBY_PART)
+        self.queues = {queue.metadata.name: queue for queue in cycle_state.snapshot.objects.queues}
+        self._better = Budget(cycle_state.policy.cycle_steps // BETTER_PART)
+        self._nearby = Budget(cycle_state.policy.cycle_steps // NEARBY_PART)
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
         self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
@@ -62,21 +64,21 @@ class Preemption:
     def candidates(self) -> Candidates:
         """Every unit that could leave."""
         if self._candidates is None:
-            self._candidates = Candidates(self.board)
+            self._candidates = Candidates(self.cycle_state)
         return self._candidates
 
     @property
     def budgets(self) -> DisruptionBudgets:
         """PodDisruptionBudgets, with what this cycle has left of them."""
         if self._budgets is None:
-            self._budgets = DisruptionBudgets(self.board.snapshot, self.board.policy.untouchable)
+            self._budgets = DisruptionBudgets(self.cycle_state.snapshot, self.cycle_state.policy.untouchable)
         return self._budgets
 
     def lowest_priority(self, queue: str, otherwise: int) -> int:
         """The lowest priority of a gang of a queue of which a part could leave."""
         if self._lowest is None:
             self._lowest = {}
-            for gang in self.board.snapshot.gangs:
+            for gang in self.cycle_state.snapshot.gangs:
                 if gang.preemptibility != names.NON_PREEMPTIBLE or gang.leftovers:
                     lowest = self._lowest.get(gang.queue)
                     if lowest is None or gang.priority < lowest:
@@ -87,10 +89,10 @@ class Preemption:
         """Units of gangs that got something in this cycle: they are no victims in it."""
         if self._busy is None:
             self._busy = np.zeros(len(self.candidates.units), dtype=bool)
-        for gang in self.board.busy[self._seen :]:
+        for gang in self.cycle_state.busy[self._seen :]:
             if gang in self.candidates.gangs:
                 self._busy |= self.candidates.of(gang)
-        self._seen = len(self.board.busy)
+        self._seen = len(self.cycle_state.busy)
         return self._busy
 
     def old_enough(self, rules: Rules) -> Mask:
@@ -113,49 +115,53 @@ class Preemption:
 
     # room for a gang ------------------------------------------------------------------------------------------------
 
-    def make_room(self, turn: Turn, goal: Goal) -> Turn | None:
+    def make_room(self, gang_state: GangState, requirement: Requirement) -> GangState | None:
         """The gang with places that are being freed for it. OutOfSteps: unknown.
 
         None: no unit's leaving would help, it is not allowed, or there will be room without: pods are terminating.
         """
-        if (twin := _twin(turn.gang, goal)) in self._hopeless:
-            self.undecided |= {turn.gang.key} if twin in self._undecided else set()
+        if (twin := _twin(gang_state.gang, requirement)) in self._hopeless:
+            self.undecided |= {gang_state.gang.key} if twin in self._undecided else set()
             return None
-        if self._fits_soon(turn.gang, goal):
+        if self._fits_soon(gang_state.gang, requirement):
             return None
-        if self.board.spending.left < PASSES * self.candidates.pass_steps:
+        if self.cycle_state.spending.left < PASSES * self.candidates.pass_steps:
             raise OutOfSteps  # not every way could be asked for
-        ways = (Consolidate(self, turn.gang, goal), Reclaim(self, turn.gang, goal), Preempt(self, turn.gang, goal))
+        ways = (
+            Consolidate(self, gang_state.gang, requirement),
+            Reclaim(self, gang_state.gang, requirement),
+            Preempt(self, gang_state.gang, requirement),
+        )
         worthwhile = [rules for rules in ways if rules.is_worthwhile() and self.candidates.units]
         if worthwhile and not self.share.left:
-            self.limited[turn.gang.key] = self._too_many()
+            self.limited[gang_state.gang.key] = self._too_many()
             return None
         cut_short: list[EvictionReason] = []
         too_many: Refusal | None = None
         for rules in worthwhile:
             try:
-                selection = self._recall(turn.gang, rules)
+                selection = self._recall(gang_state.gang, rules)
             except OutOfSteps:
                 cut_short.append(rules.reason)
                 continue
             if isinstance(selection, Refusal):
                 too_many = selection
             elif selection is not None:
-                return self._evict(turn, rules, selection)
-        if too_many is not None and self.board.spending.left:
-            self.limited[turn.gang.key] = too_many
+                return self._evict(gang_state, rules, selection)
+        if too_many is not None and self.cycle_state.spending.left:
+            self.limited[gang_state.gang.key] = too_many
             return None
-        self._give_up(turn.gang, twin, worthwhile, cut_short)
+        self._give_up(gang_state.gang, twin, worthwhile, cut_short)
         return None
 
-    def is_known_hopeless(self, gang: Gang, goal: Goal) -> bool:
+    def is_known_hopeless(self, gang: Gang, requirement: Requirement) -> bool:
         """Whether `make_room` has nothing to find out: it was asked for an equal gang, and no set may leave."""
-        is_open, twin = gang.key in self.waiting or gang.key in self.limited, _twin(gang, goal)
+        is_open, twin = gang.key in self.waiting or gang.key in self.limited, _twin(gang, requirement)
         return not is_open and twin in self._hopeless and twin not in self._undecided
 
     def _give_up(self, gang: Gang, twin: Twin, ways: Sequence[Rules], cut_short: Sequence[EvictionReason]) -> None:
         """No set was found: there is none, or moves were not all tried. OutOfSteps: unknown."""
-        if cut_short and (not self.board.spending.left or list(cut_short) != ["Consolidate"]):
+        if cut_short and (not self.cycle_state.spending.left or list(cut_short) != ["Consolidate"]):
             raise OutOfSteps
         self._hopeless[twin] = self._not_evictable(ways)
         if cut_short:
@@ -164,16 +170,18 @@ class Preemption:
 
     def _recall(self, gang: Gang, rules: Rules) -> Selection | Refusal | None:
         work = partial(self._select, rules)
-        return self.board.recall.victims(gang, rules.goal, rules.reason, self.budgets, rules.most_pods, work)
+        return self.cycle_state.recall.victims(
+            gang, rules.requirement, rules.reason, self.budgets, rules.most_pods, work
+        )
 
     def _select(self, rules: Rules) -> Selection | Refusal | None:
         """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""
-        self.board.spending.spend(self.candidates.pass_steps)
+        self.cycle_state.spending.spend(self.candidates.pass_steps)
         mask = rules.evictable()
         if not mask.any():
             return None
-        question = Question(self.board, rules.goal, rules, mask)
-        exact_steps = self.board.policy.steps // EXACT_PART
+        question = Question(self.cycle_state, rules.requirement, rules, mask)
+        exact_steps = self.cycle_state.policy.steps // EXACT_PART
         if isinstance(rules, Consolidate):
             found = select_nearby(question, exact_steps, self._better, self._nearby)
         else:
@@ -182,9 +190,9 @@ class Preemption:
             return self._too_many()
         return found
 
-    def kept(self, gang: Gang, goal: Goal) -> tuple[str, ...]:
+    def kept(self, gang: Gang, requirement: Requirement) -> tuple[str, ...]:
         """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""
-        return self._hopeless.get(_twin(gang, goal), ())
+        return self._hopeless.get(_twin(gang, requirement), ())
 
     def _not_evictable(self, ways: Sequence[Rules]) -> tuple[str, ...]:
         if self.budgets.is_idle:
@@ -198,35 +206,35 @@ class Preemption:
         facts = {"disturbed": share.spent, "allowed": share.allowed, "running": share.running}
         return Refusal("DisturbanceLimit", details=facts)
 
-    def _fits_soon(self, gang: Gang, goal: Goal) -> bool:
+    def _fits_soon(self, gang: Gang, requirement: Requirement) -> bool:
         """Whether it fits once terminating pods have left. Then it waits, and no unit has to leave for it.
 
         What it will need is taken from `later` alone, so that no other gang counts on it; what is free now is not
         held back by a gang that was promised nothing (P8).
         """
-        seats = self._seats_soon(gang, goal)
+        seats = self._seats_soon(gang, requirement)
         if seats is None:
             return False
         self.waiting[gang.key] = seats
-        self.board.await_room(seats)
+        self.cycle_state.await_room(seats)
         return True
 
-    def _seats_soon(self, gang: Gang, goal: Goal) -> tuple[Seat, ...] | None:
-        if self.board.later is self.board.now or not hopeful(goal, self.board.later):
+    def _seats_soon(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+        if self.cycle_state.later is self.cycle_state.now or not hopeful(requirement, self.cycle_state.later):
             return None
         protected = gang.preemptibility != names.PREEMPTIBLE
-        allowance = self.board.usage.allowance(gang.queue, protected, later=True)
-        return self.board.find(self.board.later, goal, allowance)
+        allowance = self.cycle_state.usage.allowance(gang.queue, protected, later=True)
+        return self.cycle_state.find(self.cycle_state.later, requirement, allowance)
 
-    def _evict(self, turn: Turn, rules: Rules, selection: Selection) -> Turn:
+    def _evict(self, gang_state: GangState, rules: Rules, selection: Selection) -> GangState:
         by_gang: dict[str, list[tuple[str, Member]]] = {}
         for unit, leaf, member in self.candidates.members(selection.units):
             by_gang.setdefault(unit.gang.key, []).append((leaf, member))
         for victim, members in sorted(by_gang.items()):
-            self.board.evict(victim, members, rules.reason, turn.gang.key, selection.proof)
-            if (queue := self.board.before[victim].queue) in self.board.usage.tree.nodes:
-                self.line.moved(queue)
-        made = self.board.nominate(turn, selection.seats)
+            self.cycle_state.evict(victim, members, rules.reason, gang_state.gang.key, selection.proof)
+            if (queue := self.cycle_state.before[victim].queue) in self.cycle_state.usage.tree.nodes:
+                self.scheduling_queue.moved(queue)
+        made = self.cycle_state.nominate(gang_state, selection.seats)
         if isinstance(rules, Consolidate):
             for victim in sorted(by_gang):
                 self.relocation.write(victim, rules.homes[victim])
@@ -236,5 +244,5 @@ class Preemption:
         return made
 
 
-def _twin(gang: Gang, goal: Goal) -> Twin:
-    return (goal.kind, gang.queue, gang.priority, gang.preemptibility)
+def _twin(gang: Gang, requirement: Requirement) -> Twin:
+    return (requirement.kind, gang.queue, gang.priority, gang.preemptibility)

@@ -13,24 +13,24 @@ from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
-from muster.model.gang import Gang, Leaf, Member, State, changed, satisfied, walk
+from muster.model.gang import Gang, Leaf, Member, PodState, changed, satisfied, walk
 from muster.model.topology import NOWHERE
-from muster.placement.requirements import Goals, Spot
-from muster.placement.search.nested_search import Seat
-from muster.planning.cycle_state import Board, Turn
+from muster.placement.requirements import RequiredLevel, Requirements
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.cycle_state import CycleState, GangState
 from muster.planning.decision import Failure
-from muster.planning.preemption.relocation.moved_places import PODS, Place, open_places
+from muster.planning.preemption.relocation.moved_places import PODS, PromisedPlace, open_places
 
 Ints = NDArray[np.int64]
-Held = tuple[Seat, ...]
+Held = tuple[ClassSeats, ...]
 Room = tuple[tuple[int, Ints], ...]  # node, and amounts by column
 
 
 class Nominations:
     """What earlier cycles promised, as far as it still holds."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
         self._held: dict[str, Held] = {}  # by gang: seats for its waiting core
         self._moves: dict[str, Room] = {}  # by gang: room for pods that come back
         self._hold_nominated()
@@ -39,23 +39,23 @@ class Nominations:
     # pods that wait -------------------------------------------------------------------------------------------------
 
     def _hold_nominated(self) -> None:
-        board = self.board
-        gangs = [gang for gang in board.snapshot.gangs if gang.has_promises and not gang.is_settled]
+        cycle_state = self.cycle_state
+        gangs = [gang for gang in cycle_state.snapshot.gangs if gang.has_promises and not gang.is_settled]
         nominated = dict(self._nominated(gangs))
         if nominated:
-            board.part()
+            cycle_state.part()
         for gang in gangs if nominated else ():
-            held = self.board.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
+            held = self.cycle_state.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
             if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
 
     def _nominated(self, gangs: Iterable[Gang]) -> Iterator[tuple[str, str]]:
         """Pods that wait with a node noted on them, and that node."""
-        snapshot = self.board.snapshot
+        snapshot = self.cycle_state.snapshot
         for gang in gangs:
             for leaf in walk(gang.root):
-                for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
+                for member in leaf.those(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                     name = f"{gang.namespace}/{member.name}"
                     node = snapshot.pods[name].status.nominated_node_name
                     if node in snapshot.node_index:
@@ -63,16 +63,16 @@ class Nominations:
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
-        seats: list[Seat] = []
+        seats: list[ClassSeats] = []
         placed: dict[tuple[str, str], Member] = {}
         for leaf in walk(gang.root):
-            for member in leaf.those(State.PENDING) if isinstance(leaf, Leaf) else ():
+            for member in leaf.those(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                 node = nominated.get(f"{gang.namespace}/{member.name}")
                 if node is not None:
-                    shape = self.board.shape(gang, member.name)
-                    seats.append(Seat(leaf.name, shape, self.board.snapshot.node_index[node], 1))
-                    placed[leaf.name, member.name] = replace(member, state=State.PLACED, node=node)
-        if not seats or closed(self.board.usage.tree, gang.queue) or satisfied(gang.root):
+                    pod_class = self.cycle_state.pod_class(gang, member.name)
+                    seats.append(ClassSeats(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
+                    placed[leaf.name, member.name] = replace(member, state=PodState.PLACED, node=node)
+        if not seats or closed(self.cycle_state.usage.tree, gang.queue) or satisfied(gang.root):
             return ()
         after = replace(gang, root=changed(gang.root, placed))
         good = satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
@@ -80,34 +80,34 @@ class Nominations:
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
         """Room on nodes and in the queue."""
-        self.board.put(((seat.node, seat.shape, seat.pods) for seat in held), sign, is_promised=True)
-        asked, protected = self.board.asked(held), self._protected(gang, held)
+        self.cycle_state.put(((seat.node, seat.pod_class, seat.pods) for seat in held), sign, is_promised=True)
+        asked, protected = self.cycle_state.asked(held), self._protected(gang, held)
         more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
-        self.board.usage = self.board.usage.with_(gang.queue, more, kept, is_promised=True)
+        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, more, kept, is_promised=True)
 
     def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
-        return self.board.more_protected(gang, self.board.seated(gang, held), self.board.asked(held))
+        return self.cycle_state.more_protected(gang, self.cycle_state.seated(gang, held), self.cycle_state.asked(held))
 
     def _is_allowed(self, gang: Gang, held: Held, later: bool) -> bool:
         """Within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
-        asked = self.board.asked(held)
-        return self.board.usage.excess(gang.queue, asked, self._protected(gang, held), later) is None
+        asked = self.cycle_state.asked(held)
+        return self.cycle_state.usage.excess(gang.queue, asked, self._protected(gang, held), later) is None
 
     def _is_together(self, gang: Gang) -> bool:
         """Every required level is met (T1), as far as is known."""
-        goals = Goals(gang, self.board.snapshot)
-        if goals.invalid() or any(goals.lost(group) for group in walk(gang.root)):
+        requirements = Requirements(gang, self.cycle_state.snapshot)
+        if requirements.invalid() or any(requirements.lost(group) for group in walk(gang.root)):
             return False
-        spots = (goals.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
-        return all(isinstance(spot, Spot) and spot.pinned != NOWHERE for spot in spots if spot is not None)
+        spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
+        return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
-    def _fit(self, seats: list[Seat] | Held, later: bool) -> bool:
+    def _fit(self, seats: list[ClassSeats] | Held, later: bool) -> bool:
         """Whether seats are free now, or once terminating pods have left."""
-        ledger = (self.board.later if later else self.board.now).copy()
+        capacity = (self.cycle_state.later if later else self.cycle_state.now).copy()
         for seat in seats:
-            if not ledger.fits(seat.shape)[seat.node]:
+            if not capacity.fits(seat.pod_class)[seat.node]:
                 return False
-            ledger.put(seat.node, seat.shape, 1)
+            capacity.put(seat.node, seat.pod_class, 1)
         return True
 
     def free_now(self) -> Iterator[tuple[str, Held]]:
@@ -115,11 +115,11 @@ class Nominations:
 
         Where inter-pod rules are about them the gang is searched for at its turn, on its own room.
         """
-        touched = self.board.now.company.touched
+        touched = self.cycle_state.now.inter_pod.touched
         for name, held in sorted(self._held.items()):
-            if any(seat.shape in touched for seat in held):
+            if any(seat.pod_class in touched for seat in held):
                 continue
-            gang = self.board.before[name]
+            gang = self.cycle_state.before[name]
             self._take(gang, held, -1)
             if self._fit(held, later=False) and self._is_allowed(gang, held, later=False):
                 del self._held[name]
@@ -135,47 +135,47 @@ class Nominations:
         """The gang's turn has come: what was kept for it is free to it."""
         held = self._held.pop(gang, ())
         if held:
-            self.board.save()
-            self._take(self.board.before[gang], held, -1)
+            self.cycle_state.save()
+            self._take(self.cycle_state.before[gang], held, -1)
         return held
 
-    def keep(self, turn: Turn, held: Held) -> Turn:
+    def keep(self, gang_state: GangState, held: Held) -> GangState:
         """It could not go elsewhere: it waits for the places that are kept for it."""
-        return self.board.nominate(turn, held)
+        return self.cycle_state.nominate(gang_state, held)
 
-    def keep_for_victim(self, turn: Turn) -> Turn:
+    def keep_for_victim(self, gang_state: GangState) -> GangState:
         """A gang that loses pods in this cycle waits for its places still, where they make whole what stays of it."""
-        held = self._held.get(turn.gang.key, ())
-        if not held or not satisfied(self.board.seated(turn.gang, held).root):
-            return turn
-        return self.keep(turn, self.release(turn.gang.key))
+        held = self._held.get(gang_state.gang.key, ())
+        if not held or not satisfied(self.cycle_state.seated(gang_state.gang, held).root):
+            return gang_state
+        return self.keep(gang_state, self.release(gang_state.gang.key))
 
     # pods that move -------------------------------------------------------------------------------------------------
 
     def _hold_moves(self) -> None:
-        unseen = self.board.policy.moved
-        for gang in self.board.snapshot.gangs:
+        unseen = self.cycle_state.policy.moved
+        for gang in self.cycle_state.snapshot.gangs:
             if gang.has_promises or gang.key in unseen:
                 held = self._held.get(gang.key, ())  # a pod that moved and is nominated needs one place, not two
-                self.hold_moves(self.board.seated(gang, held) if held else gang)
+                self.hold_moves(self.cycle_state.seated(gang, held) if held else gang)
 
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
-        places = open_places(gang, self.board.snapshot.now, self.board.policy.moved.get(gang.key, ""))
-        if not places or closed(self.board.usage.tree, gang.queue):
+        places = open_places(gang, self.cycle_state.snapshot.now, self.cycle_state.policy.moved.get(gang.key, ""))
+        if not places or closed(self.cycle_state.usage.tree, gang.queue):
             return
         room = tuple(self._room_there(places))
-        if room and self.board.usage.excess(gang.queue, self._in_all(room), {}, later=True) is None:
+        if room and self.cycle_state.usage.excess(gang.queue, self._in_all(room), {}, later=True) is None:
             self._moves[gang.key] = room
             self._hold(gang, room, 1)
 
-    def _room_there(self, places: Iterable[Place]) -> Iterator[tuple[int, Ints]]:
+    def _room_there(self, places: Iterable[PromisedPlace]) -> Iterator[tuple[int, Ints]]:
         """Room of as many pods as there is room for once terminating pods have left: more cannot be kept."""
-        index, left = self.board.snapshot.node_index, dict[int, Ints]()
+        index, left = self.cycle_state.snapshot.node_index, dict[int, Ints]()
         for place in places:
             if place.node in index:
                 node, each = index[place.node], self._by_column({**place.requests, PODS: 1})
-                free = left.get(node, self.board.later.free[node])
+                free = left.get(node, self.cycle_state.later.free[node])
                 pods = min(place.pods, int((free[each > 0] // each[each > 0]).min()))
                 if pods > 0:
                     left[node] = free - each * pods
@@ -185,21 +185,21 @@ class Nominations:
         """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
         room = self._moves.pop(gang.key, ())
         if room:
-            self.board.save()
+            self.cycle_state.save()
             self._hold(gang, room, -1)
         return bool(room)
 
     def _hold(self, gang: Gang, room: Room, sign: int) -> None:
         for node, amounts in room:
-            self.board.hold(node, sign * amounts)
+            self.cycle_state.hold(node, sign * amounts)
         asked = {name: sign * amount for name, amount in self._in_all(room).items()}
-        self.board.usage = self.board.usage.with_(gang.queue, asked, is_promised=True)
+        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, asked, is_promised=True)
 
     def _by_column(self, amounts: Mapping[str, int]) -> Ints:
-        columns = self.board.snapshot.columns
+        columns = self.cycle_state.snapshot.columns
         return np.array([amounts.get(name, 0) for name in columns], dtype=np.int64)
 
     def _in_all(self, room: Room) -> Resources:
         total = np.sum([amounts for _, amounts in room], axis=0)
-        columns = self.board.snapshot.columns
+        columns = self.cycle_state.snapshot.columns
         return Resources({name: int(total[i]) for i, name in enumerate(columns) if total[i] and name != PODS})

@@ -17,7 +17,7 @@ from muster.fairness.queue_usage import NO_END
 from muster.model.gang import Gang
 from muster.model.queues import QueueNode, plus
 from muster.placement.exact.solver import Term
-from muster.placement.requirements import Goal
+from muster.placement.requirements import Requirement
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.rules import Rules
@@ -35,11 +35,11 @@ class Reclaim(Rules):
     reason: EvictionReason = "Reclaim"
     run_times = ("reclaim_min_runtime",)
 
-    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
-        super().__init__(preemption, gang, goal)
+    def __init__(self, preemption: "Preemption", gang: Gang, requirement: Requirement) -> None:
+        super().__init__(preemption, gang, requirement)
         self.path = self.usage.tree.path(gang.queue)
         self.shared = self.usage.bounds.shared
-        columns = self.board.snapshot.columns
+        columns = self.cycle_state.snapshot.columns
         self.asked = [name for i, name in enumerate(columns) if self.asks[i] and name in self.shared]
         self.entitled = self._entitled()
         self._ways: dict[str, tuple[Sequence[QueueNode], Sequence[QueueNode]]] = {}
@@ -50,7 +50,7 @@ class Reclaim(Rules):
 
     def _entitled(self) -> Ints:
         """By column what the gang's own queue may still take within its fair share."""
-        found = np.full(len(self.board.snapshot.columns), NO_END, dtype=np.int64)
+        found = np.full(len(self.cycle_state.snapshot.columns), NO_END, dtype=np.int64)
         for name in self.shared:
             share = self.usage.shares[self.gang.queue].get(name, 0)
             found[self.usage.bounds.column[name]] = share - self.usage.allocated[self.gang.queue].get(name, 0)
@@ -83,7 +83,7 @@ class Reclaim(Rules):
         """From queues that stand above their share and quota; what the gang may take is in its allowance."""
         if not super().allows(units, asked):
             return False
-        taken = _Taken(self, units)
+        taken = _TakenFromQueues(self, units)
         return all(
             self._stands_above(node, taken.gone(node), taken.largest(node))
             for victim in taken.queues
@@ -106,7 +106,7 @@ class Reclaim(Rules):
     def allowance(self, units: Units) -> Ints | None:
         """Within the fair share of every queue on its way below the victims', and its quota where it has to be."""
         found = self.most(units).copy()
-        taken = _Taken(self, units)
+        taken = _TakenFromQueues(self, units)
         for victim in taken.queues:
             mine, theirs = self._ways_down(victim)
             for node in mine:
@@ -121,7 +121,7 @@ class Reclaim(Rules):
         base = super().allowance(units)
         return self.entitled if base is None else np.minimum(base, self.entitled)
 
-    def _cap(self, found: Ints, node: QueueNode, taken: "_Taken", most: Mapping[str, int]) -> None:
+    def _cap(self, found: Ints, node: QueueNode, taken: "_TakenFromQueues", most: Mapping[str, int]) -> None:
         """No more than what a queue holds leaves of some amounts, with the victims gone."""
         held, gone = self.usage.allocated[node.name], taken.gone(node)
         for name in self.shared:
@@ -129,7 +129,7 @@ class Reclaim(Rules):
                 column = self.usage.bounds.column[name]
                 found[column] = min(found[column], most[name] - held.get(name, 0) + gone.get(name, 0))
 
-    def _keeps_quota(self, node: QueueNode, taken: "_Taken", name: str) -> bool:
+    def _keeps_quota(self, node: QueueNode, taken: "_TakenFromQueues", name: str) -> bool:
         quota, held = node.share(name).quota, self.usage.allocated[node.name].get(name, 0)
         floor = held if quota == UNLIMITED else min(quota, held)
         return held - taken.gone(node).get(name, 0) >= floor
@@ -219,7 +219,7 @@ def _minus(terms: list[Term]) -> list[Term]:
     return [(variable, -value) for variable, value in terms]
 
 
-class _Taken:
+class _TakenFromQueues:
     """What a set of units takes from queues."""
 
     def __init__(self, rules: Reclaim, units: Units) -> None:

@@ -14,10 +14,10 @@ from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.queue_usage import QueueUsage
 from muster.model.gang import Gang
-from muster.placement.requirements import Goal
-from muster.placement.search.nested_search import Seat
+from muster.placement.requirements import Requirement
+from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import least
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 
@@ -35,14 +35,14 @@ class Rules:
     reason: EvictionReason
     run_times: Sequence[str] = ()  # fields of queues that promise a minimum run time
 
-    def __init__(self, preemption: "Preemption", gang: Gang, goal: Goal) -> None:
+    def __init__(self, preemption: "Preemption", gang: Gang, requirement: Requirement) -> None:
         self.preemption = preemption
-        self.board: Board = preemption.board
-        self.gang, self.goal = gang, goal
-        self.usage: QueueUsage = self.board.usage
+        self.cycle_state: CycleState = preemption.cycle_state
+        self.gang, self.requirement = gang, requirement
+        self.usage: QueueUsage = self.cycle_state.usage
         self.is_protected = gang.preemptibility != names.PREEMPTIBLE
         self.is_limited = self.usage.allowance(gang.queue, self.is_protected, later=True) is not None
-        self.asks = least(goal, self.board.shapes.asks)
+        self.asks = least(requirement, self.cycle_state.pod_classes.asks)
 
     @property
     def candidates(self) -> Candidates:
@@ -96,7 +96,7 @@ class Rules:
 
     def has_run_long_enough(self, victim: Gang) -> bool:
         """Whether a gang has run as long as its queue promises it."""
-        now = self.board.snapshot.now
+        now = self.cycle_state.snapshot.now
         since = past_moment(victim.source.metadata.annotations.get(names.LAST_START, ""), now)
         if since is None or now is None:
             return True
@@ -139,14 +139,14 @@ class Rules:
             return False
         return self.preemption.budgets.allows(self.candidates.names(units))
 
-    def looks(self, pod: str) -> object:
+    def likeness(self, pod: str) -> object:
         """What tells pods apart in these rules, beyond class, node and queue: budgets and inter-pod rules."""
-        marks = self.board.snapshot.neighbours.running.get(pod)
-        return repr((self.preemption.budgets.of.get(pod, ()), marks))
+        rule_matches = self.cycle_state.snapshot.inter_pod_rules.running.get(pod)
+        return repr((self.preemption.budgets.of.get(pod, ()), rule_matches))
 
-    def settle(self, units: Units, seats: tuple[Seat, ...]) -> tuple[Seat, ...] | None:  # noqa: ARG002
+    def settle(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
-        return seats if self.board.too_protected(self.gang, seats) is None else None
+        return seats if self.cycle_state.too_protected(self.gang, seats) is None else None
 
     def add_rows(self, program: "VictimProgram") -> None:
         """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""
@@ -175,10 +175,10 @@ class Rules:
             if self.is_protected and quota != UNLIMITED:
                 program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
 
-    def is_within(self, units: Units, seats: tuple[Seat, ...]) -> bool:
+    def is_within(self, units: Units, seats: tuple[ClassSeats, ...]) -> bool:
         """Whether seats stay within the allowance."""
         allowance = self.allowance(units)
         if allowance is None:
             return True
-        total = np.sum([self.board.shapes.asks[seat.shape] * seat.pods for seat in seats], axis=0)
+        total = np.sum([self.cycle_state.pod_classes.asks[seat.pod_class] * seat.pods for seat in seats], axis=0)
         return bool((total <= allowance).all())

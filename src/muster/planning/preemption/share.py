@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from muster.model.gang import Gang, Standing
-from muster.planning.cycle_state import Board
-from muster.planning.decision import Disturbance, Eviction, MadeRoom
-from muster.planning.scheduling_queue import Line
+from muster.planning.cycle_state import CycleState
+from muster.planning.decision import CycleDisturbance, Eviction, MadeRoom
+from muster.planning.scheduling_queue import SchedulingQueue
 
 NO_END = 1 << 62
 
@@ -14,12 +14,12 @@ NO_END = 1 << 62
 class DisturbanceShare:
     """What is allowed, and what is spent of it; gangs that are released as stale do not count: they do no work."""
 
-    def __init__(self, board: Board) -> None:
-        snapshot = board.snapshot
+    def __init__(self, cycle_state: CycleState) -> None:
+        snapshot = cycle_state.snapshot
         pods = snapshot.columns.index("pods")
-        self.board = board
+        self.cycle_state = cycle_state
         self.running = int((snapshot.used[:, pods] - snapshot.strange[:, pods]).sum())  # of gangs, terminating too
-        self.allowed = self.running * board.policy.max_disturbed_percent // 100
+        self.allowed = self.running * cycle_state.policy.max_disturbed_percent // 100
         self.spent = 0
 
     @property
@@ -36,15 +36,15 @@ class DisturbanceShare:
         """So many pods leave for a gang."""
         self.spent += pods
 
-    def figures(self) -> Disturbance:
+    def figures(self) -> CycleDisturbance:
         """What the cycle came to, for which gangs."""
         by_gang: dict[str, list[Eviction]] = {}
-        for turn in self.board.turns.values():
-            for one in turn.evictions:
+        for gang_state in self.cycle_state.gang_states.values():
+            for one in gang_state.evictions:
                 if one.reason != "Stale":
                     by_gang.setdefault(one.whom, []).append(one)
         gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
-        return Disturbance(self.running, self.allowed, tuple(sorted(gangs)))
+        return CycleDisturbance(self.running, self.allowed, tuple(sorted(gangs)))
 
 
 def _made_room(gang: str, evictions: list[Eviction]) -> MadeRoom:
@@ -90,11 +90,11 @@ class ByPriority:
         """These gangs had their turns together with the one before them."""
         self._tried.update(gangs)
 
-    def next(self, line: Line) -> str | None:
+    def next(self, scheduling_queue: SchedulingQueue) -> str | None:
         """The gang whose turn it is: one that was held back, where nothing holds it back any more, else by G4."""
         if self._held_back and self._highest() <= -self._held_back[0][0]:
             return self._released()
-        found = line.next()
+        found = scheduling_queue.next()
         if found is None:
             return self._released() if self._held_back else None
         self._tried.add(found)

@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import structlog
 
-from muster.planning.decision import Binding, Eviction, Failure, GangPlan, Plan
+from muster.planning.decision import Binding, CyclePlan, Eviction, Failure, GangPlan
 from muster.reporting.explain import sentence
 
 log = structlog.get_logger()
 Known = tuple[object, ...]
 
 
-class Journal:
+class DecisionLog:
     """Tells plans. What stands as it did is not told again: what is not carried out is decided anew all the time."""
 
     def __init__(self, dry_run: bool = False) -> None:
@@ -20,7 +20,7 @@ class Journal:
         self._told: dict[str, Known] = {}  # by gang
         self._failed: dict[str, tuple[str, str]] = {}  # by gang: what its work ended with in the last plan
 
-    def tell(self, plan: Plan) -> None:
+    def tell(self, plan: CyclePlan) -> None:
         """What was decided; called before anybody knows what comes of it."""
         self._tell_failures(plan.failures)
         bound, nominated = _by_gang(plan.bindings), _by_gang(plan.nominations)

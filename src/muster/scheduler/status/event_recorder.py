@@ -18,7 +18,7 @@ from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
-from muster.model.gang import State, state
+from muster.model.gang import PodState, state
 from muster.reporting.conditions import stray_words
 from muster.reporting.explain import is_worth_an_event, reasons
 from muster.reporting.outcome import Outcome
@@ -32,7 +32,7 @@ KEPT_SECONDS = 3600.0  # for so long, API servers keep an Event that nobody writ
 Series = tuple[str, str, str, str, str]  # what tells events apart: kind, namespace, name, uid, and the reason
 
 
-class Counted(Struct, frozen=True):
+class CountedEvent(Struct, frozen=True):
     """An Event that is there, or was asked for."""
 
     name: str
@@ -45,7 +45,7 @@ class Recorder:
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self.cluster, self.clock = cluster, clock
-        self._told: dict[Series, Counted] = {}  # the one that was told last comes last
+        self._told: dict[Series, CountedEvent] = {}  # the one that was told last comes last
 
     async def record(self, event: Raw) -> None:
         """One more time."""
@@ -53,13 +53,13 @@ class Recorder:
         self._forget()
         told = self._told.get(series)
         if told is None or not await self._again(told, event):
-            told = Counted(meta["name"], 0, self.clock())
+            told = CountedEvent(meta["name"], 0, self.clock())
             self._told[series] = told  # also where no answer comes: the next try finds it, or not
             await self.cluster.create(EVENTS, event)
         self._told.pop(series, None)
-        self._told[series] = Counted(told.name, told.count + 1, self.clock())
+        self._told[series] = CountedEvent(told.name, told.count + 1, self.clock())
 
-    async def _again(self, told: Counted, event: Raw) -> bool:
+    async def _again(self, told: CountedEvent, event: Raw) -> bool:
         """Whether it is still there to be counted up."""
         news = {"count": told.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
         try:
@@ -93,7 +93,7 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
         if is_worth_an_event(reason["reason"], reason["details"]):
             runs = reason["details"].get("role") == "extra"
             yield event(resource, meta, reason["reason"], reason["message"], now, is_normal=runs)
-    strays = [stray for stray in outcome.gang.strays if state(pods[stray.pod]) in (State.PENDING, State.GATED)]
+    strays = [stray for stray in outcome.gang.strays if state(pods[stray.pod]) in (PodState.PENDING, PodState.GATED)]
     if strays:
         yield event(resource, meta, STRAY_PODS, stray_words(strays), now)
     for stray in strays:

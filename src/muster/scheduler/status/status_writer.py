@@ -24,11 +24,11 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, PatchType, Raw, Resource
-from muster.model.gang import Gang, State, state
+from muster.model.gang import Gang, PodState, state
 from muster.model.snapshot import Snapshot
-from muster.planning.decision import GangPlan, Plan
+from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.diagnosis.waiting import NOT_ENOUGH_PODS
-from muster.reporting.annotations import stale_marks
+from muster.reporting.annotations import stale_annotations
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
@@ -40,7 +40,7 @@ from muster.validation.pods.membership import gang_of
 
 log = structlog.get_logger()
 AGAIN_SECONDS = 300.0  # the same event about the same object is not told more often
-HEARD_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
+RECEIVED_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
 AT_ONCE = 16  # letters: few, as bindings come first
 SHOWN = 5  # failures that are told in words
 SILENT_SECONDS = 60.0  # while nothing works, that is logged again after this time
@@ -56,12 +56,12 @@ class News(Struct, frozen=True, eq=False):
 
     number: int  # of the cycle
     snapshot: Snapshot
-    plan: Plan
+    plan: CyclePlan
     now: datetime
     unsettled: Mapping[str, str] = {}  # gangs with bindings that are not settled, and why where that lasts long
 
 
-class Letter(Struct, frozen=True, eq=False):
+class StatusUpdate(Struct, frozen=True, eq=False):
     """One thing to write about one object."""
 
     kind: Kind
@@ -77,7 +77,7 @@ class Letter(Struct, frozen=True, eq=False):
         return self.resource.plural, self.namespace, self.name
 
 
-class Teller:
+class StatusWriter:
     """Writes what plans mean to the objects they are about."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Teller:
         self._woken = asyncio.Event()
         self._number = 0  # the cycle that the letters are of
         self._newest = 0  # the last cycle that there are news of
-        self._letters: dict[Address, list[Letter]] = {}
+        self._updates: dict[Address, list[StatusUpdate]] = {}
         self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
         self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
         self._said: dict[tuple[Address, Kind], tuple[object, float]] = {}  # what, and when
@@ -116,14 +116,14 @@ class Teller:
         """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
         address = (resource_of(Pod).plural, namespace, pod)
         self._placed[address] = self._newest + 1
-        self._letters.pop(address, None)
+        self._updates.pop(address, None)
         if address in self._busy:
             await self._busy[address].wait()
 
     def forget(self) -> None:
         """We do not lead: others write, so what we said does not stand, and what we would say is not asked for."""
         self._latest = None
-        self._letters.clear()
+        self._updates.clear()
         self._said.clear()
 
     async def run(self) -> None:
@@ -134,14 +134,14 @@ class Teller:
                 self._woken.clear()
                 news, self._latest = self._latest, None
                 if news is not None:
-                    drafts = await in_daemon_thread("status", partial(self._drafts.letters, news))
+                    drafts = await in_daemon_thread("status", partial(self._drafts.updates, news))
                     self._put(news, drafts)
                     self._go_on(tasks)
 
-    def _put(self, news: News, fresh: dict[Address, list[Letter]]) -> None:
+    def _put(self, news: News, fresh: dict[Address, list[StatusUpdate]]) -> None:
         """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
-        for letter in [*_withdrawn(self._said, fresh, news)]:
-            fresh[letter.address] = [letter]
+        for update in [*_withdrawn(self._said, fresh, news)]:
+            fresh[update.address] = [update]
         self._placed = {address: number for address, number in self._placed.items() if number > news.number}
         for address in self._placed:
             fresh.pop(address, None)
@@ -149,18 +149,18 @@ class Teller:
         self._said = {about: (said, at) for about, (said, at) in self._said.items() if _stands(about, now - at, due)}
         if self._failed:
             self._own_up()
-        self._letters = {address: fresh[address] for address in self._letters if address in fresh} | fresh
+        self._updates = {address: fresh[address] for address in self._updates if address in fresh} | fresh
         self._number = news.number
 
     def _go_on(self, tasks: asyncio.TaskGroup) -> None:
         while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
             self._busy[address] = asyncio.Event()
-            tasks.create_task(self._send(address, self._letters.pop(address), tasks))
+            tasks.create_task(self._send(address, self._updates.pop(address), tasks))
         if not self._busy:
             self._all_out()
 
     def _next(self) -> Address | None:
-        return next((address for address in self._letters if address not in self._busy), None)
+        return next((address for address in self._updates if address not in self._busy), None)
 
     def _all_out(self) -> None:
         self.told = self._number
@@ -176,43 +176,43 @@ class Teller:
                 log.warning("not told", what=failure, of=failed)
         self.again(failed > 0)
 
-    async def _send(self, address: Address, found: list[Letter], tasks: asyncio.TaskGroup) -> None:
+    async def _send(self, address: Address, found: list[StatusUpdate], tasks: asyncio.TaskGroup) -> None:
         """All that is to be written about one object, in order."""
-        for letter in found:
-            about = (address, letter.kind)
+        for update in found:
+            about = (address, update.kind)
             said, _ = self._said.get(about, (None, 0.0))
-            if said != letter.says and self.fence.leading and await self._write(letter):
-                self._said[about] = letter.says, self.clock()
+            if said != update.says and self.fence.leading and await self._write(update):
+                self._said[about] = update.says, self.clock()
         self._busy.pop(address).set()
         self._go_on(tasks)
 
-    async def _write(self, letter: Letter) -> bool:
+    async def _write(self, update: StatusUpdate) -> bool:
         """Whether it was taken. What changed or went away meanwhile is no failure: it is heard of anyway."""
         try:
             async with in_time(self.fence, self.seconds):
-                await self._request(letter)
+                await self._request(update)
         except ApiError as error:
             if error.status == CONFLICT:
-                self.observer.conflict(letter.resource.plural)
+                self.observer.conflict(update.resource.plural)
             elif error.status != 404:
                 self._failed += 1
                 if len(self._failures) < SHOWN:
-                    self._failures.append(f"{letter.resource.plural} {letter.namespace}/{letter.name}: {error.message}")
+                    self._failures.append(f"{update.resource.plural} {update.namespace}/{update.name}: {error.message}")
             return False
         return True
 
-    async def _request(self, letter: Letter) -> None:
+    async def _request(self, update: StatusUpdate) -> None:
         """One request a letter, but for an event that is no longer there to be counted up."""
-        where = letter.resource, letter.namespace, letter.name
-        match letter.kind:
+        where = update.resource, update.namespace, update.name
+        match update.kind:
             case "event":
-                await self._recorder.record(letter.body)
+                await self._recorder.record(update.body)
             case "marks":
-                await self.cluster.patch(*where, letter.body)
+                await self.cluster.patch(*where, update.body)
             case "status":
-                await self.cluster.patch(*where, letter.body, JSON, "status")
+                await self.cluster.patch(*where, update.body, JSON, "status")
             case "condition":
-                await self.cluster.patch(*where, letter.body, STRATEGIC, "status")
+                await self.cluster.patch(*where, update.body, STRATEGIC, "status")
 
 
 def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tuple[Address, Kind]]) -> bool:
@@ -227,7 +227,7 @@ def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tupl
         case "condition":
             return about in due
         case _:
-            return about in due and age_seconds < HEARD_SECONDS
+            return about in due and age_seconds < RECEIVED_SECONDS
 
 
 # letters ------------------------------------------------------------------------------------------------------------
@@ -244,14 +244,14 @@ class Drafts:
         self._silent: dict[str, Gang] = {}
         self._where: object = None  # the domains that statuses name
 
-    def letters(self, news: News) -> dict[Address, list[Letter]]:
+    def updates(self, news: News) -> dict[Address, list[StatusUpdate]]:
         """By the object they are about."""
-        found: dict[Address, list[Letter]] = {}
-        for letter in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
-            found.setdefault(letter.address, []).append(letter)
+        found: dict[Address, list[StatusUpdate]] = {}
+        for update in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
+            found.setdefault(update.address, []).append(update)
         return found
 
-    def _of_gangs(self, news: News) -> Iterator[Letter]:
+    def _of_gangs(self, news: News) -> Iterator[StatusUpdate]:
         before = {gang.key: gang for gang in news.snapshot.gangs}
         if news.snapshot.topologies is not self._where:
             self._silent, self._where = {}, news.snapshot.topologies
@@ -271,7 +271,7 @@ class Drafts:
         return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
 
 
-def _of_unsettled(news: News) -> Iterator[Letter]:
+def _of_unsettled(news: News) -> Iterator[StatusUpdate]:
     """Whatever a status said about these gangs could be wrong: only an event tells that it is not known (E1)."""
     sources = {gang.key: gang.source for gang in news.snapshot.gangs if news.unsettled.get(gang.key)}
     for key, group in sources.items():
@@ -285,7 +285,7 @@ def _at_rest(found: GangPlan) -> bool:
     )
 
 
-def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | None:
+def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[StatusUpdate] | None:
     """None: something about this gang cannot be put into words. That must not keep anybody from being scheduled."""
     try:
         return list(_about(outcome, group, news))
@@ -294,7 +294,7 @@ def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[Letter] | 
         return None
 
 
-def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
+def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[StatusUpdate]:
     if not is_reported_elsewhere(outcome.before, news.snapshot.schedulers):
         yield from _of_group(outcome, group, news.now)
     for name, condition in pod_conditions(outcome, group).items():
@@ -303,24 +303,24 @@ def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[Letter]:
     yield from map(_of_event, about_gang(outcome, group, news.snapshot.pods, news.now))
 
 
-def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Letter]:
+def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[StatusUpdate]:
     meta, resource = group.metadata, resource_of(PodGroup)
-    if marks := stale_marks(outcome, group, now):
-        body = {"metadata": {"uid": meta.uid, "annotations": marks}}
-        yield Letter("marks", resource, meta.namespace, meta.name, body, body)
+    if annotations := stale_annotations(outcome, group, now):
+        body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
+        yield StatusUpdate("marks", resource, meta.namespace, meta.name, body, body)
     status = pod_group_status(outcome, group, now)
     if status != group.status:
         said = _status(meta.uid, status)
-        yield Letter("status", resource, meta.namespace, meta.name, said, said)
+        yield StatusUpdate("status", resource, meta.namespace, meta.name, said, said)
 
 
-def _of_queues(news: News) -> Iterator[Letter]:
+def _of_queues(news: News) -> Iterator[StatusUpdate]:
     stored = {queue.metadata.name: queue for queue in news.snapshot.objects.queues}
     for name, status in queue_statuses(news.snapshot, news.plan, news.now).items():
         queue = stored.get(name)
         if queue is not None and queue.status != status:
             body = _status(queue.metadata.uid, status)
-            yield Letter("status", resource_of(Queue), "", name, body, body)
+            yield StatusUpdate("status", resource_of(Queue), "", name, body, body)
 
 
 def _status(uid: str, status: Wire) -> list[Raw]:
@@ -332,18 +332,18 @@ def _status(uid: str, status: Wire) -> list[Raw]:
     return [same, {"op": "add", "path": "/status", "value": encode(status)}]
 
 
-def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> Letter:
+def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> StatusUpdate:
     """A pod that was deleted and came back under its name has heard nothing yet."""
     namespace, _, name = pod.partition("/")
     raw = encode(condition) | {"lastTransitionTime": stamp(now)}
-    return Letter("condition", resource_of(Pod), namespace, name, (uid, condition), _on_pod(uid, raw))
+    return StatusUpdate("condition", resource_of(Pod), namespace, name, (uid, condition), _on_pod(uid, raw))
 
 
 def _on_pod(uid: str, condition: Raw) -> Raw:
     return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
 
-def _of_orphans(news: News) -> Iterator[Letter]:
+def _of_orphans(news: News) -> Iterator[StatusUpdate]:
     """Pods that no gang speaks for."""
     for stray in orphans(news.snapshot):
         pod = news.snapshot.pods[stray.pod]
@@ -351,12 +351,12 @@ def _of_orphans(news: News) -> Iterator[Letter]:
         yield _of_event(about_stray(stray, pod, news.now))
 
 
-def _of_event(event: Raw) -> Letter:
+def _of_event(event: Raw) -> StatusUpdate:
     kind, namespace, name, _, reason = series = series_of(event)
-    return Letter("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
+    return StatusUpdate("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
 
 
-def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[Letter]:
+def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[StatusUpdate]:
     """Conditions of pods that still wait, where nothing takes their place: of gangs that want none, or no more (S4)."""
     bound = {(one.namespace, one.pod) for one in news.plan.bindings}
     for (address, kind), (says, _) in said.items():
@@ -364,11 +364,13 @@ def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[Le
             yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.unsettled)
 
 
-def _unsaid(address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]) -> Iterator[Letter]:
+def _unsaid(
+    address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]
+) -> Iterator[StatusUpdate]:
     """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
-    if pod is None or state(pod) is not State.PENDING or not isinstance(says, tuple) or gang_of(pod) in unsettled:
+    if pod is None or state(pod) is not PodState.PENDING or not isinstance(says, tuple) or gang_of(pod) in unsettled:
         return
     uid, _ = says
     if uid == pod.metadata.uid:
         body = _on_pod(uid, {"type": ON_PODS, "$patch": "delete"})
-        yield Letter("condition", resource_of(Pod), *address[1:], says=(uid, None), body=body)
+        yield StatusUpdate("condition", resource_of(Pod), *address[1:], says=(uid, None), body=body)

@@ -5,24 +5,24 @@ from collections.abc import Iterator
 
 from muster.api import names
 from muster.api.core import Pod
-from muster.validation.context import Around, Tree
+from muster.validation.context import Tree, ValidationContext
 from muster.validation.pods.membership import Stray, gang_of, leaf_of
 from muster.validation.problem import Problem, listed
 
 
-def judge(pod: Pod, around: Around) -> Iterator[Problem]:
+def judge(pod: Pod, context: ValidationContext) -> Iterator[Problem]:
     """Every warning about a pod."""
     yield from _task_priority(pod)
     gang = gang_of(pod)
-    if gang is None or not around.trees:
+    if gang is None or not context.trees:
         return
-    if gang in around.trees:
-        yield from _joins(pod, gang, around.trees[gang])
+    if gang in context.trees:
+        yield from _joins(pod, gang, context.trees[gang])
     else:
         yield Problem(
             f"metadata.annotations[{names.POD_GROUP}]",
             f"podgroup `{gang}` does not exist: the pod will never be scheduled",
-            hint=f"known: {listed(around.trees)}",
+            hint=f"known: {listed(context.trees)}",
             severity="warning",
             rule="N4",
         )

@@ -21,7 +21,7 @@ from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, read, service_names, trusted
 from muster.webhook.certificates.certificate_checks import unfit
-from muster.webhook.certificates.certificate_sources import Source, decoded
+from muster.webhook.certificates.certificate_sources import CertificateSource, decoded
 
 _ADMISSION = ("admissionregistration.k8s.io", "v1")
 CONFIGURATIONS = (
@@ -40,7 +40,7 @@ def utc_now() -> datetime:
 # showing ------------------------------------------------------------------------------------------------------------
 
 
-class Door:
+class ServedCertificate:
     """A TLS context whose certificate can be changed while it listens; also the check `certificate`.
 
     Every handshake is handed to the newest context. A context of its own for each certificate, as an old chain of
@@ -152,20 +152,25 @@ def _amendments(raw: Raw, settings: Webhook, authority: bytes, now: datetime) ->
             yield from found
 
 
-class Keeping:
+class CertificateRotation:
     """The loop: look, show what is new, tell the API server."""
 
     def __init__(
         self,
-        door: Door,
-        source: Source,
+        served_certificate: ServedCertificate,
+        source: CertificateSource,
         cluster: Cluster,
         settings: Webhook,
         metrics: Metrics | None = None,
         now: Now = utc_now,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
-        self._door, self._source, self._cluster, self._settings = door, source, cluster, settings
+        self._served_certificate, self._source, self._cluster, self._settings = (
+            served_certificate,
+            source,
+            cluster,
+            settings,
+        )
         self._metrics, self._now, self._settle_seconds = metrics, now, settle_seconds
         self._host = service_names(settings.certificates)[0]
         self._shown: Bundle | None = None
@@ -183,17 +188,17 @@ class Keeping:
             if bundle.authority != self._shown.authority:
                 await asyncio.sleep(self._settle_seconds)
             self._show(bundle)
-        if problem := self._door.problem():
+        if problem := self._served_certificate.problem():
             self._log.warning("no API server takes the certificate", problem=problem)
 
     def _compare(self, new: Bundle) -> None:
         """CertificateError where nobody would take the new one, while what is shown is good: that stays."""
         flaw = unfit(_first(new), self._host, self._now())
-        if flaw and not self._door.problem():
+        if flaw and not self._served_certificate.problem():
             raise CertificateError(f"the new certificate is not shown, the old one stays: {flaw}")
 
     def _show(self, bundle: Bundle) -> None:
-        self._door.show(bundle, self._host)
+        self._served_certificate.show(bundle, self._host)
         self._shown = bundle
         if self._metrics:
             self._metrics.certificate(bundle.expires.timestamp())

@@ -22,7 +22,7 @@ FILES = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.c
 ATTEMPTS = 5  # to store a new bundle while other replicas do the same
 
 
-class Source(Protocol):
+class CertificateSource(Protocol):
     """Where the bundle to show comes from."""
 
     async def current(self, now: datetime) -> Bundle:
@@ -143,7 +143,7 @@ class Brought:
             )
 
 
-def source(settings: Certificates, cluster: Cluster) -> Source:
+def source(settings: Certificates, cluster: Cluster) -> CertificateSource:
     """As the configuration says."""
     if settings.source == "files":
         return Brought(Path(settings.folder))

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.embedded.patch.managed_fields import at, cleared, flat, nested, overlaid, paths
-from muster.embedded.patch.merge_keys import Shape
+from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import Manager, applied, managers, written
 from muster.embedded.store.kinds import CONFIG_MAPS
 from muster.kube.cluster import ApiError
 
-SHAPE = Shape.of(None)
+SHAPE = MergeKeys.of(None)
 POD: Any = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -37,10 +37,10 @@ def test_lists_of_custom_kinds_go_by_their_schema() -> None:
     listed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     schema = {"properties": {"spec": {"properties": {"map": listed, "plain": {"items": items}}}}}
     raw = {"spec": {"map": [{"k": "a", "v": 1}], "plain": [{"k": "a"}]}}
-    assert nested(paths(raw, Shape.of(schema))) == {
+    assert nested(paths(raw, MergeKeys.of(schema))) == {
         "f:spec": {"f:map": {'k:{"k":"a"}': {".": {}, "f:k": {}, "f:v": {}}}, "f:plain": {}}
     }
-    merged = overlaid(raw, {"spec": {"map": [{"k": "b"}], "plain": []}}, Shape.of(schema))
+    merged = overlaid(raw, {"spec": {"map": [{"k": "b"}], "plain": []}}, MergeKeys.of(schema))
     assert merged == {"spec": {"map": [{"k": "a", "v": 1}, {"k": "b"}], "plain": []}}
 
 

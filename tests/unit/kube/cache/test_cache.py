@@ -18,7 +18,7 @@ from muster.api.objects import FIELDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
-from muster.kube.cache.cache import FOLLOWED, Mirror, resource_of
+from muster.kube.cache.cache import WATCHED_KINDS, Cache, resource_of
 from muster.kube.cache.interning import Slim
 from muster.kube.cache.reflector import Changed, Gone, News, Synced
 from muster.kube.cluster import Raw
@@ -36,97 +36,101 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_what_is_heard_is_known_and_what_is_gone_is_not() -> None:
-    mirror = Mirror()
-    assert mirror.hear(Node, Changed(node("a")))
-    found = mirror.get(Node, "", "a")
+    cache = Cache()
+    assert cache.handle(Node, Changed(node("a")))
+    found = cache.get(Node, "", "a")
     assert isinstance(found, Node)
     assert found.metadata.labels == {"topology/rack": "r1"}
-    assert mirror.hear(Node, Gone(node("a")))
-    assert mirror.get(Node, "", "a") is None
-    assert mirror.objects.nodes == ()
+    assert cache.handle(Node, Gone(node("a")))
+    assert cache.get(Node, "", "a") is None
+    assert cache.objects.nodes == ()
 
 
 def test_the_same_again_is_no_change() -> None:
-    mirror = Mirror()
-    assert mirror.hear(Pod, Changed(pod("p", "g")))
-    before, version = mirror.objects, mirror.version
-    assert not mirror.hear(Pod, Changed(pod("p", "g")))
-    assert not mirror.hear(Pod, Gone(pod("other", "g")))
-    assert not mirror.hear(Pod, Synced("7"))
-    assert mirror.objects is before
-    assert mirror.version == version
+    cache = Cache()
+    assert cache.handle(Pod, Changed(pod("p", "g")))
+    before, version = cache.objects, cache.version
+    assert not cache.handle(Pod, Changed(pod("p", "g")))
+    assert not cache.handle(Pod, Gone(pod("other", "g")))
+    assert not cache.handle(Pod, Synced("7"))
+    assert cache.objects is before
+    assert cache.version == version
 
 
 def test_pods_are_known_by_the_gang_that_they_name() -> None:
     """N3: in whatever order they come, change their gang and go; what is not there is in no gang."""
-    mirror = Mirror()
+    cache = Cache()
 
     def members(gang: str) -> list[str]:
-        return [found.metadata.name for found in mirror.pods_of(f"default/{gang}")]
+        return [found.metadata.name for found in cache.pods_of(f"default/{gang}")]
 
     for raw in (pod("a", "g"), pod("b", "g"), pod("c", "h")):
-        mirror.hear(Pod, Changed(raw))
+        cache.handle(Pod, Changed(raw))
     assert (members("g"), members("h"), members("other")) == (["a", "b"], ["c"], [])
-    mirror.hear(Pod, Changed(pod("b", "h")))
+    cache.handle(Pod, Changed(pod("b", "h")))
     assert (members("g"), members("h")) == (["a"], ["c", "b"])
-    mirror.hear(Pod, Gone(pod("a", "g")))
-    mirror.hear(Pod, Gone(pod("a", "g")))
+    cache.handle(Pod, Gone(pod("a", "g")))
+    cache.handle(Pod, Gone(pod("a", "g")))
     assert (members("g"), members("h")) == ([], ["c", "b"])
-    assert mirror._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
+    assert cache._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
 
 
 def test_what_muster_does_not_read_is_no_change() -> None:
     """A kubelet that reports the same pod again wakes nobody."""
-    mirror = Mirror()
-    mirror.hear(Pod, Changed(pod("p", "g")))
+    cache = Cache()
+    cache.handle(Pod, Changed(pod("p", "g")))
     noisy = pod("p", "g")
     noisy["metadata"] |= {"resourceVersion": "99", "managedFields": [{"manager": "kubelet"}]}
     noisy["status"] = {"hostIP": "10.0.0.1", "containerStatuses": [{"name": "main", "restartCount": 3}]}
-    assert not mirror.hear(Pod, Changed(noisy))
+    assert not cache.handle(Pod, Changed(noisy))
 
 
 def test_what_muster_reads_is_a_change() -> None:
-    mirror = Mirror()
-    mirror.hear(Pod, Changed(pod("p", "g")))
-    assert mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
-    assert mirror.version == 2
+    cache = Cache()
+    cache.handle(Pod, Changed(pod("p", "g")))
+    assert cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
+    assert cache.version == 2
 
 
 def test_a_value_that_was_given_out_stays_as_it_was() -> None:
     """A plan is made in another thread while news arrive."""
-    mirror = Mirror()
-    mirror.hear(Pod, Changed(pod("p", "g")))
-    before = mirror.objects
-    mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
-    mirror.hear(Pod, Changed(pod("q", "g")))
+    cache = Cache()
+    cache.handle(Pod, Changed(pod("p", "g")))
+    before = cache.objects
+    cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
+    cache.handle(Pod, Changed(pod("q", "g")))
     assert [one.spec.node_name for one in before.pods] == [""]
 
 
 def test_names_are_apart_by_namespace_and_kind() -> None:
-    mirror = Mirror()
+    cache = Cache()
     there = pod("same", "g")
     there["metadata"]["namespace"] = "elsewhere"
     for kind, raw in ((Pod, pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
-        assert mirror.hear(kind, Changed(raw))
-    assert (len(mirror.objects.pods), len(mirror.objects.nodes), len(mirror.objects.pod_groups)) == (2, 1, 1)
+        assert cache.handle(kind, Changed(raw))
+    assert (len(cache.objects.pods), len(cache.objects.nodes), len(cache.objects.pod_groups)) == (2, 1, 1)
 
 
 def test_every_kind_that_planning_reads_is_followed() -> None:
-    assert set(FOLLOWED.values()) == set(FIELDS)
+    assert set(WATCHED_KINDS.values()) == set(FIELDS)
     assert resource_of(Pod).plural == "pods"
-    assert {resource.plural for resource in FOLLOWED if not resource.namespaced} >= {"nodes", "queues", "topologies"}
+    assert {resource.plural for resource in WATCHED_KINDS if not resource.namespaced} >= {
+        "nodes",
+        "queues",
+        "topologies",
+    }
 
 
 def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
     """Annotations and volumes that no rule reads are gone; pods of one template are one but for their names."""
-    mirror = Mirror()
+    cache = Cache()
     for name in ("p", "q"):
         raw = pod(name, "g", node_name="a")
         raw["metadata"]["annotations"]["big"] = "x" * 10_000
         raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "1"}]
         raw["spec"]["volumes"] = [{"name": f"token-{name}"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
-        mirror.hear(Pod, Changed(raw))
-    p, q = mirror.objects.pods
+        cache.handle(Pod, Changed(raw))
+    p, q = cache.objects.pods
     assert p.metadata.annotations == {"pod-group-name": "g"}
     assert (p.metadata.owner_references, [one.name for one in p.spec.volumes]) == ((), ["d"])
     assert p.metadata.labels is q.metadata.labels
@@ -135,14 +139,14 @@ def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
 
 def test_what_was_expected_is_an_echo() -> None:
     """A binding as it was laid over, and statuses and notes that we wrote: no plan has to be made for them."""
-    mirror = Mirror()
+    cache = Cache()
     queued = queue("team")
     for struct, raw in ((Pod, pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
-        assert mirror.hear(struct, Changed(raw))
-        assert not mirror.echo, "it is new"
-    seen = mirror.pod("default/p")
+        assert cache.handle(struct, Changed(raw))
+        assert not cache.echo, "it is new"
+    seen = cache.pod("default/p")
     assert seen is not None
-    mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+    cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
     told = group("g", minMember=1)
     told["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
     told["status"] = {"phase": "Running"}
@@ -152,12 +156,12 @@ def test_what_was_expected_is_an_echo() -> None:
         (Queue, {**queued, "status": {"childQueues": ["x"]}}),
     )
     for struct, raw in echoes:
-        assert mirror.hear(struct, Changed(raw))
-        assert mirror.echo
+        assert cache.handle(struct, Changed(raw))
+        assert cache.echo
     told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
     for struct, raw in ((Pod, pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
-        assert mirror.hear(struct, Changed(raw))
-        assert not mirror.echo, "somebody did that"
+        assert cache.handle(struct, Changed(raw))
+        assert not cache.echo, "somebody did that"
 
 
 # any news -----------------------------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ def _same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
-APART = ("objects", "pods", "classes", "neighbours", "topologies", "class_of")  # compared below, each in its way
+APART = ("objects", "pods", "classes", "inter_pod_rules", "topologies", "class_of")  # compared below, each in its way
 
 
 def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -292,7 +296,7 @@ def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     for one in snapshot.classes:
         yield f"asks {one.index}", one.asks
         yield f"outside {one.index}", outside(one.pod, selected)
-    between = snapshot.neighbours
+    between = snapshot.inter_pod_rules
     yield "rules", [rule.signature() for rule in between.rules]
     yield "marks", (between.classes, sorted(between.running.items()), between.waiting)
     yield "selected", list(between.selected.entries())
@@ -314,7 +318,7 @@ def _differ(one: Snapshot, other: Snapshot) -> list[str]:
 
 def _objects(there: Iterable[tuple[type[Wire], Raw]]) -> Objects:
     """Everything as it is, without any mirror."""
-    held: dict[str, Any] = {FIELDS[struct]: () for struct in FOLLOWED.values()}
+    held: dict[str, Any] = {FIELDS[struct]: () for struct in WATCHED_KINDS.values()}
     for struct, raw in there:
         held[FIELDS[struct]] += (decode(raw, struct)[0],)
     return Objects(**held)
@@ -330,23 +334,23 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tup
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_snapshot, "SPARE", spare)
         patch.setattr(inter_pod_rules, "MOST_ALONE", alone)
-        mirror, there = Mirror(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
+        cache, there = Cache(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
         for (struct, raw), word, look in told:
             meta = raw["metadata"]
-            name, before, known = (struct, meta.get("namespace", ""), meta["name"]), mirror.objects, mirror.version
+            name, before, known = (struct, meta.get("namespace", ""), meta["name"]), cache.objects, cache.version
             if word == "changed":
                 there[name] = raw
             elif word == "gone":
                 there.pop(name, None)
-            changed = mirror.hear(struct, news_of(raw, word))
-            assert changed == (mirror.objects != before)
-            assert mirror.version == known + changed
+            changed = cache.handle(struct, news_of(raw, word))
+            assert changed == (cache.objects != before)
+            assert cache.version == known + changed
             if look:
-                mirror.fold(2)
-                assert _differ(mirror.snapshot(NOW), take(mirror.objects, NOW, names)) == []
+                cache.fold(2)
+                assert _differ(cache.snapshot(NOW), take(cache.objects, NOW, names)) == []
         final = [(name[0], raw) for name, raw in there.items()]
         dice.shuffle(final)
-        found, whole = mirror.snapshot(NOW), take(_objects(final), NOW, names)
+        found, whole = cache.snapshot(NOW), take(_objects(final), NOW, names)
         slim = {name: Slim().pod(one) for name, one in whole.pods.items()}
         assert _differ(found, replace(whole, pods=slim)) == []
 
@@ -355,132 +359,132 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tup
 @given(NEWS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"]), st.booleans()), max_size=6))
 def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[int, str, bool]]) -> None:
     """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
-    mirror = Mirror(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
+    cache = Cache(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
     for i, ((struct, raw), word, look) in enumerate(told):
-        mirror.hear(struct, news_of(raw, word))
+        cache.handle(struct, news_of(raw, word))
         if not look:
             continue
         instead: dict[str, Pod] = {}
         for number, at, leaves in sent[i % 3 :]:
-            seen = mirror.pod(f"default/p{number}")
+            seen = cache.pod(f"default/p{number}")
             if seen is not None:
                 meta = replace(seen.metadata, deletion_timestamp=NOW) if leaves else seen.metadata
                 instead[f"default/p{number}"] = replace(seen, spec=replace(seen.spec, node_name=at), metadata=meta)
-        pods = [instead.get(key(one.metadata), one) for one in mirror.objects.pods]
+        pods = [instead.get(key(one.metadata), one) for one in cache.objects.pods]
         ours = tuple(one for one in pods if one.spec.scheduler_name == "muster")
-        found = mirror.snapshot(NOW, instead)
-        assert _differ(found, take(replace(mirror.objects, pods=ours), NOW)) == []
+        found = cache.snapshot(NOW, instead)
+        assert _differ(found, take(replace(cache.objects, pods=ours), NOW)) == []
 
 
 def test_amounts_beyond_all_measure_make_no_room() -> None:
     """I2: pods that ask for more than an array can hold end nobody, and their sums do not turn into free room."""
-    mirror = Mirror()
+    cache = Cache()
     huge = {"memory": "8E"}
     for i in range(3):
         kind, raw = _pod(i, "g", 1, "", "a" if i else "", [])
         boxes = raw["spec"]["containers"]
         raw["spec"]["containers"] = [{**boxes[0], "resources": {"requests": huge}}, {"resources": {"requests": huge}}]
-        mirror.hear(kind, Changed(raw))
+        cache.handle(kind, Changed(raw))
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
-        mirror.hear(kind, Changed(raw))
-    found = mirror.snapshot(NOW)
-    assert _differ(found, take(mirror.objects, NOW)) == []
+        cache.handle(kind, Changed(raw))
+    found = cache.snapshot(NOW)
+    assert _differ(found, take(cache.objects, NOW)) == []
     assert (found.free[:, found.columns.index("memory")] < 0).all()
     assert [one.pod for one in plan(found).bindings] == ["p5"]
 
 
 def test_what_nobody_reads_of_a_node_is_no_change() -> None:
     """Agents write annotations on nodes all the time."""
-    mirror = Mirror()
-    assert mirror.hear(Node, Changed(node("a")))
+    cache = Cache()
+    assert cache.handle(Node, Changed(node("a")))
     noisy = node("a")
     noisy["metadata"]["annotations"] = {"agent/seen": "now"}
-    assert not mirror.hear(Node, Changed(noisy))
+    assert not cache.handle(Node, Changed(noisy))
 
 
 def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
-    mirror = Mirror()
+    cache = Cache()
     seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
-        mirror.hear(kind, Changed(raw))
-    assert len(mirror.snapshot(NOW).classes) == 1
-    mirror.hear(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
-    found = mirror.snapshot(NOW)
+        cache.handle(kind, Changed(raw))
+    assert len(cache.snapshot(NOW).classes) == 1
+    cache.handle(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
+    found = cache.snapshot(NOW)
     assert found.class_of["default/p1"] != found.class_of["default/p2"]
-    mirror.hear(Pod, Gone(pod("p3", "g")))
-    assert len(mirror.snapshot(NOW).classes) == 1
+    cache.handle(Pod, Gone(pod("p3", "g")))
+    assert len(cache.snapshot(NOW).classes) == 1
 
 
 def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
-    mirror = Mirror()
+    cache = Cache()
     for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
-        mirror.hear(kind, Changed(raw))
-    first = mirror.snapshot(NOW)
+        cache.handle(kind, Changed(raw))
+    first = cache.snapshot(NOW)
     before = repr(list(_parts(first)))
-    mirror.hear(Pod, Changed(pod("q", "g", 1, node_name="a")))
-    mirror.hear(Pod, Gone(pod("p", "g")))
-    mirror.snapshot(NOW)
+    cache.handle(Pod, Changed(pod("q", "g", 1, node_name="a")))
+    cache.handle(Pod, Gone(pod("p", "g")))
+    cache.snapshot(NOW)
     assert repr(list(_parts(first))) == before
 
 
-def same(mirror: Mirror) -> bool:
+def same(cache: Cache) -> bool:
     """As if everything had been told at once."""
-    return _differ(mirror.snapshot(NOW), take(mirror.objects, NOW)) == []
+    return _differ(cache.snapshot(NOW), take(cache.objects, NOW)) == []
 
 
 def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
     """I2: rows and columns are made anew, and what runs on the first nodes still takes its room."""
-    mirror = Mirror()
-    mirror.hear(PodGroup, Changed(group("g", minMember=1)))
+    cache = Cache()
+    cache.handle(PodGroup, Changed(group("g", minMember=1)))
     for i in range(70):
-        mirror.hear(Node, Changed(node(f"n{i}")))
+        cache.handle(Node, Changed(node(f"n{i}")))
         raw: Any = pod(f"p{i}", "g", node_name=f"n{i}")
         raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
-        mirror.hear(Pod, Changed(raw))
+        cache.handle(Pod, Changed(raw))
         if i % 23 == 0:
-            mirror.snapshot(NOW)
-    mirror.hear(Pod, Changed(pod("waits", "g")))
-    assert same(mirror)
+            cache.snapshot(NOW)
+    cache.handle(Pod, Changed(pod("waits", "g")))
+    assert same(cache)
 
 
 def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """I2: kinds of pods that came and went are forgotten; who stayed all the time is counted again."""
     monkeypatch.setattr(incremental_snapshot, "SPARE", 0)
-    mirror = Mirror()
+    cache = Cache()
     for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
-        mirror.hear(struct, Changed(raw))
+        cache.handle(struct, Changed(raw))
     for i in range(12):
-        mirror.hear(Pod, Changed(pod("q", "g", gpus=i)))
-        assert same(mirror)
-    mirror.hear(Pod, Gone(pod("q", "g")))
-    assert same(mirror)
-    assert len(mirror._kept._kinds.asked) < 12
+        cache.handle(Pod, Changed(pod("q", "g", gpus=i)))
+        assert same(cache)
+    cache.handle(Pod, Gone(pod("q", "g")))
+    assert same(cache)
+    assert len(cache._kept._kinds.asked) < 12
 
 
 def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
     """It was on its node as a stranger, and did not change at all."""
-    mirror = Mirror()
-    mirror.hear(Node, Changed(node("a")))
-    mirror.hear(Pod, Changed(pod("p", "g", leaf="left", node_name="a")))
+    cache = Cache()
+    cache.handle(Node, Changed(node("a")))
+    cache.handle(Pod, Changed(pod("p", "g", leaf="left", node_name="a")))
     for name in ("right", "left", "right"):
-        mirror.hear(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
-        assert same(mirror)
+        cache.handle(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
+        assert same(cache)
 
 
 def test_what_goes_away_after_an_echo_is_news() -> None:
     """A pod that is lost right after it was bound: somebody has to plan for that."""
-    mirror = Mirror()
-    mirror.hear(Node, Changed(node("a")))
-    mirror.hear(Pod, Changed(pod("p", "g")))
-    seen = mirror.pod("default/p")
+    cache = Cache()
+    cache.handle(Node, Changed(node("a")))
+    cache.handle(Pod, Changed(pod("p", "g")))
+    seen = cache.pod("default/p")
     assert seen is not None
     for struct, raw in ((Pod, pod("p", "g")), (Node, node("a"))):
-        mirror.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
-        mirror.hear(Pod, Changed(pod("p", "g")))
-        assert mirror.hear(Pod, Changed(pod("p", "g", node_name="a")))
-        assert mirror.echo
-        assert mirror.hear(struct, Gone(raw))
-        assert not mirror.echo
+        cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
+        cache.handle(Pod, Changed(pod("p", "g")))
+        assert cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
+        assert cache.echo
+        assert cache.handle(struct, Gone(raw))
+        assert not cache.echo
 
 
 def small(raw: Raw) -> Pod:

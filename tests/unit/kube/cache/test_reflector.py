@@ -9,14 +9,14 @@ from muster.embedded.memory_cluster import Memory
 from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.cache.reflector import (
     LONGEST_SECONDS,
-    PATIENCE,
+    MOST_WATCH_FAILURES,
     STEADY_SECONDS,
     Changed,
-    Following,
     Gone,
     Health,
     News,
-    Pace,
+    Reflector,
+    RelistBackoff,
     Synced,
 )
 from muster.kube.cluster import ApiError, Change, Cluster, Listing, Raw, Resource
@@ -82,7 +82,9 @@ class Scripted:
 
     async def news(self, count: int, health: Health | None = None) -> Told:
         found: Told = []
-        told = Following(cast("Cluster", self), PODS, health=health, pace=Pace(self.pause, lambda: 1.0)).news()
+        told = Reflector(
+            cast("Cluster", self), PODS, health=health, backoff=RelistBackoff(self.pause, lambda: 1.0)
+        ).news()
         async with asyncio.timeout(10):  # who is told too little would wait for ever
             async for each in told:
                 found.append(each)
@@ -172,7 +174,7 @@ async def test_a_list_that_works_does_not_end_the_patience_with_watches_that_do_
 
 async def test_a_watch_that_keeps_failing_is_listed_again_in_the_end() -> None:
     """The server may have lost its memory: a resource version from its future never comes."""
-    cluster = Scripted([listing(50), listing(3)], [DOWN] * (PATIENCE + 1))
+    cluster = Scripted([listing(50), listing(3)], [DOWN] * (MOST_WATCH_FAILURES + 1))
     assert names(await cluster.news(2)) == ["=50", "=3"]
 
 
@@ -192,7 +194,7 @@ async def test_health_says_what_is_wrong_and_when_it_was_last_heard() -> None:
         seen.append(health.unauthorised)
         cluster.clock += seconds
 
-    told = Following(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0)).news()
+    told = Reflector(cast("Cluster", cluster), PODS, health=health, backoff=RelistBackoff(look, lambda: 1.0)).news()
     await anext(told)
     assert seen == [True]
     assert (health.ready, health.unauthorised, health.lag_seconds()) == (True, False, 0.0)
@@ -211,7 +213,7 @@ async def observed(cluster: Scripted, health: Health) -> list[str]:
         cluster.clock += seconds
         await asyncio.sleep(0)
 
-    told = Following(cast("Cluster", cluster), PODS, health=health, pace=Pace(look, lambda: 1.0)).news()
+    told = Reflector(cast("Cluster", cluster), PODS, health=health, backoff=RelistBackoff(look, lambda: 1.0)).news()
     task = asyncio.create_task(_drained(told))
     while cluster.watches:
         await asyncio.sleep(0)
@@ -235,7 +237,7 @@ async def test_a_watch_that_opens_and_breaks_at_once_does_not_look_healthy() -> 
     cluster = Scripted([listing(5)], [DOWN, [DOWN], [DOWN], []])
     health = Health(lambda: cluster.clock)
     assert await observed(cluster, health) == ["down", "down", "down", "down", ""]
-    assert health.heard_at == 0.0, "nothing was heard since the list"
+    assert health.received_at == 0.0, "nothing was heard since the list"
 
 
 async def test_an_event_or_a_bookmark_ends_a_trouble_at_once() -> None:
@@ -252,14 +254,14 @@ async def test_a_version_that_is_too_old_is_no_trouble() -> None:
 def test_a_watch_that_ends_without_a_word_as_soon_as_it_has_begun_is_in_trouble() -> None:
     now, restarts = [0.0], []
     health = Health(lambda: now[0], lambda: restarts.append(now[0]))
-    health.heard()
+    health.received()
     for stays, trouble in ((0.0, True), (STEADY_SECONDS, False), (0.1, True)):
         health.opened()
         now[0] += stays
         health.ended()
         assert (health.trouble is not None) is trouble
     health.opened()
-    health.heard()
+    health.received()
     health.ended()
     assert health.trouble is None
     assert len(restarts) == 4
@@ -268,7 +270,7 @@ def test_a_watch_that_ends_without_a_word_as_soon_as_it_has_begun_is_in_trouble(
 async def test_the_embedded_cluster_can_be_followed() -> None:
     cluster = Memory()
     made = await cluster.create(NAMESPACES, {"metadata": {"name": "team"}})
-    told = Following(cluster, NAMESPACES, fields="metadata.name=team").news()
+    told = Reflector(cluster, NAMESPACES, fields="metadata.name=team").news()
     assert names([await anext(told), await anext(told)])[0] == f"+team{made['metadata']['resourceVersion']}"
     changed = await cluster.patch(NAMESPACES, "", "team", {"metadata": {"labels": {"a": "b"}}})
     assert names([await anext(told)]) == [f"+team{changed['metadata']['resourceVersion']}"]
@@ -282,8 +284,8 @@ def test_whoever_asks_is_told_when_trouble_begins_changes_and_ends() -> None:
     health = Health(lambda: 0.0, changed=lambda error: told.append(error.reason if error else ""))
     for error in (DOWN, DOWN, FORBIDDEN, EXPIRED):
         health.failed(error)
-    health.heard()
-    health.heard()
+    health.received()
+    health.received()
     assert told == ["ServiceUnavailable", "Forbidden", ""]
 
 
@@ -291,12 +293,12 @@ async def test_a_stream_that_was_opened_again_has_said_nothing_yet() -> None:
     """It counts as alive, but nobody has told that what was known is still true."""
     health = Health(lambda: cluster.clock)
     cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), opened=True)]])
-    told = Following(cast("Cluster", cluster), PODS, health=health).news()
+    told = Reflector(cast("Cluster", cluster), PODS, health=health).news()
     assert isinstance(await anext(told), Synced)
     cluster.clock = 50.0
     waiting = asyncio.ensure_future(anext(told))
     await asyncio.sleep(0.01)
-    assert (health.heard_at, health.opened_at, health.lag_seconds()) == (0.0, 50.0, 0.0)
+    assert (health.received_at, health.opened_at, health.lag_seconds()) == (0.0, 50.0, 0.0)
     waiting.cancel()
     await asyncio.wait([waiting])
     await told.aclose()

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from muster.kube.cache.reflector import Changed, Following, Gone, Health, Synced
+from muster.kube.cache.reflector import Changed, Gone, Health, Reflector, Synced
 from muster.kube.client.client import Kubernetes, connect
 from muster.kube.client.http import Limits
 from muster.kube.cluster import ApiError, Resource
@@ -193,7 +193,7 @@ async def test_a_watch_from_too_long_ago_is_expired(kubernetes: Kubernetes) -> N
 async def test_following_a_real_watch(kubernetes: Kubernetes, namespace: str) -> None:
     health = Health()
     await kubernetes.create(MAPS, config(namespace, "a"))
-    news = Following(kubernetes, MAPS, namespace, health=health).news()
+    news = Reflector(kubernetes, MAPS, namespace, health=health).news()
     first = await anext(news)
     assert isinstance(first, Changed)
     assert isinstance(await anext(news), Synced)

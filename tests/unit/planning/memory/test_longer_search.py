@@ -11,11 +11,11 @@ from msgspec.structs import replace
 import muster
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Cancelled
-from muster.placement.requirements import Goal, every
+from muster.placement.requirements import Requirement, every
 from muster.placement.search import preferences
-from muster.planning import cycle_state as boards
+from muster.planning import cycle_state as cycle_states
 from muster.planning.cycle import plan
-from muster.planning.cycle_state import Board
+from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import AnswerCache, Hint
 from muster.planning.memory.hints import checked
 from muster.planning.memory.longer_search import cut_short, search_longer
@@ -35,14 +35,14 @@ SHORT = Policy(steps=1_000)
 def hard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches for a goal with a group called `hard` cost more than a cycle may spend."""
     for way in ("find", "find_with_growth"):
-        monkeypatch.setattr(boards, way, partial(_costly, getattr(preferences, way)))
+        monkeypatch.setattr(cycle_states, way, partial(_costly, getattr(preferences, way)))
 
 
-def _costly(search: Callable[..., Any], searched: Any, goal: Goal) -> Any:
-    if any(one.name == "hard" for one in every(goal)):
+def _costly(search: Callable[..., Any], searched: Any, requirement: Requirement) -> Any:
+    if any(one.name == "hard" for one in every(requirement)):
         for _ in range(COST):
             searched.budget.spend()
-    return search(searched, goal)
+    return search(searched, requirement)
 
 
 def gang(number: int = 2, cpu: int = 2, level: str = "rack", **spec: Any) -> list[Raw]:
@@ -119,8 +119,8 @@ def test_a_hint_is_held_to_the_limit_of_its_queue() -> None:
     objects = [*cluster(), *gang(queue="q")]
     places = hint([*objects, queue("q")])
     for limit, good in ((4_000, True), (3_999, False)):
-        board = Board(snapshot([*objects, queue("q", cpu={"limit": limit})]), SHORT)
-        assert (checked(board, board.before["team/g"], places) is not None) == good
+        cycle_state = CycleState(snapshot([*objects, queue("q", cpu={"limit": limit})]), SHORT)
+        assert (checked(cycle_state, cycle_state.before["team/g"], places) is not None) == good
 
 
 def test_a_longer_search_does_not_touch_places_that_are_kept_for_others() -> None:

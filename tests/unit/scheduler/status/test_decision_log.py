@@ -8,15 +8,15 @@ from structlog.testing import capture_logs
 import muster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.planning.decision import Eviction, Failure, Plan
-from muster.scheduler.status.decision_log import Journal
+from muster.planning.decision import CyclePlan, Eviction, Failure
+from muster.scheduler.status.decision_log import DecisionLog
 from tests.support.factories import Raw, pod, podgroup
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"allocatable": {"cpu": 4, "pods": 9}}}
 
 
-def decided(*objects: Raw) -> Plan:
+def decided(*objects: Raw) -> CyclePlan:
     return plan(take(muster.objects([NODE, *objects]), NOW))
 
 
@@ -24,22 +24,22 @@ def gang(name: str, minimum: int, pods: int) -> list[Raw]:
     return [podgroup(name=name, minMember=minimum), *(pod(f"{name}-{i}", gang=name, cpu="1") for i in range(pods))]
 
 
-def lines(journal: Journal, *plans: Plan, level: str = "info") -> list[Any]:
+def lines(decision_log: DecisionLog, *plans: CyclePlan, level: str = "info") -> list[Any]:
     with capture_logs() as found:
         for one in plans:
-            journal.tell(one)
+            decision_log.tell(one)
     return [line for line in found if line["log_level"] == level]
 
 
 def test_a_gang_that_is_bound_is_one_line() -> None:
-    (line,) = lines(Journal(), decided(*gang("g", 2, 3)))
+    (line,) = lines(DecisionLog(), decided(*gang("g", 2, 3)))
     assert line == {
         "event": "decided", "log_level": "info", "gang": "team/g", "verdict": "Scheduled", "bind": 3, "nodes": 1,
     }  # fmt: skip
 
 
 def test_a_gang_that_waits_says_why() -> None:
-    (line,) = lines(Journal(), decided(*gang("g", 5, 5)))
+    (line,) = lines(DecisionLog(), decided(*gang("g", 5, 5)))
     assert (line["gang"], line["verdict"], line["reason"]) == ("team/g", "Infeasible", "NoRoom")
     assert "cpu" in line["why"]
 
@@ -47,7 +47,7 @@ def test_a_gang_that_waits_says_why() -> None:
 def test_what_stands_as_it_did_is_told_once() -> None:
     """In a dry run every plan decides the same again."""
     waits, bound = decided(*gang("g", 5, 5)), decided(*gang("g", 2, 2))
-    told = lines(Journal(), waits, waits, bound, bound, waits)
+    told = lines(DecisionLog(), waits, waits, bound, bound, waits)
     assert [(line["verdict"], line.get("was")) for line in told] == [
         ("Infeasible", None), ("Scheduled", "Infeasible"), ("Infeasible", "Scheduled"),
     ]  # fmt: skip
@@ -56,38 +56,38 @@ def test_what_stands_as_it_did_is_told_once() -> None:
 def test_a_gang_that_runs_already_is_no_news() -> None:
     """After a restart nobody wants to read of a thousand of them."""
     runs = [podgroup(name="g", minMember=1), pod("g-0", gang="g", cpu="1", on="a")]
-    assert lines(Journal(), decided(*runs)) == []
+    assert lines(DecisionLog(), decided(*runs)) == []
 
 
 def test_evictions_say_for_whom() -> None:
     """The victim's key is the gang's, whom it makes room for is named."""
     found = decided(podgroup(name="low", minMember=1), pod("low-0", gang="low", on="a"))
     victims = tuple(Eviction("team", f"low-{i}", "a", "low", "", "Preempt", "team/high") for i in range(2))
-    made = Plan(evictions=victims, gangs=found.gangs)
-    (line,) = lines(Journal(), made)
+    made = CyclePlan(evictions=victims, gangs=found.gangs)
+    (line,) = lines(DecisionLog(), made)
     assert line == {
         "event": "evict pods", "log_level": "info", "gang": "team/low", "pods": 2, "reason": "Preempt",
         "whom": "team/high",
     }  # fmt: skip
-    assert [line["pod"] for line in lines(Journal(), made, level="debug")] == ["low-0", "low-1"]
+    assert [line["pod"] for line in lines(DecisionLog(), made, level="debug")] == ["low-0", "low-1"]
 
 
 def test_every_binding_is_told_at_debug() -> None:
-    told = lines(Journal(), decided(*gang("g", 2, 3)), level="debug")
+    told = lines(DecisionLog(), decided(*gang("g", 2, 3)), level="debug")
     assert [(line["gang"], line["pod"], line["node"], line["role"]) for line in told] == [
         ("team/g", f"g-{i}", "a", "core" if i < 2 else "extra") for i in range(3)
     ]
 
 
 def test_a_dry_run_says_that_it_is_one() -> None:
-    assert all(line["dry_run"] for line in lines(Journal(dry_run=True), decided(*gang("g", 2, 3))))
+    assert all(line["dry_run"] for line in lines(DecisionLog(dry_run=True), decided(*gang("g", 2, 3))))
 
 
 def test_an_error_inside_is_told_once_with_its_traceback() -> None:
     """As long as it is the same; the gang is named, and the status has no traceback."""
-    first = Plan(failures=(Failure("team/g", "KeyError", "'x'", "Traceback …"),))
-    other = Plan(failures=(Failure("team/g", "ValueError", "y", "Traceback …"),))
-    told = lines(Journal(), first, first, other, Plan(), first, level="error")
+    first = CyclePlan(failures=(Failure("team/g", "KeyError", "'x'", "Traceback …"),))
+    other = CyclePlan(failures=(Failure("team/g", "ValueError", "y", "Traceback …"),))
+    told = lines(DecisionLog(), first, first, other, CyclePlan(), first, level="error")
     assert [(line["gang"], line["error"]) for line in told] == [
         ("team/g", "KeyError"), ("team/g", "ValueError"), ("team/g", "KeyError"),
     ]  # fmt: skip

@@ -58,7 +58,7 @@ class Counted(Nobody):
         self.dropped.append(reason)
 
 
-class Desk:
+class Scene:
     """A queue on a cluster with one PodGroup."""
 
     def __init__(self, cluster: Faulty | None = None, *names: str) -> None:
@@ -107,11 +107,11 @@ def _typed(groups: dict[str, Any], key: str) -> PodGroup | None:
 
 async def test_a_placement_is_told_on_every_pod_and_once_on_the_podgroup() -> None:
     """E1: a thousand pods are one event of their PodGroup."""
-    desk = Desk()
-    async with desk.running():
-        desk.add([*bindings(999), Binding("default", "g-999", "b", "g", "", "extra")])
-        await desk.sent()
-    told = events(desk.world, "Scheduled")
+    scene = Scene()
+    async with scene.running():
+        scene.add([*bindings(999), Binding("default", "g-999", "b", "g", "", "extra")])
+        await scene.sent()
+    told = events(scene.world, "Scheduled")
     assert [one for one in told if one[0] == "PodGroup"] == [
         ("PodGroup", "g", "Scheduled", "1000 pods assigned to 2 nodes, 1 of them extra")
     ]
@@ -121,13 +121,13 @@ async def test_a_placement_is_told_on_every_pod_and_once_on_the_podgroup() -> No
 
 async def test_an_eviction_is_told_on_all_three() -> None:
     """E1: on the pod, on its PodGroup, and on the gang that it was for: who, for whom, and why."""
-    desk = Desk(None, "low", "high")
-    async with desk.running():
-        desk.add(
+    scene = Scene(None, "low", "high")
+    async with scene.running():
+        scene.add(
             Eviction("default", f"low-{i}", "a", "low", "", "Preempt", "default/high", "b" if i else "") for i in (0, 1)
         )
-        await desk.sent()
-    assert events(desk.world, "Preempted", "Preempting") == [
+        await scene.sent()
+    assert events(scene.world, "Preempted", "Preempting") == [
         (
             "Pod",
             "low-0",
@@ -168,36 +168,36 @@ def test_every_way_to_make_room_has_its_word(reason: Any, word: str) -> None:
 
 async def test_a_release_is_told_as_a_warning() -> None:
     """S2, S3: the whole gang, or one SubGroup, was below its minimum for too long."""
-    desk = Desk()
-    async with desk.running():
-        desk.add([Eviction("default", "g-0", "a", "g", "part", "Stale", "default/g")])
-        await desk.sent()
+    scene = Scene()
+    async with scene.running():
+        scene.add([Eviction("default", "g-0", "a", "g", "part", "Stale", "default/g")])
+        await scene.sent()
     words = "SubGroup `part` was below its minimum for longer than its grace"
-    assert events(desk.world, "Released") == [
+    assert events(scene.world, "Released") == [
         ("Pod", "g-0", "Released", f"released from node `a`: {words}"),
         ("PodGroup", "g", "Released", f"1 pod released: {words}"),
     ]
-    assert {raw["type"] for raw in stored(desk.world, EVENTS)} == {"Warning"}
+    assert {raw["type"] for raw in stored(scene.world, EVENTS)} == {"Warning"}
 
 
 async def test_what_happens_again_is_counted_up() -> None:
     """As with Kubernetes' own recorders: one event on a PodGroup, with the latest words."""
-    desk = Desk()
-    async with desk.running():
-        desk.add(bindings(2))
-        await desk.sent()
-        desk.add([Binding("default", "g-9", "a", "g", "", "extra")])
-        await desk.sent()
-    found = [raw for raw in stored(desk.world, EVENTS) if raw["involvedObject"]["kind"] == "PodGroup"]
+    scene = Scene()
+    async with scene.running():
+        scene.add(bindings(2))
+        await scene.sent()
+        scene.add([Binding("default", "g-9", "a", "g", "", "extra")])
+        await scene.sent()
+    found = [raw for raw in stored(scene.world, EVENTS) if raw["involvedObject"]["kind"] == "PodGroup"]
     assert [(raw["count"], raw["message"]) for raw in found] == [(2, "1 pod assigned to 1 node, 1 of them extra")]
 
 
 async def test_of_a_podgroup_that_is_gone_only_the_pods_are_told() -> None:
-    desk = Desk()
-    async with desk.running():
-        desk.add(bindings(1, "gone"))
-        await desk.sent()
-    assert [one[:2] for one in events(desk.world, "Scheduled")] == [("Pod", "gone-0")]
+    scene = Scene()
+    async with scene.running():
+        scene.add(bindings(1, "gone"))
+        await scene.sent()
+    assert [one[:2] for one in events(scene.world, "Scheduled")] == [("Pod", "gone-0")]
 
 
 # pace ---------------------------------------------------------------------------------------------------------------
@@ -206,62 +206,62 @@ async def test_of_a_podgroup_that_is_gone_only_the_pods_are_told() -> None:
 async def test_events_wait_while_bindings_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """They cost no pace: nothing is sent before the last binding is answered."""
     monkeypatch.setattr(event_queue, "LONGEST_YIELD_SECONDS", 60.0)
-    desk = Desk()
-    desk.is_busy = True
-    async with desk.running():
-        desk.add(bindings(20))
+    scene = Scene()
+    scene.is_busy = True
+    async with scene.running():
+        scene.add(bindings(20))
         await asyncio.sleep(0.05)
-        assert desk.cluster.calls == 0
-        desk.is_busy = False
-        await desk.sent()
-    assert len(events(desk.world, "Scheduled")) == 21
+        assert scene.cluster.calls == 0
+        scene.is_busy = False
+        await scene.sent()
+    assert len(events(scene.world, "Scheduled")) == 21
 
 
 async def test_a_cluster_that_never_rests_has_events_too() -> None:
     """They are held back for a while, not for ever."""
-    desk = Desk()
-    desk.is_busy = True
-    async with desk.running():
-        desk.add(bindings(3))
-        await desk.sent()
-    assert len(events(desk.world, "Scheduled")) == 4
+    scene = Scene()
+    scene.is_busy = True
+    async with scene.running():
+        scene.add(bindings(3))
+        await scene.sent()
+    assert len(events(scene.world, "Scheduled")) == 4
 
 
 async def test_a_flood_drops_the_oldest_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded: memory does not grow with what an API server cannot take; PodGroups are told before pods."""
     monkeypatch.setattr(event_queue, "MOST_PODS", 10)
-    desk = Desk()
-    desk.add(bindings(25))
-    assert len(desk.queue) == 11
-    async with desk.running():
-        await desk.sent()
-    told = events(desk.world, "Scheduled")
+    scene = Scene()
+    scene.add(bindings(25))
+    assert len(scene.queue) == 11
+    async with scene.running():
+        await scene.sent()
+    told = events(scene.world, "Scheduled")
     assert ("PodGroup", "g", "Scheduled", "25 pods assigned to 1 node") in told
     assert {one[1] for one in told if one[0] == "Pod"} == {f"g-{i}" for i in range(15, 25)}
-    assert desk.counted.dropped == ["QueueFull"] * 15
+    assert scene.counted.dropped == ["QueueFull"] * 15
 
 
 @pytest.mark.parametrize("fault", ["forbidden", "busy", "broken", "lost"])
 async def test_an_event_that_is_not_taken_is_counted_and_nothing_else(fault: Fault) -> None:
     """Events are worth one try."""
-    desk = Desk()
+    scene = Scene()
 
     def script(call: Call) -> Fault | None:
         return fault if call.verb == "create" and call.what.startswith("events g-1.") else None
 
-    desk.cluster.script = script
-    async with desk.running():
-        desk.add(bindings(3))
-        await desk.sent()
-    assert len(events(desk.world, "Scheduled")) == 3
-    assert desk.counted.dropped == ["NotTaken"]
+    scene.cluster.script = script
+    async with scene.running():
+        scene.add(bindings(3))
+        await scene.sent()
+    assert len(events(scene.world, "Scheduled")) == 3
+    assert scene.counted.dropped == ["NotTaken"]
 
 
 async def test_who_does_not_lead_any_more_forgets_what_was_not_sent() -> None:
-    desk = Desk()
-    desk.add(bindings(3))
-    desk.queue.forget()
-    assert len(desk.queue) == 0
+    scene = Scene()
+    scene.add(bindings(3))
+    scene.queue.forget()
+    assert len(scene.queue) == 0
 
 
 # the loop -----------------------------------------------------------------------------------------------------------

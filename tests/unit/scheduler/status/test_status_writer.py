@@ -21,7 +21,7 @@ from muster.api.podgroup import PodGroup
 from muster.api.topology import Topology
 from muster.embedded.kubelet.clock import EPOCH
 from muster.embedded.store.kinds import NODES, PODS
-from muster.kube.cache.cache import Mirror
+from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import Changed
 from muster.kube.cluster import PatchType, Raw, Resource
 from muster.model.snapshot import take
@@ -32,13 +32,13 @@ from muster.scheduler.status.event_recorder import KEPT_SECONDS, Recorder, about
 from muster.scheduler.status.status_writer import (
     AGAIN_SECONDS,
     AT_ONCE,
-    HEARD_SECONDS,
+    RECEIVED_SECONDS,
     SHOWN,
     Address,
     Drafts,
-    Letter,
     News,
-    Teller,
+    StatusUpdate,
+    StatusWriter,
 )
 from muster.validation.pods.membership import Stray
 from tests.support.live_cluster import (
@@ -107,13 +107,13 @@ class Bench:
     def __init__(self, world: World, cluster: Faulty) -> None:
         self.world, self.cluster, self.fence = world, cluster, Flag()
         self.number, self.failed = 0, list[bool]()
-        self.teller = Teller(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
+        self.status_writer = StatusWriter(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
 
     def news(self, **unsettled: str) -> None:
         raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
-        self.teller.tell(
+        self.status_writer.tell(
             News(
                 self.number,
                 snapshot,
@@ -125,12 +125,12 @@ class Bench:
 
     async def told(self) -> None:
         async with asyncio.timeout(5):
-            while self.teller.told < self.number:
+            while self.status_writer.told < self.number:
                 await asyncio.sleep(0.001)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.teller.run())
+        task = asyncio.create_task(self.status_writer.run())
         try:
             yield
         finally:
@@ -191,7 +191,7 @@ async def test_what_is_stored_already_is_not_written() -> None:
         assert len(bench.cluster.log) == first
         stale = world.group("g0")
         world.memory.store.replace(GROUPS, stale | {"status": {"phase": "Running"}}, "status")
-        await world.time.advance(HEARD_SECONDS)
+        await world.time.advance(RECEIVED_SECONDS)
         bench.news()
         await bench.told()
     assert bench.cluster.log[first:] == ["patch podgroups g0 status"]
@@ -244,7 +244,7 @@ async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
         for i in range(30):
             world.create(PODS, pod(f"g{i}-new", f"g{i}"))
         bench.news()
-        await until(lambda: bench.teller._number == 2)
+        await until(lambda: bench.status_writer._number == 2)
         gate.go.set()
         await bench.told()
     after = [what for what, _ in gate.sent[AT_ONCE:]]
@@ -345,7 +345,7 @@ async def test_who_does_not_lead_says_nothing_and_remembers_nothing() -> None:
         bench.news()
         await bench.told()
         said = len(bench.cluster.log)
-        bench.teller.forget()
+        bench.status_writer.forget()
         bench.news()
         await bench.told()
     assert (said, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
@@ -362,17 +362,17 @@ async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
         sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
         (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
         async with asyncio.timeout(5):
-            await bench.teller.make_way("default", later)
-        on_its_way = asyncio.create_task(bench.teller.make_way("default", sent[0]))
+            await bench.status_writer.make_way("default", later)
+        on_its_way = asyncio.create_task(bench.status_writer.make_way("default", sent[0]))
         bench.news()  # of a cycle that is over by now: it does not know of the binding
-        assert bench.teller._latest is not None
-        bench.teller._latest = msgspec.structs.replace(bench.teller._latest, number=1)
+        assert bench.status_writer._latest is not None
+        bench.status_writer._latest = msgspec.structs.replace(bench.status_writer._latest, number=1)
         await asyncio.sleep(0.05)
         assert not on_its_way.done()
         gate.go.set()
         async with asyncio.timeout(5):
             await on_its_way
-            while bench.teller._busy or bench.teller._letters:
+            while bench.status_writer._busy or bench.status_writer._updates:
                 await asyncio.sleep(0.001)
     told = [what for what, _ in gate.sent]
     assert told.count(f"pods {later}") == 0
@@ -386,7 +386,7 @@ async def test_a_failure_that_nobody_expects_ends_it() -> None:
     bench.news()
     async with asyncio.timeout(5):
         with pytest.raises(ExceptionGroup) as caught:
-            await bench.teller.run()
+            await bench.status_writer.run()
     assert caught.group_contains(Crash)
 
 
@@ -596,43 +596,43 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
 # what is not looked at again ----------------------------------------------------------------------------------------
 
 
-def _written(found: Mapping[Address, list[Letter]]) -> list[tuple[Address, str, str]]:
-    return sorted((address, one.kind, repr(one.says)) for address, letters in found.items() for one in letters)
+def _written(found: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
+    return sorted((address, one.kind, repr(one.says)) for address, updates in found.items() for one in updates)
 
 
 @settings(max_examples=100)
 @given(NEWS)
 def test_who_remembers_whom_there_was_nothing_to_say_about_says_the_same(told: Told) -> None:
     """Statuses are stored in between, so that many gangs become silent."""
-    mirror, drafts = Mirror(), Drafts()
+    cache, drafts = Cache(), Drafts()
     for (struct, raw), word, look in told:
-        mirror.hear(struct, news_of(raw, word))
+        cache.handle(struct, news_of(raw, word))
         for cycle in range(3 if look else 0):
-            snapshot = mirror.snapshot(EPOCH)
+            snapshot = cache.snapshot(EPOCH)
             news = News(cycle, snapshot, plan(snapshot), EPOCH)
-            found = drafts.letters(news)
-            assert _written(found) == _written(Drafts().letters(news))
-            for letters in found.values():
-                for one in letters:
-                    _store(mirror, one)
+            found = drafts.updates(news)
+            assert _written(found) == _written(Drafts().updates(news))
+            for updates in found.values():
+                for one in updates:
+                    _store(cache, one)
 
 
-def _store(mirror: Mirror, letter: Letter) -> None:
+def _store(cache: Cache, update: StatusUpdate) -> None:
     """As the API server would, for PodGroups."""
-    group = mirror.get(PodGroup, letter.namespace, letter.name)
-    if letter.resource.plural != "podgroups" or group is None:
+    group = cache.get(PodGroup, update.namespace, update.name)
+    if update.resource.plural != "podgroups" or group is None:
         return
     raw = encode(group)
-    if letter.kind == "status":
-        raw["status"] = letter.body[1]["value"]
+    if update.kind == "status":
+        raw["status"] = update.body[1]["value"]
     else:
-        notes = {**raw["metadata"].get("annotations", {}), **letter.body["metadata"]["annotations"]}
+        notes = {**raw["metadata"].get("annotations", {}), **update.body["metadata"]["annotations"]}
         raw["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
-    mirror.hear(PodGroup, Changed(raw))
+    cache.handle(PodGroup, Changed(raw))
 
 
 def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    mirror, drafts = Mirror(), Drafts()
+    cache, drafts = Cache(), Drafts()
     seen: list[int] = []
 
     def counted(*about: Any) -> Mapping[str, Outcome]:
@@ -642,12 +642,12 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(status_writer, "outcomes", counted)
     for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
-        mirror.hear(struct, Changed(raw))
+        cache.handle(struct, Changed(raw))
     for cycle in range(4):
-        snapshot = mirror.snapshot(EPOCH)
-        for letters in drafts.letters(News(cycle, snapshot, plan(snapshot), EPOCH)).values():
-            for one in letters:
-                _store(mirror, one)
+        snapshot = cache.snapshot(EPOCH)
+        for updates in drafts.updates(News(cycle, snapshot, plan(snapshot), EPOCH)).values():
+            for one in updates:
+                _store(cache, one)
     assert seen[0] == 1
     assert seen[-1] == 0
 
@@ -693,22 +693,22 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
     world.create(PODS, pod("g-0", "g"))
     gate = Gate(world)
     bench = Bench(world, gate)
-    bench.teller.seconds = 0.02
+    bench.status_writer.seconds = 0.02
     async with bench.running(), asyncio.timeout(5):
         bench.news()
         await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
-        await bench.teller.make_way("default", "g-0")
+        await bench.status_writer.make_way("default", "g-0")
         await until(lambda: True in bench.failed)
 
 
-def _said(mirror: Mirror, drafts: Drafts) -> list[str]:
+def _said(cache: Cache, drafts: Drafts) -> list[str]:
     """The kinds of letters about PodGroups, which are stored."""
-    snapshot = mirror.snapshot(EPOCH)
-    found = drafts.letters(News(1, snapshot, plan(snapshot), EPOCH))
-    letters = [one for some in found.values() for one in some if one.resource == GROUPS]
-    for one in letters:
-        _store(mirror, one)
-    return [one.kind for one in letters]
+    snapshot = cache.snapshot(EPOCH)
+    found = drafts.updates(News(1, snapshot, plan(snapshot), EPOCH))
+    updates = [one for some in found.values() for one in some if one.resource == GROUPS]
+    for one in updates:
+        _store(cache, one)
+    return [one.kind for one in updates]
 
 
 HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
@@ -719,7 +719,7 @@ HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
 
 @pytest.mark.parametrize(("struct", "raw"), HAPPENS.values(), ids=HAPPENS)
 def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(struct: type[Wire], raw: Raw) -> None:
-    mirror, drafts = Mirror(), Drafts()
+    cache, drafts = Cache(), Drafts()
     racks: Raw = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}]}}
     where = {"topology": "racks", "requiredTopologyLevel": RACK}
     there: list[tuple[type[Wire], Raw]] = [
@@ -729,8 +729,8 @@ def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(
         (Pod, pod("p", "g", node_name="a")),
     ]
     for kind, one in there:
-        mirror.hear(kind, Changed(one))
-    while _said(mirror, drafts):
+        cache.handle(kind, Changed(one))
+    while _said(cache, drafts):
         pass
-    mirror.hear(struct, Changed(raw))
-    assert _said(mirror, drafts) == ["status"]
+    cache.handle(struct, Changed(raw))
+    assert _said(cache, drafts) == ["status"]

@@ -26,7 +26,12 @@ from muster.observability.metrics import Metrics
 from muster.observability.x509 import builder, named
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, due, issue, service_names
-from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, Door, Keeping, inject
+from muster.webhook.certificates.certificate_rotation import (
+    CONFIGURATIONS,
+    CertificateRotation,
+    ServedCertificate,
+    inject,
+)
 from muster.webhook.certificates.certificate_sources import FILES, SECRETS, Brought, InSecret, source
 from tests.support.admission_reviews import sent
 from tests.support.factories import podgroup
@@ -142,7 +147,7 @@ def test_a_certificate_of_no_known_version_is_replaced() -> None:
         assert due(wrong, SETTINGS, NOW) == "it cannot be read"
         assert due(issue(SETTINGS, NOW, wrong), SETTINGS, NOW) == ""
     with pytest.raises(CertificateError):
-        Door().show(replace(good, certificate=odd[0]), HOST)
+        ServedCertificate().show(replace(good, certificate=odd[0]), HOST)
 
 
 def test_renewing_keeps_the_authority() -> None:
@@ -441,12 +446,14 @@ async def test_an_emptied_secret_is_filled_while_everybody_is_trusted(restarted:
     shelf.keep()
     shelf.configure("podgroups.muster.dev")
 
-    def replica() -> Keeping:
-        return Keeping(Door(), source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0)
+    def replica() -> CertificateRotation:
+        return CertificateRotation(
+            ServedCertificate(), source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
+        )
 
     one, two = replica(), replica()
-    for keeping in (one, two):
-        await keeping.look()
+    for rotation in (one, two):
+        await rotation.look()
     assert two._shown is not None
     before = two._shown
     shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
@@ -477,8 +484,8 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
 
 
 @asynccontextmanager
-async def listening(app: Starlette, door: Door) -> AsyncIterator[int]:
-    server = handlers.listener(app, "127.0.0.1", 0, door)
+async def listening(app: Starlette, served_certificate: ServedCertificate) -> AsyncIterator[int]:
+    server = handlers.listener(app, "127.0.0.1", 0, served_certificate)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -506,32 +513,32 @@ async def fetch(port: int, authority: bytes) -> tuple[int, bytes]:
 async def test_a_certificate_is_changed_without_a_stop() -> None:
     """The same socket, the next handshake: another authority, another certificate, then one of another kind."""
     now = datetime.now(UTC)
-    door = Door()
-    assert door.problem() == "there is none yet; where that lasts, the log says why"
-    async with listening(handlers.app(Webhook()), door) as port:
+    served_certificate = ServedCertificate()
+    assert served_certificate.problem() == "there is none yet; where that lasts, the log says why"
+    async with listening(handlers.app(Webhook()), served_certificate) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await fetch(port, issue(SETTINGS, now).authority)
         for _ in range(2):
             bundle = issue(SETTINGS, now)
-            door.show(bundle, HOST)
+            served_certificate.show(bundle, HOST)
             status, shown = await fetch(port, bundle.authority)
             assert status == 200
             assert shown == x509.load_pem_x509_certificate(bundle.certificate).public_bytes(serialization.Encoding.DER)
-            assert door.problem() == ""
+            assert served_certificate.problem() == ""
         with pytest.raises(ssl.SSLCertVerificationError):
             await fetch(port, issue(SETTINGS, now).authority)
 
 
 def test_what_cannot_be_shown_leaves_the_old_one() -> None:
     """And says why, without the key."""
-    door = Door(lambda: NOW)
+    served_certificate = ServedCertificate(lambda: NOW)
     one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
-    door.show(one, HOST)
+    served_certificate.show(one, HOST)
     for wrong in (Bundle(one.certificate, other.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
         with pytest.raises(CertificateError, match="cannot be used") as raised:
-            door.show(wrong, HOST)
+            served_certificate.show(wrong, HOST)
         assert "PRIVATE" not in str(raised.value)
-    assert door.problem() == ""
+    assert served_certificate.problem() == ""
 
 
 @pytest.mark.parametrize(
@@ -544,9 +551,9 @@ def test_what_cannot_be_shown_leaves_the_old_one() -> None:
 )
 def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> None:
     """Nobody could talk to it."""
-    door = Door(lambda: NOW + timedelta(days=days))
-    door.show(issue(SETTINGS, NOW), HOST)
-    assert (door.name, door.problem()) == ("certificate", told)
+    served_certificate = ServedCertificate(lambda: NOW + timedelta(days=days))
+    served_certificate.show(issue(SETTINGS, NOW), HOST)
+    assert (served_certificate.name, served_certificate.problem()) == ("certificate", told)
 
 
 def made_out_to(*names: str) -> Bundle:
@@ -582,10 +589,10 @@ def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 )
 def test_a_certificate_for_somebody_else_is_not_ready(names: tuple[str, ...], found: str) -> None:
     """The API server asks for the Service by its name; a star stands for one label."""
-    door = Door(lambda: NOW)
-    door.show(made_out_to(*names), HOST)
+    served_certificate = ServedCertificate(lambda: NOW)
+    served_certificate.show(made_out_to(*names), HOST)
     way_out = "bring one that is, or correct `webhook.certificates.serviceName` and `namespace`"
-    assert door.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
+    assert served_certificate.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
 
 
 async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
@@ -593,10 +600,18 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
     settings = Webhook(certificates=Certificates(validity_days=30, renew_before_days=10, authority_validity_days=100))
     day, metrics, shelf = [NOW], Metrics(), Shelf()
     shelf.configure("podgroups.muster.dev")
-    doors = [Door(lambda: day[0]) for _ in range(2)]
+    doors = [ServedCertificate(lambda: day[0]) for _ in range(2)]
     replicas = [
-        Keeping(door, source(settings.certificates, shelf), shelf, settings, metrics, lambda: day[0], settle_seconds=0)
-        for door in doors
+        CertificateRotation(
+            served_certificate,
+            source(settings.certificates, shelf),
+            shelf,
+            settings,
+            metrics,
+            lambda: day[0],
+            settle_seconds=0,
+        )
+        for served_certificate in doors
     ]
     trusted: set[bytes] = set()
     for i in range(365):
@@ -607,7 +622,7 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
             assert due(replica._shown, settings.certificates, day[0]) == ""
             assert replica._shown.authority == shelf.trusted()
             trusted.add(shelf.trusted())
-        assert [door.problem() for door in doors] == ["", ""]
+        assert [served_certificate.problem() for served_certificate in doors] == ["", ""]
     assert 4 <= len(trusted) <= 12
     assert metrics.registry.get_sample_value("muster_certificate_expiry_timestamp_seconds", {}) is not None
 
@@ -629,43 +644,47 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
 async def test_what_is_good_stays_where_what_is_new_is_not(tmp_path: Path, wrong: Bundle, told: str) -> None:
     """Files, as the user changes them: what is shown and what is trusted change together, or not at all."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
-    shelf, door, good = Shelf(), Door(lambda: NOW), issue(SETTINGS, NOW)
+    shelf, served_certificate, good = Shelf(), ServedCertificate(lambda: NOW), issue(SETTINGS, NOW)
     shelf.configure("podgroups.muster.dev")
-    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0)
+    rotation = CertificateRotation(
+        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
+    )
     bring(tmp_path, good)
-    await keeping.look()
-    before, shown = shelf.hooks(), keeping._shown
+    await rotation.look()
+    before, shown = shelf.hooks(), rotation._shown
     bring(tmp_path, wrong)
     for _ in range(2):
         with pytest.raises(CertificateError, match=re.escape(told)):
-            await keeping.look()
-    assert (shelf.hooks(), keeping._shown, door.problem()) == (before, shown, "")
+            await rotation.look()
+    assert (shelf.hooks(), rotation._shown, served_certificate.problem()) == (before, shown, "")
     better = issue(SETTINGS, NOW)
     bring(tmp_path, better)
-    await keeping.look()
-    assert (keeping._shown, door.problem()) == (replace(better, authority_key=b""), "")
+    await rotation.look()
+    assert (rotation._shown, served_certificate.problem()) == (replace(better, authority_key=b""), "")
 
 
 async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the start there is nothing better to show; the log has the reason of `/readyz`, and one that is no better
     takes its place."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
-    shelf, door, day, said = Shelf(), Door(lambda: day[0]), [NOW], []
-    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0)
-    monkeypatch.setattr(keeping._log, "warning", lambda event, **more: said.append((event, more["problem"])))
+    shelf, served_certificate, day, said = Shelf(), ServedCertificate(lambda: day[0]), [NOW], []
+    rotation = CertificateRotation(
+        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0
+    )
+    monkeypatch.setattr(rotation._log, "warning", lambda event, **more: said.append((event, more["problem"])))
     event = "no API server takes the certificate"
     bring(tmp_path, made_out_to("elsewhere"))
     for _ in range(2):
-        await keeping.look()
-    assert said == [(event, door.problem())] * 2
-    assert "`elsewhere`" in door.problem()
+        await rotation.look()
+    assert said == [(event, served_certificate.problem())] * 2
+    assert "`elsewhere`" in served_certificate.problem()
     bring(tmp_path, issue(SETTINGS, NOW + timedelta(days=1)))
-    await keeping.look()
-    assert "not valid before" in door.problem()
-    assert said[2:] == [(event, door.problem())]
+    await rotation.look()
+    assert "not valid before" in served_certificate.problem()
+    assert said[2:] == [(event, served_certificate.problem())]
     day[0] += timedelta(days=1)
-    await keeping.look()
-    assert (len(said), door.problem()) == (3, "")
+    await rotation.look()
+    assert (len(said), served_certificate.problem()) == (3, "")
 
 
 @pytest.mark.parametrize(("authority_days", "waits"), [(3650, False), (120, True)], ids=["certificate", "authority"])
@@ -674,20 +693,22 @@ async def test_a_new_authority_is_told_a_while_before_it_is_needed(
 ) -> None:
     """API servers hear of it through a watch, each in its time; a certificate of the old one needs no wait."""
     settings = Webhook(certificates=Certificates(authority_validity_days=authority_days))
-    day, shelf, door = [NOW], Shelf(), Door()
+    day, shelf, served_certificate = [NOW], Shelf(), ServedCertificate()
     shelf.configure("podgroups.muster.dev")
-    keeping = Keeping(door, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0])
-    await keeping.look()
-    first, seen = keeping._shown, []
+    rotation = CertificateRotation(
+        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0]
+    )
+    await rotation.look()
+    first, seen = rotation._shown, []
 
     async def nap(seconds: float) -> None:
         if seconds:
-            seen.append((seconds, keeping._shown is first, shelf.trusted().count(b"BEGIN CERTIFICATE")))
+            seen.append((seconds, rotation._shown is first, shelf.trusted().count(b"BEGIN CERTIFICATE")))
 
     monkeypatch.setattr("muster.webhook.certificates.certificate_rotation.asyncio.sleep", nap)
     day[0] += timedelta(days=65)
-    await keeping.look()
-    assert keeping._shown != first
+    await rotation.look()
+    assert rotation._shown != first
     assert seen == ([(5.0, True, 2)] if waits else []), "seconds, still the old one, both trusted"
 
 
@@ -715,9 +736,9 @@ async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch)
         if len(naps) == 4:
             raise asyncio.CancelledError
 
-    door = Door()
+    served_certificate = ServedCertificate()
     monkeypatch.setattr("muster.webhook.certificates.certificate_rotation.asyncio.sleep", nap)
     with pytest.raises(asyncio.CancelledError):
-        await Keeping(door, Moody(), Shelf(), Webhook()).run()
+        await CertificateRotation(served_certificate, Moody(), Shelf(), Webhook()).run()
     assert naps == [60, 60, 60, 60]
-    assert door.problem() == ""
+    assert served_certificate.problem() == ""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from muster.model.topology import Level
 from muster.placement.bounds import leasts
-from muster.placement.requirements import Goal, Spot, every, shapes
+from muster.placement.requirements import RequiredLevel, Requirement, every, pod_classes
 from muster.planning.preemption.candidates import Mask
 from muster.planning.preemption.victims.question import Question
 
@@ -24,17 +24,17 @@ class MoveBounds:
 
     def __init__(self, question: Question, most_moved: Mapping[int, int]) -> None:
         """`most_moved`: by column the most that may move, where there is such a bound (P8)."""
-        self.board, self.most_moved = question.board, most_moved
-        board, candidates, self.vacated = question.board, question.candidates, question.vacated
-        self.free = np.maximum(board.later.free, 0)
-        self.held = self.vacated.free - board.later.free  # by node: what pods that may move hold there
+        self.cycle_state, self.most_moved = question.cycle_state, most_moved
+        cycle_state, candidates, self.vacated = question.cycle_state, question.candidates, question.vacated
+        self.free = np.maximum(cycle_state.later.free, 0)
+        self.held = self.vacated.free - cycle_state.later.free  # by node: what pods that may move hold there
         self.moved = np.unique(candidates.pod_class[candidates.rows(question.all)]).tolist()
 
-    def could_help(self, goal: Goal) -> bool:
+    def could_help(self, requirement: Requirement) -> bool:
         """Whether moves might make room for a goal."""
-        asks = leasts(goal, self.board.shapes.asks)
-        classes = {*self.moved, *shapes(goal)}
-        return self._has_total(classes, asks[goal.kind]) and self._has_domains(goal, asks)
+        asks = leasts(requirement, self.cycle_state.pod_classes.asks)
+        classes = {*self.moved, *pod_classes(requirement)}
+        return self._has_total(classes, asks[requirement.kind]) and self._has_domains(requirement, asks)
 
     def _has_total(self, classes: Collection[int], asks: Ints) -> bool:
         """Whether enough is free on nodes that these classes can use."""
@@ -47,28 +47,28 @@ class MoveBounds:
         Elsewhere that resource is of no use to any of them.
         """
         found = np.zeros(len(self.free), dtype=bool)
-        for shape in classes:
-            if self.board.shapes.asks[shape][column]:
-                found |= self.vacated.fits(shape) > 0
+        for pod_class in classes:
+            if self.cycle_state.pod_classes.asks[pod_class][column]:
+                found |= self.vacated.fits(pod_class) > 0
         return found
 
-    def _has_domains(self, goal: Goal, asks: Mapping[int, Ints]) -> bool:
+    def _has_domains(self, requirement: Requirement, asks: Mapping[int, Ints]) -> bool:
         """Whether as many groups as every branch needs have a domain each that could be cleared for it."""
         made: dict[int, bool] = {}
-        for one in reversed(list(every(goal))):
+        for one in reversed(list(every(requirement))):
             if one.kind not in made:
                 below = sum(made[child.kind] for child in one.children)
                 made[one.kind] = (one.is_leaf or below >= one.need) and self._has_domain(one, asks[one.kind])
-        return made[goal.kind]
+        return made[requirement.kind]
 
-    def _has_domain(self, goal: Goal, asks: Ints) -> bool:
-        if goal.required is None:
+    def _has_domain(self, requirement: Requirement, asks: Ints) -> bool:
+        if requirement.required is None:
             return True
-        level = self.board.snapshot.topologies[goal.required.topology].levels[goal.required.level]
+        level = self.cycle_state.snapshot.topologies[requirement.required.topology].levels[requirement.required.level]
         enough = np.ones(len(level.paths), dtype=bool)
         for column in np.flatnonzero(asks).tolist():
-            enough &= self._room(level, self._usable(shapes(goal), column), column) >= asks[column]
-        return _some(enough, goal.required)
+            enough &= self._room(level, self._usable(pod_classes(requirement), column), column) >= asks[column]
+        return _some(enough, requirement.required)
 
     def _room(self, level: Level, usable: Mask, column: int) -> Ints:
         """By domain what is free on some nodes, and what could be by moves."""
@@ -78,7 +78,7 @@ class MoveBounds:
         return free + (held if most is None else np.minimum(held, most))
 
 
-def _some(domains: Mask, spot: Spot) -> bool:
+def _some(domains: Mask, spot: RequiredLevel) -> bool:
     """Whether there is such a domain; where other pods are in one, that one (T3)."""
     if spot.pinned is None:
         return bool(domains.any())

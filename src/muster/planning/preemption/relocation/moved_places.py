@@ -27,7 +27,7 @@ LONGEST = timedelta(hours=1)  # that a place is kept, whatever the grace
 PODS = "pods"
 
 
-class Place(Struct, frozen=True):
+class PromisedPlace(Struct, frozen=True):
     """Room on a node for so many pods of a leaf that moved, and since when it is kept."""
 
     leaf: str
@@ -37,7 +37,7 @@ class Place(Struct, frozen=True):
     requests: Mapping[str, int]  # of one pod
 
 
-def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[Place, ...]:
+def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[PromisedPlace, ...]:
     """What is still to be kept for a gang. `unseen`: an annotation that is on its way."""
     text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
     if not text or gang.is_foreign:
@@ -60,7 +60,7 @@ def annotation(gang: Gang, evictions: Iterable[Eviction], now: datetime) -> str 
         return text
     leaves = (leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf))
     asks = {(leaf.name, member.name): member.requests for leaf in leaves for member in leaf.members}
-    new = [Place(one.sub_group, one.move_to, now, 1, asks.get((one.sub_group, one.pod), {})) for one in moves]
+    new = [PromisedPlace(one.sub_group, one.move_to, now, 1, asks.get((one.sub_group, one.pod), {})) for one in moves]
     return _written([*before, *new])
 
 
@@ -72,7 +72,7 @@ def is_newer(one: str, other: str) -> bool:
 
 # pods that came -------------------------------------------------------------------------------------------------------
 
-Match = Callable[[Member, Place], bool]
+Match = Callable[[Member, PromisedPlace], bool]
 MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if that is known; else any of its leaf
     lambda pod, place: pod.node == place.node and pod.requests == place.requests,
     lambda pod, place: pod.node == place.node,
@@ -81,10 +81,10 @@ MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if that 
 )
 
 
-def _outstanding(gang: Gang, places: Iterable[Place]) -> Iterator[Place]:
+def _outstanding(gang: Gang, places: Iterable[PromisedPlace]) -> Iterator[PromisedPlace]:
     """Without the places of pods that came since: one pod fills one place, whatever it asks for."""
     leaves = {leaf.name: leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf)}
-    by_leaf: dict[str, list[Place]] = {}
+    by_leaf: dict[str, list[PromisedPlace]] = {}
     for place in places:
         if place.leaf in leaves:
             by_leaf.setdefault(place.leaf, []).append(place)
@@ -96,7 +96,7 @@ def _outstanding(gang: Gang, places: Iterable[Place]) -> Iterator[Place]:
         yield from left
 
 
-def _fill(left: list[Place], pod: Member, matches: Match) -> bool:
+def _fill(left: list[PromisedPlace], pod: Member, matches: Match) -> bool:
     """One pod less to wait for at a place that was promised before the pod was made; False: there is no such place."""
     for i, place in enumerate(left):
         if pod.created >= _second(place) and matches(pod, place):
@@ -105,7 +105,7 @@ def _fill(left: list[Place], pod: Member, matches: Match) -> bool:
     return False
 
 
-def _second(place: Place) -> int:
+def _second(place: PromisedPlace) -> int:
     """Pods know their age in seconds."""
     return int(place.since.timestamp())
 
@@ -113,9 +113,9 @@ def _second(place: Place) -> int:
 # the annotation -------------------------------------------------------------------------------------------------------
 
 
-def _written(places: Iterable[Place]) -> str | None:
+def _written(places: Iterable[PromisedPlace]) -> str | None:
     """Equal places as one, and the first so many of them: an annotation is small."""
-    counts: dict[str, tuple[Place, int]] = {}
+    counts: dict[str, tuple[PromisedPlace, int]] = {}
     for place in places:
         key = repr((place.leaf, place.node, stamp(place.since), sorted(place.requests.items())))
         counts[key] = (place, counts[key][1] + place.pods if key in counts else place.pods)
@@ -132,7 +132,7 @@ def _written(places: Iterable[Place]) -> str | None:
     return json.dumps({"places": rows}, sort_keys=True, separators=(",", ":")) if rows else None
 
 
-def _read(text: str) -> list[Place]:
+def _read(text: str) -> list[PromisedPlace]:
     """What cannot be read promises nothing."""
     try:
         raw = json.loads(text or "null")
@@ -165,12 +165,12 @@ def _earlier_row(leaf: str, node: str, since: object, amounts: object) -> Iterat
             yield {"subGroup": leaf, "node": node, "since": since, "pods": pods, "requests": one}
 
 
-def _place(row: Mapping[str, object]) -> Place | None:
+def _place(row: Mapping[str, object]) -> PromisedPlace | None:
     match row:
         case {"subGroup": str(leaf), "node": str(node), "since": str(since), "pods": int(pods), "requests": dict(one)}:
             begin = moment(since)
             sound = type(pods) is int and 0 < pods <= MOST and PODS not in one
             sound = sound and all(type(amount) is int and 0 <= amount * pods <= MOST for amount in one.values())
-            return Place(leaf, node, begin, pods, one) if begin is not None and sound else None
+            return PromisedPlace(leaf, node, begin, pods, one) if begin is not None and sound else None
         case _:
             return None

@@ -7,15 +7,15 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, State, changed, satisfied, walk
+from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, changed, satisfied, walk
 from muster.model.inter_pod_rules import rules_of
 from muster.model.roles import units
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
-from muster.placement.capacity import Ledger
-from muster.placement.requirements import Goal, Goals
-from muster.placement.search.nested_search import Seat
-from muster.planning.cycle_state import Board
+from muster.placement.capacity import Capacity
+from muster.placement.requirements import Requirement, Requirements
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Eviction, Verdict
 from muster.planning.elastic import further
 from muster.planning.preemption.candidates import Candidates, Mask
@@ -30,8 +30,8 @@ MARK = "\0"  # between the names of a gang and of its leaf
 class Relocation:
     """New places for pods that leave, written on the board."""
 
-    def __init__(self, board: Board) -> None:
-        self.board = board
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
         self._ruled: set[str] | None = None
         self._satisfied: dict[str, frozenset[str]] = {}
         self._movable: Mask | None = None
@@ -61,11 +61,11 @@ class Relocation:
     def _has_rules(self, gang: Gang, member: Member) -> bool:
         """Whether inter-pod rules are about a running pod, its class, or are its own."""
         if self._ruled is None:
-            self._ruled = _pods_with_rules(self.board.snapshot)
+            self._ruled = _pods_with_rules(self.cycle_state.snapshot)
         pod = f"{gang.namespace}/{member.name}"
-        if pod in self.board.snapshot.neighbours.running or pod in self._ruled:
+        if pod in self.cycle_state.snapshot.inter_pod_rules.running or pod in self._ruled:
             return True
-        return self.board.shape(gang, member.name) in self.board.now.company.touched
+        return self.cycle_state.pod_class(gang, member.name) in self.cycle_state.now.inter_pod.touched
 
     def _satisfied_leaves(self, gang: Gang) -> frozenset[str]:
         """The leaves that are satisfied, with every group above them."""
@@ -82,16 +82,16 @@ class Relocation:
 
     def place_victims(self) -> None:
         """Victims without a new place get one, if one is left once every gang had its turn; the victim's gang pays."""
-        for key in sorted(key for key, turn in self.board.turns.items() if turn.evictions):
-            self.board.attempt(key, partial(self._place_victims_of, key))
+        for key in sorted(key for key, gang_state in self.cycle_state.gang_states.items() if gang_state.evictions):
+            self.cycle_state.attempt(key, partial(self._place_victims_of, key))
 
     def _place_victims_of(self, key: str) -> None:
-        turn = self.board.turns[key]
-        lost = {(one.sub_group, one.pod) for one in turn.evictions if not one.move_to and one.reason != "Stale"}
-        if lost and self._could_move(turn.gang, lost):
-            self.board.charge_to(key)
-            homes = relocated(self.board, self.board.later.copy(), turn.gang, lost)
-            self.board.save()
+        gang_state = self.cycle_state.gang_states[key]
+        lost = {(one.sub_group, one.pod) for one in gang_state.evictions if not one.move_to and one.reason != "Stale"}
+        if lost and self._could_move(gang_state.gang, lost):
+            self.cycle_state.charge_to(key)
+            homes = relocated(self.cycle_state, self.cycle_state.later.copy(), gang_state.gang, lost)
+            self.cycle_state.save()
             self.write(key, homes)
             self._keep_in_place(key)
 
@@ -100,32 +100,39 @@ class Relocation:
         members = [member for _, member in _members(gang, lost)]
         if any(self._is_held_by_rules(gang, member) for member in members):
             return False
-        return any(bool(self.board.later.fits(self.board.shape(gang, member.name)).any()) for member in members)
+        return any(
+            bool(self.cycle_state.later.fits(self.cycle_state.pod_class(gang, member.name)).any()) for member in members
+        )
 
     def _is_held_by_rules(self, gang: Gang, member: Member) -> bool:
         if self._ruled is None:
-            self._ruled = _pods_with_rules(self.board.snapshot)
-        touched = self.board.shape(gang, member.name) in self.board.now.company.touched
+            self._ruled = _pods_with_rules(self.cycle_state.snapshot)
+        touched = self.cycle_state.pod_class(gang, member.name) in self.cycle_state.now.inter_pod.touched
         return touched or f"{gang.namespace}/{member.name}" in self._ruled
 
     def _keep_in_place(self, key: str) -> None:
         """Pods that would come back to where they are stay: single units, or all of the gang that were to go."""
-        turn = self.board.turns[key]
-        core = {(leaf, pod.name) for unit in units(self.board.before[key].root) if unit.core for leaf, pod in unit.pods}
-        loses_core = any((one.sub_group, one.pod) in core for one in turn.evictions)
-        back = [one for one in turn.evictions if one.move_to == one.node and one.reason != "Stale"]
-        if not back or (loses_core and len(back) < len(turn.evictions)):
+        gang_state = self.cycle_state.gang_states[key]
+        core = {
+            (leaf, pod.name)
+            for unit in units(self.cycle_state.before[key].root)
+            if unit.core
+            for leaf, pod in unit.pods
+        }
+        loses_core = any((one.sub_group, one.pod) in core for one in gang_state.evictions)
+        back = [one for one in gang_state.evictions if one.move_to == one.node and one.reason != "Stale"]
+        if not back or (loses_core and len(back) < len(gang_state.evictions)):
             return
         kept = {(one.sub_group, one.pod) for one in back} if loses_core else self._whole_units(key, back)
-        stay = tuple(one for one in turn.evictions if (one.sub_group, one.pod) not in kept)
-        verdict: Verdict = "Scheduled" if satisfied(turn.gang.root) else turn.verdict
-        self.board.turns[key] = replace(turn, evictions=stay, verdict=verdict)
+        stay = tuple(one for one in gang_state.evictions if (one.sub_group, one.pod) not in kept)
+        verdict: Verdict = "Scheduled" if satisfied(gang_state.gang.root) else gang_state.verdict
+        self.cycle_state.gang_states[key] = replace(gang_state, evictions=stay, verdict=verdict)
 
     def _whole_units(self, key: str, back: list[Eviction]) -> set[Pod]:
         """Pods of units that come back as a whole."""
         names = {(one.sub_group, one.pod) for one in back}
         found: set[Pod] = set()
-        for unit in units(self.board.before[key].root):
+        for unit in units(self.cycle_state.before[key].root):
             mine = {(leaf, pod.name) for leaf, pod in unit.pods}
             if mine and mine <= names:
                 found |= mine
@@ -133,42 +140,42 @@ class Relocation:
 
     def write(self, key: str, homes: Homes) -> None:
         """They are evicted from where they are, and their new places are kept for them."""
-        turn = self.board.turns[key]
+        gang_state = self.cycle_state.gang_states[key]
         if not homes:
             return
-        members = {(leaf, member.name): member for leaf, member in _members(turn.gang, set(homes))}
-        placed = {at: replace(members[at], state=State.PLACED, node=node) for at, node in homes.items()}
-        self.board.settle(key, [(leaf, member) for (leaf, _), member in placed.items()])
+        members = {(leaf, member.name): member for leaf, member in _members(gang_state.gang, set(homes))}
+        placed = {at: replace(members[at], state=PodState.PLACED, node=node) for at, node in homes.items()}
+        self.cycle_state.settle(key, [(leaf, member) for (leaf, _), member in placed.items()])
         evictions = tuple(
-            replace(one, move_to=homes.get((one.sub_group, one.pod), one.move_to)) for one in turn.evictions
+            replace(one, move_to=homes.get((one.sub_group, one.pod), one.move_to)) for one in gang_state.evictions
         )
-        gang = replace(turn.gang, root=changed(turn.gang.root, placed))
-        self.board.turns[key] = replace(turn, gang=gang, evictions=evictions)
+        gang = replace(gang_state.gang, root=changed(gang_state.gang.root, placed))
+        self.cycle_state.gang_states[key] = replace(gang_state, gang=gang, evictions=evictions)
 
 
 # one gang after the other -------------------------------------------------------------------------------------------
 
 
-def relocated(board: Board, ledger: Ledger, gang: Gang, leaving: set[Pod]) -> Homes:
+def relocated(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: set[Pod]) -> Homes:
     """New places on a ledger for pods of a gang: its core whole or not at all, then extras; the ledger moves along.
 
     In `gang` they are placed still, or terminating: here they wait, and no other pod of it does.
     """
     gang = _waiting(gang, leaving)
     homes: Homes = {}
-    known = gang.queue in board.usage.tree.nodes
-    allowance = board.usage.allowance(gang.queue, protected=False, later=True) if known else None
+    known = gang.queue in cycle_state.usage.tree.nodes
+    allowance = cycle_state.usage.allowance(gang.queue, protected=False, later=True) if known else None
     try:
         while len(homes) < len(leaving):
-            goals = Goals(gang, board.snapshot, board.kinds)
-            seats = _next_seats(board, ledger, gang, goals, allowance)
+            requirements = Requirements(gang, cycle_state.snapshot, cycle_state.kinds)
+            seats = _next_seats(cycle_state, capacity, gang, requirements, allowance)
             if seats is None:
                 break
             for seat in seats:
-                ledger.put(seat.node, seat.shape, seat.pods)
+                capacity.put(seat.node, seat.pod_class, seat.pods)
                 if allowance is not None:
-                    allowance = allowance - board.shapes.asks[seat.shape] * seat.pods
-            gang = board.seated(gang, seats)
+                    allowance = allowance - cycle_state.pod_classes.asks[seat.pod_class] * seat.pods
+            gang = cycle_state.seated(gang, seats)
             homes |= _homes(gang, leaving)
     except OutOfSteps:
         pass
@@ -176,38 +183,45 @@ def relocated(board: Board, ledger: Ledger, gang: Gang, leaving: set[Pod]) -> Ho
 
 
 def _next_seats(
-    board: Board, ledger: Ledger, gang: Gang, goals: Goals, allowance: Ints | None
-) -> tuple[Seat, ...] | None:
+    cycle_state: CycleState, capacity: Capacity, gang: Gang, requirements: Requirements, allowance: Ints | None
+) -> tuple[ClassSeats, ...] | None:
     """Seats for the core if that is missing, else for the next further part that fits."""
-    if not goals.standings[gang.root.name].satisfied:
-        for goal in goals.cores():
-            if isinstance(goal, Goal) and (seats := board.find(ledger, goal, allowance)) is not None:
+    if not requirements.standings[gang.root.name].satisfied:
+        for requirement in requirements.cores():
+            if (
+                isinstance(requirement, Requirement)
+                and (seats := cycle_state.find(capacity, requirement, allowance)) is not None
+            ):
                 return seats
         return None
-    for _, part, pods in further(gang.root, goals.standings):
-        more = goals.further(part, pods)
-        if isinstance(more, Goal) and (seats := board.find(ledger, more, allowance)) is not None:
+    for _, part, pods in further(gang.root, requirements.standings):
+        more = requirements.further(part, pods)
+        if isinstance(more, Requirement) and (seats := cycle_state.find(capacity, more, allowance)) is not None:
             return seats
     return None
 
 
 def beside(
-    board: Board, ledger: Ledger, seats: tuple[Seat, ...], gangs: Mapping[str, Gang], leaving: Leaving
+    cycle_state: CycleState,
+    capacity: Capacity,
+    seats: tuple[ClassSeats, ...],
+    gangs: Mapping[str, Gang],
+    leaving: Leaving,
 ) -> dict[str, Homes] | None:
     """New places for all pods that leave, gang by gang beside seats that are taken; None: not found this way."""
-    ledger = ledger.copy()
+    capacity = capacity.copy()
     for seat in seats:
-        ledger.put(seat.node, seat.shape, seat.pods)
+        capacity.put(seat.node, seat.pod_class, seat.pods)
     homes: dict[str, Homes] = {}
     for key, gang in gangs.items():
         after = _waiting(gang, leaving[key])
-        goal = Goals(after, board.snapshot, board.kinds).restored(leaving[key])
-        found = board.find(ledger, goal) if isinstance(goal, Goal) else None
+        requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
+        found = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
         if found is None:
             return None
         for seat in found:
-            ledger.put(seat.node, seat.shape, seat.pods)
-        homes[key] = _homes(board.seated(after, found), leaving[key])
+            capacity.put(seat.node, seat.pod_class, seat.pods)
+        homes[key] = _homes(cycle_state.seated(after, found), leaving[key])
     return homes
 
 
@@ -215,42 +229,42 @@ def beside(
 
 
 def together(
-    board: Board, ledger: Ledger, goal: Goal, gangs: Mapping[str, Gang], leaving: Leaving
-) -> tuple[tuple[Seat, ...], dict[str, Homes]] | None:
+    cycle_state: CycleState, capacity: Capacity, requirement: Requirement, gangs: Mapping[str, Gang], leaving: Leaving
+) -> tuple[tuple[ClassSeats, ...], dict[str, Homes]] | None:
     """Seats for a goal, and new places for all pods of some gangs that leave, found as one goal; None: there are none.
 
     Every gang is whole again: as many pods in every part, all levels kept. OutOfSteps: unknown.
     """
-    parts = [_renamed(board, "", goal)]
+    parts = [_renamed(cycle_state, "", requirement)]
     after: dict[str, Gang] = {}
     for key, gang in gangs.items():
         after[key] = _waiting(gang, leaving[key])
-        part = Goals(after[key], board.snapshot, board.kinds).restored(leaving[key])
-        if not isinstance(part, Goal):
+        part = Requirements(after[key], cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
+        if not isinstance(part, Requirement):
             return None
-        parts.append(_renamed(board, key, part))
-    whole = board.kinds.made(Goal("*", len(parts), children=tuple(parts)))
-    found = board.find(ledger, whole)
+        parts.append(_renamed(cycle_state, key, part))
+    whole = cycle_state.kinds.made(Requirement("*", len(parts), children=tuple(parts)))
+    found = cycle_state.find(capacity, whole)
     if found is None:
         return None
-    seats: dict[str, list[Seat]] = {}
+    seats: dict[str, list[ClassSeats]] = {}
     for seat in found:
         key, _, leaf = seat.leaf.partition(MARK)
         seats.setdefault(key, []).append(replace(seat, leaf=leaf))
-    homes = {key: _homes(board.seated(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()}
+    homes = {key: _homes(cycle_state.seated(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()}
     return tuple(seats.get("", ())), homes
 
 
-def _renamed(board: Board, key: str, goal: Goal) -> Goal:
+def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Requirement:
     """The goal with names that no other gang has; bottom up, as trees may be deep."""
-    order: list[Goal] = [goal]
-    made: dict[int, Goal] = {}
+    order: list[Requirement] = [requirement]
+    made: dict[int, Requirement] = {}
     for one in order:
         order += one.children
     for one in reversed(order):
         children = tuple(made[id(child)] for child in one.children)
-        made[id(one)] = board.kinds.made(one, name=f"{key}{MARK}{one.name}", children=children)
-    return made[id(goal)]
+        made[id(one)] = cycle_state.kinds.made(one, name=f"{key}{MARK}{one.name}", children=children)
+    return made[id(requirement)]
 
 
 # gangs and their pods -----------------------------------------------------------------------------------------------
@@ -258,12 +272,12 @@ def _renamed(board: Board, key: str, goal: Goal) -> Goal:
 
 def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
     """The gang with those that leave waiting for a place, and no other pod of it."""
-    back = {(leaf, one.name): replace(one, state=State.PENDING, node="") for leaf, one in _members(gang, leaving)}
+    back = {(leaf, one.name): replace(one, state=PodState.PENDING, node="") for leaf, one in _members(gang, leaving)}
     aside = {
-        (leaf.name, one.name): replace(one, state=State.GATED)
+        (leaf.name, one.name): replace(one, state=PodState.GATED)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.those(State.PENDING)
+        for one in leaf.those(PodState.PENDING)
     }
     return replace(gang, root=changed(gang.root, aside | back))
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import Level
-from muster.placement.capacity import Ledger
+from muster.placement.capacity import Capacity
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 
 Ints = NDArray[np.int64]
@@ -46,7 +46,7 @@ class Stacks(Struct, frozen=True, eq=False):
     order: Ints  # by rows of the candidates' pods
     node: Ints  # of every pod, in that order: its row
     place: Ints  # of every pod on its node, from 1
-    shape: tuple[int, int]  # nodes, and places on each
+    pod_class: tuple[int, int]  # nodes, and places on each
 
     def freed(self, column: int) -> Ints:
         """What they free of a column."""
@@ -58,45 +58,45 @@ class Stacks(Struct, frozen=True, eq=False):
         return self._sums(POD + priority)
 
     def _sums(self, values: Ints) -> Ints:
-        found = np.zeros(self.shape, dtype=np.int64)
+        found = np.zeros(self.pod_class, dtype=np.int64)
         found[self.node, self.place] = values
         return np.cumsum(found, axis=1, out=found)
 
 
-class CostLedger(Ledger):
+class CostCapacity(Capacity):
     """A ledger on which some units are gone, and every seat has a cost: the pods that must leave for it."""
 
-    def __init__(self, free: Ledger, vacated: Ledger, candidates: Candidates, numbers: Units) -> None:
+    def __init__(self, free: Capacity, vacated: Capacity, candidates: Candidates, numbers: Units) -> None:
         """`vacated`: what is free once these units have left."""
-        super().__init__(vacated.shapes, vacated.free, vacated.company)
+        super().__init__(vacated.pod_classes, vacated.free, vacated.inter_pod)
         self.vacated = vacated
         self.kept = free.free
         self.pods = CandidatePods(candidates, numbers)
         self._costs: dict[int, list[tuple[int, Ints]]] = {}
 
-    def fits(self, shape: int) -> Ints:
+    def fits(self, pod_class: int) -> Ints:
         """As without the units: costs change nothing in it."""
-        return self.vacated.fits(shape)
+        return self.vacated.fits(pod_class)
 
     @property
     def bidding(self) -> bool:
         """Cheap domains first."""
         return True
 
-    def costs(self, shape: int) -> list[tuple[int, Ints]]:
+    def costs(self, pod_class: int) -> list[tuple[int, Ints]]:
         """Seats by node for every cost, cheapest first."""
-        if shape not in self._costs:
-            self._costs[shape] = self._count_costs(shape)
-        return self._costs[shape]
+        if pod_class not in self._costs:
+            self._costs[pod_class] = self._count_costs(pod_class)
+        return self._costs[pod_class]
 
-    def _count_costs(self, shape: int) -> list[tuple[int, Ints]]:
-        columns = self.shapes.columns[shape]
-        asks = self.shapes.asks[shape][columns]
+    def _count_costs(self, pod_class: int) -> list[tuple[int, Ints]]:
+        columns = self.pod_classes.columns[pod_class]
+        asks = self.pod_classes.asks[pod_class][columns]
         scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
-        usable = self.fits(shape) > 0
+        usable = self.fits(pod_class) > 0
         stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
         weight = stacks.weights()
-        seats = np.full(stacks.shape, MOST_SEATS)
+        seats = np.full(stacks.pod_class, MOST_SEATS)
         kept, nodes = self.kept[usable], np.flatnonzero(usable)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
             np.minimum(seats, (kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
@@ -107,14 +107,14 @@ class CostLedger(Ledger):
                 there[nodes[rows[costs == value]]] += 1
         return sorted(found.items(), key=lambda item: item[0])
 
-    def tiers(self, shape: int) -> list[Ints] | None:
+    def tiers(self, pod_class: int) -> list[Ints] | None:
         """Cheap seats first."""
-        return [seats for _, seats in self.costs(shape)]
+        return [seats for _, seats in self.costs(pod_class)]
 
-    def bid(self, shape: int, nodes: Ints, need: int) -> int:
+    def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
         """The fewest pods that would leave for so many seats, with a minus."""
         total = 0
-        for cost, seats in self.costs(shape):
+        for cost, seats in self.costs(pod_class):
             taken = min(need, int(seats[nodes].sum()))
             total -= taken * cost
             need -= taken
@@ -122,11 +122,11 @@ class CostLedger(Ledger):
                 break
         return total
 
-    def bids(self, shape: int, level: Level, domains: Ints, need: int) -> Ints:
+    def bids(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
         """The same for domains of a level."""
         total = np.zeros(len(domains), dtype=np.int64)
         lacking = np.full(len(domains), need, dtype=np.int64)
-        for cost, seats in self.costs(shape):
+        for cost, seats in self.costs(pod_class):
             taken = np.minimum(lacking, level.sums(seats)[domains])
             total -= taken * cost
             lacking -= taken
@@ -154,7 +154,7 @@ def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
         paid = now
 
 
-def fewest_pods(free: Ledger, candidates: Candidates, numbers: Units, shape: int, seats: Ints, need: int) -> int:
+def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_class: int, seats: Ints, need: int) -> int:
     """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
 
     `seats`: by node, once all of these units have left. Any pod may leave by itself here, and of each column only as
@@ -164,9 +164,9 @@ def fewest_pods(free: Ledger, candidates: Candidates, numbers: Units, shape: int
     most = min(int(seats.max(initial=0)), need)
     if not most:
         return 1
-    pods, asks = CandidatePods(candidates, numbers), free.shapes.asks[shape]
+    pods, asks = CandidatePods(candidates, numbers), free.pod_classes.asks[pod_class]
     costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
-    for column in free.shapes.columns[shape].tolist():
+    for column in free.pod_classes.columns[pod_class].tolist():
         freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
         room = (free.free[usable, column, None] + freed) // asks[column]
         np.maximum(costs, _too_few(room, most), out=costs)

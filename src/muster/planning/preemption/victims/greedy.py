@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.placement.budget import OutOfSteps
-from muster.placement.search.nested_search import Seat
-from muster.planning.cycle_state import Board
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.candidates import Candidates, Units
-from muster.planning.preemption.victims.eviction_cost import CostLedger
+from muster.planning.preemption.victims.eviction_cost import CostCapacity
 from muster.planning.preemption.victims.question import QUESTION_STEPS, Question
 
 Ints = NDArray[np.int64]
@@ -23,19 +23,19 @@ def greedy_set(question: Question, among: Units) -> Units | None:
     return units if units is not None and question.is_enough(units) else None
 
 
-def cheapest_seats(question: Question, among: Units) -> tuple[Seat, ...] | None:
+def cheapest_seats(question: Question, among: Units) -> tuple[ClassSeats, ...] | None:
     """Seats by eviction cost, with some units gone; None: there are none."""
-    question.board.spending.spend(QUESTION_STEPS + question.candidates.pass_steps)
-    ledger = CostLedger(question.board.later, question.ledger_without(among), question.candidates, among)
-    search = question.board.search(ledger, allowance=question.rules.most(among))
-    state = search.first(question.goal)
+    question.cycle_state.spending.spend(QUESTION_STEPS + question.candidates.pass_steps)
+    capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
+    search = question.cycle_state.search(capacity, allowance=question.rules.most(among))
+    state = search.first(question.requirement)
     return None if state is None else search.seats(state)
 
 
-def in_the_way(question: Question, seats: Iterable[Seat], among: Units) -> Units | None:
+def in_the_way(question: Question, seats: Iterable[ClassSeats], among: Units) -> Units | None:
     """Units on the nodes of the seats, until all of these fit; for these seats none of them can be left out."""
     candidates = question.candidates
-    short = _lacking(question.board, seats)
+    short = _lacking(question.cycle_state, seats)
     rows = np.flatnonzero(candidates.rows(among) & np.isin(candidates.pod_node, list(short)))
     there: dict[int, dict[int, None]] = {}
     for number, node in zip(candidates.pod_unit[rows].tolist(), candidates.pod_node[rows].tolist(), strict=True):
@@ -54,11 +54,11 @@ def in_the_way(question: Question, seats: Iterable[Seat], among: Units) -> Units
     return _without_needless(candidates, gone, short)
 
 
-def _lacking(board: Board, seats: Iterable[Seat]) -> Short:
+def _lacking(cycle_state: CycleState, seats: Iterable[ClassSeats]) -> Short:
     short: Short = {}
     for seat in seats:
-        row = short.setdefault(seat.node, -board.later.free[seat.node])
-        short[seat.node] = row + board.shapes.asks[seat.shape] * seat.pods
+        row = short.setdefault(seat.node, -cycle_state.later.free[seat.node])
+        short[seat.node] = row + cycle_state.pod_classes.asks[seat.pod_class] * seat.pods
     return short
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.search.nested_search import Seat
+from muster.placement.search.nested_search import ClassSeats
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Units
 from muster.planning.preemption.victims.greedy import cheapest_seats, greedy_set, in_the_way, reduced
@@ -41,12 +41,12 @@ def select(question: Question, exact_steps: int, better: Budget) -> Selection | 
     greedy = greedy_set(question, question.all)
     if greedy is not None:
         exact_steps = min(exact_steps, better.left, BETTER_STEPS if len(question.numbers) > MANY else exact_steps)
-    whole = question.board.spending
-    question.board.spending = part = whole.part(exact_steps)
+    whole = question.cycle_state.spending
+    question.cycle_state.spending = part = whole.part(exact_steps)
     try:
         units, proof = _smallest(question, greedy)
     finally:
-        question.board.spending = whole
+        question.cycle_state.spending = whole
         better.charge(0 if greedy is None else part.spent)
     if units is not None and proof == "irreducible":
         units = reduced(question, units)
@@ -72,14 +72,14 @@ def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, P
 
 def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
     """A search over sets within a small part of the steps: it knows all of the order in which units leave."""
-    whole = question.board.spending
+    whole = question.cycle_state.spending
     try:
-        question.board.spending = whole.part(SETS_STEPS)
+        question.cycle_state.spending = whole.part(SETS_STEPS)
         return smallest_set(question, greedy)
     except OutOfSteps:
         return None, "irreducible"
     finally:
-        question.board.spending = whole
+        question.cycle_state.spending = whole
 
 
 def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: Budget) -> Selection | None:
@@ -94,12 +94,12 @@ def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: 
         return select(question, exact_steps, better)
     if not nearby.left:
         raise OutOfSteps
-    whole = question.board.spending
-    question.board.spending = part = whole.part(nearby.left)
+    whole = question.cycle_state.spending
+    question.cycle_state.spending = part = whole.part(nearby.left)
     try:
         return _nearby(question)
     finally:
-        question.board.spending = whole
+        question.cycle_state.spending = whole
         nearby.charge(part.spent)
 
 
@@ -128,15 +128,15 @@ def _neighbourhoods(question: Question) -> Iterator[Units]:
 
 def _move(question: Question, units: Units) -> Selection | None:
     """These units, or some of them, moved aside, if few steps find it. OutOfSteps: the gang has none left."""
-    whole = question.board.spending
+    whole = question.cycle_state.spending
     try:
-        question.board.spending = whole.part(NEIGHBOURHOOD_STEPS)
+        question.cycle_state.spending = whole.part(NEIGHBOURHOOD_STEPS)
         return question.selection(reduced(question, units), "irreducible") if question.is_enough(units) else None
     except OutOfSteps:
         whole.spend(0)  # raises where it is the gang's own budget that ran out
         return None
     finally:
-        question.board.spending = whole
+        question.cycle_state.spending = whole
 
 
 # a single pod ---------------------------------------------------------------------------------------------------------
@@ -144,33 +144,41 @@ def _move(question: Question, units: Units) -> Selection | None:
 
 def _single_pod(question: Question) -> Selection | None:
     """For a goal of one pod that can be anywhere: one pod in the way, if one is enough."""
-    goal, candidates = question.goal, question.candidates
-    if not goal.is_leaf or goal.need > 1 or len(goal.pods) > 1 or goal.required or goal.preferred:
+    requirement, candidates = question.requirement, question.candidates
+    if (
+        not requirement.is_leaf
+        or requirement.need > 1
+        or len(requirement.pods) > 1
+        or requirement.required
+        or requirement.preferred
+    ):
         return None
-    shape = goal.pods[0][0]
-    if shape in question.board.later.company.touched:
+    pod_class = requirement.pods[0][0]
+    if pod_class in question.cycle_state.later.inter_pod.touched:
         return None
     mine = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
     mine &= question.rules.with_home(mine)
     order = candidates.first_to_leave[mine[candidates.first_to_leave]]
     for start in range(0, len(order), SOME):
-        for number in _making_room(question, shape, order[start : start + SOME]):
+        for number in _making_room(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
-            seats = (Seat(goal.name, shape, int(candidates.only_node[number]), 1),)
-            question.board.spending.spend()
-            if question.rules.allows(units, question.board.asked(seats)) and question.rules.is_within(units, seats):
+            seats = (ClassSeats(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
+            question.cycle_state.spending.spend()
+            if question.rules.allows(units, question.cycle_state.asked(seats)) and question.rules.is_within(
+                units, seats
+            ):
                 settled = question.rules.settle(units, seats)
                 if settled is not None:
                     return Selection(units, settled, "exact")
     return None
 
 
-def _making_room(question: Question, shape: int, numbers: Ints) -> list[int]:
+def _making_room(question: Question, pod_class: int, numbers: Ints) -> list[int]:
     """Units each of which makes room for a pod of a class on its node."""
-    board, candidates, ledger = question.board, question.candidates, question.board.later
-    columns, nodes = board.shapes.columns[shape], candidates.only_node[numbers]
-    room = ledger.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
-    good = (room >= board.shapes.asks[shape][columns]).all(axis=1) & ledger.allowed(shape)[nodes]
+    cycle_state, candidates, capacity = question.cycle_state, question.candidates, question.cycle_state.later
+    columns, nodes = cycle_state.pod_classes.columns[pod_class], candidates.only_node[numbers]
+    room = capacity.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
+    good = (room >= cycle_state.pod_classes.asks[pod_class][columns]).all(axis=1) & capacity.allowed(pod_class)[nodes]
     found: list[int] = numbers[good].tolist()
     return found
 
@@ -195,7 +203,7 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
     candidates = question.candidates
     least = candidates.count(greedy) + 1 if greedy is not None else question.rules.most_pods + 1
     order = candidates.last_first(question.numbers)
-    looks = {n: _looks(question, n) for n in question.all}
+    likeness = {n: _likeness(question, n) for n in question.all}
     ahead: list[tuple[Units, Units]] = [(frozenset(), question.all)]
     while ahead:
         gone, undecided = ahead.pop()
@@ -209,19 +217,23 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
         if number is None:
             continue
         around = [outer for outer in candidates.units[number].around if outer in undecided]
-        alike = [n for n in undecided if looks[n] == looks[number]]  # they leave before it, and are as good
+        alike = [n for n in undecided if likeness[n] == likeness[number]]  # they leave before it, and are as good
         taken = candidates.whole([number, *alike])
         ahead.append((gone | taken, undecided - taken))
         ahead.append((gone, undecided - {number, *around}))
 
 
-def _looks(question: Question, number: int) -> object:
+def _likeness(question: Question, number: int) -> object:
     """Units that look alike can take each other's place."""
-    unit, board = question.candidates.units[number], question.board
+    unit, cycle_state = question.candidates.units[number], question.cycle_state
     if unit.inside:
         return number
     pods = sorted(
-        (node, board.shape(unit.gang, member.name), question.rules.looks(f"{unit.gang.namespace}/{member.name}"))
+        (
+            node,
+            cycle_state.pod_class(unit.gang, member.name),
+            question.rules.likeness(f"{unit.gang.namespace}/{member.name}"),
+        )
         for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
     )
     return (unit.gang.queue, unit.around, tuple(pods))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from muster.placement.budget import OutOfSteps
 from muster.placement.exact.integer_program import Groups
 from muster.placement.exact.solver import BEGIN, Solution, Term
-from muster.placement.requirements import Goal, shapes
+from muster.placement.requirements import Requirement, pod_classes
 from muster.placement.search.nested_search import Search
 from muster.planning.decision import Proof
 from muster.planning.preemption.candidates import Units
@@ -28,20 +28,22 @@ LARGEST_PROGRAM = 20_000  # coefficients; half as many have taken seconds
 
 def smallest(question: Question, known: Units | None) -> tuple[Units | None, Proof]:
     """The smallest set; None: there is none. `known` is enough. OutOfSteps: unknown."""
-    if any(shape in question.board.later.company.touched for shape in shapes(question.goal)):
+    if any(
+        pod_class in question.cycle_state.later.inter_pod.touched for pod_class in pod_classes(question.requirement)
+    ):
         raise OutOfSteps  # inter-pod rules are not part of the program
-    search = question.board.search(question.ledger_without(question.all))
-    goal = search.regions.bounds.prune(question.goal, search.kinds)
-    if goal is None:
+    search = question.cycle_state.search(question.capacity_without(question.all))
+    requirement = search.regions.bounds.prune(question.requirement, search.kinds)
+    if requirement is None:
         return None, "exact"
-    program = VictimProgram(question, search, goal)
+    program = VictimProgram(question, search, requirement)
     if known is not None:
         program.add_row(
             [(program.leaves[n], len(question.candidates.units[n].pods)) for n in question.all],
             most=question.candidates.count(known),
         )
     while True:  # every round costs steps
-        solution = program.model.solve(question.board.spending)
+        solution = program.model.solve(question.cycle_state.spending)
         if solution is None:
             return known, "exact"
         units = program.chosen(solution)
@@ -53,8 +55,8 @@ def smallest(question: Question, known: Units | None) -> tuple[Units | None, Pro
 class VictimProgram(Groups):
     """One question as a program."""
 
-    def __init__(self, question: Question, search: Search, goal: Goal) -> None:
-        super().__init__(search, goal)
+    def __init__(self, question: Question, search: Search, requirement: Requirement) -> None:
+        super().__init__(search, requirement)
         self.question, self.candidates = question, question.candidates
         self.rules = question.rules
         self._check_size()
@@ -70,10 +72,10 @@ class VictimProgram(Groups):
     def _check_size(self) -> None:
         """A program that could not be written down and solved in time is not begun."""
         nodes = [self.regions[key].nodes for _, key in self.demands]
-        fits = [self.search.base.fits(shape) for shape, _ in self.demands]
+        fits = [self.search.base.fits(pod_class) for pod_class, _ in self.demands]
         seats = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
         least = seats * (1 + BEGIN) + self.candidates.count(self.question.all)
-        if seats > LARGEST_PROGRAM or least > self.question.board.spending.left:
+        if seats > LARGEST_PROGRAM or least > self.question.cycle_state.spending.left:
             raise OutOfSteps
 
     def _costs(self) -> Iterator[tuple[int, int]]:
@@ -113,7 +115,7 @@ class VictimProgram(Groups):
 
     def _pay(self, terms: int) -> None:
         """Writing a program down costs steps, too; one that could not be solved in time is not even finished."""
-        self.question.board.spending.spend(1 + terms)
+        self.question.cycle_state.spending.spend(1 + terms)
         if self.model.size > LARGEST_PROGRAM:
             raise OutOfSteps
 
@@ -121,10 +123,10 @@ class VictimProgram(Groups):
 
     def asked(self, column: int) -> Terms:
         """What the gang's new pods take of a column."""
-        asks = self.search.base.shapes.asks
+        asks = self.search.base.pod_classes.asks
         return [
-            (variable, value * int(asks[shape][column]))
-            for (shape, _), terms in self.demands.items()
+            (variable, value * int(asks[pod_class][column]))
+            for (pod_class, _), terms in self.demands.items()
             for variable, value in terms
         ]
 
@@ -162,25 +164,25 @@ class VictimProgram(Groups):
 
     def _seat(self) -> None:
         """As many pods of a class on nodes of a region as the groups there need."""
-        for (shape, key), wanted in self.demands.items():
-            fits = self.search.base.fits(shape)
+        for (pod_class, key), wanted in self.demands.items():
+            fits = self.search.base.fits(pod_class)
             taken: Terms = []
             for node in self.regions[key].nodes[fits[self.regions[key].nodes] > 0].tolist():
-                taken.append((self.add_pods(node, shape, int(fits[node])), 1))
+                taken.append((self.add_pods(node, pod_class, int(fits[node])), 1))
             self.add_equation(taken, wanted)
 
-    def add_pods(self, node: int, shape: int, most: int) -> int:
+    def add_pods(self, node: int, pod_class: int, most: int) -> int:
         """A variable: how many pods of a class come to a node."""
         variable = self.model.add_variable(most)
-        self.on_node.setdefault(node, []).append((shape, variable))
+        self.on_node.setdefault(node, []).append((pod_class, variable))
         return variable
 
     def _fit(self) -> None:
         """On every node no more than is free with what the chosen units free."""
-        later, shapes_ = self.question.board.later, self.search.base.shapes
+        later, pod_classes_ = self.question.cycle_state.later, self.search.base.pod_classes
         freed = self._freed_by_node()
         for node, pods in self.on_node.items():
-            asks = np.array([shapes_.asks[shape] for shape, _ in pods])
+            asks = np.array([pod_classes_.asks[pod_class] for pod_class, _ in pods])
             most = np.array([self.model.upper[variable] for _, variable in pods])
             for column in np.flatnonzero((asks * most[:, None]).sum(axis=0) > later.free[node]).tolist():
                 terms = [(variable, int(ask)) for (_, variable), ask in zip(pods, asks[:, column], strict=True)]
