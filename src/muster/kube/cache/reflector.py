@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.kube.backoff import Backoff
 from muster.kube.cluster import ApiError, Change, Cluster, Raw, Resource
 
 PAGE = 500
-FIRST_SECONDS = 0.2
-LONGEST_SECONDS = 30.0
+FIRST_SECONDS, LONGEST_SECONDS = 0.2, 30.0  # of the backoff after a list or a watch that failed
 MOST_WATCH_FAILURES = 4  # failures of a watch without a word, before all is listed again
 STEADY_SECONDS = 5.0  # a watch that is open for so long works
 CUT_SHORT = ApiError(503, "ServiceUnavailable", "the watch ended as soon as it had begun")
@@ -127,26 +127,16 @@ class Health:
             self._changed(trouble)
 
 
-class RelistBackoff(Struct, frozen=True):
-    """How to wait after failures."""
-
-    pause: Callable[[float], Awaitable[Any]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
-
-    async def rest(self, failures: int) -> None:
-        """Doubling, bounded, spread over the upper half."""
-        longest = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(failures - 1, 30))
-        await self.pause(longest * (0.5 + self.chance() / 2))
-
-
 class ListWatch:
     """One kind of objects being followed: what is known of them is their identity and version."""
 
-    def __init__(self, cluster: Cluster, resource: Resource, health: Health, where: dict[str, str]) -> None:
+    def __init__(
+        self, cluster: Cluster, resource: Resource, health: Health, backoff: Backoff, where: dict[str, str]
+    ) -> None:
         self._cluster, self._resource, self._health, self._where = cluster, resource, health, where
+        self._backoff = backoff
         self._known: dict[tuple[str, str], tuple[str, str]] = {}  # namespace, name -> uid, resource version
         self.since = ""  # where a watch goes on; empty: list first
-        self.failures = 0  # in a row
 
     def turn(self) -> AsyncGenerator[News, None]:
         """What is to be done next."""
@@ -195,17 +185,25 @@ class ListWatch:
                     self._health.opened()
                 else:
                     self._health.received()
-                self.failures = 0
+                self._backoff.reset()
                 self.since = change.resource_version
                 for news in self._told(change):
                     yield news
 
-    def failed(self, error: ApiError) -> None:
-        """Go on where it was, or list again where that cannot be."""
-        self.failures = 1 if self._health.open_seconds > LONGEST_SECONDS else self.failures + 1
+    def failed(self, error: ApiError) -> float:
+        """Resumes the watch, or lists again where that cannot work. Returns how long to wait before that."""
+        if self._health.open_seconds > self._backoff.longest_seconds:
+            self._backoff.reset()
+        seconds = self._backoff.next_seconds()
         self._health.failed(error)
-        if error.status == 410 or self.failures > MOST_WATCH_FAILURES:
+        if error.status == 410 or self._backoff.failures > MOST_WATCH_FAILURES:
             self.since = ""
+        return seconds
+
+    def ended(self) -> float:
+        """The API server ended the watch. Returns how long to wait before it is resumed."""
+        self._health.ended()
+        return self._backoff.next_seconds()
 
     def _told(self, change: Change) -> list[News]:
         match change.type:
@@ -245,11 +243,13 @@ class Reflector:
         labels: str = "",
         fields: str = "",
         health: Health | None = None,
-        backoff: RelistBackoff = RelistBackoff(),  # noqa: B008 - frozen
+        pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         where = {"namespace": namespace, "labels": labels, "fields": fields}
-        self.health, self._backoff = health or Health(), backoff
-        self._list_watch = ListWatch(cluster, resource, self.health, where)
+        self.health, self._pause = health or Health(), pause
+        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS, chance)
+        self._list_watch = ListWatch(cluster, resource, self.health, backoff, where)
 
     def list_again(self) -> None:
         """What comes next is a list; call it while nobody listens."""
@@ -265,13 +265,12 @@ class Reflector:
                     async for news in turn:
                         yield news
             except ApiError as error:
-                list_watch.failed(error)
+                seconds = list_watch.failed(error)
             else:
                 if listing:
                     continue
-                list_watch.failures += 1  # a watch that ends by itself
-                self.health.ended()
-            await self._backoff.rest(list_watch.failures)
+                seconds = list_watch.ended()
+            await self._pause(seconds)
 
 
 def identity(raw: Raw) -> tuple[str, str]:

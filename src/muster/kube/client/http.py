@@ -27,8 +27,9 @@ from muster.kube.client.responses import (
     Unanswered,
     error_of,
     may_have_happened,
-    pause_seconds,
     refused_by_budget,
+    request_backoff,
+    retry_after_seconds,
     worth_another_try,
 )
 from muster.kube.cluster import ApiError
@@ -88,14 +89,14 @@ class RequestBackoff:
 
     def __init__(self, http: "Http", most_seconds: float) -> None:
         self._http, self._most = http, most_seconds
-        self._failures, self._seconds = 0, 0.0
+        self._backoff, self._seconds = request_backoff(http.chance), 0.0
 
     async def rest(self, error: ApiError) -> None:
         """Wait until the next try; raises the error where that is one too many, or would take too long."""
-        self._failures += 1
-        seconds = pause_seconds(self._failures, error, self._http.chance())
+        doubled, asked = self._backoff.next_seconds(), retry_after_seconds(error, self._http.chance())
+        seconds = doubled if asked is None else asked
         self._seconds += seconds
-        if self._failures >= self._http.limits.attempts or self._seconds > self._most:
+        if self._backoff.failures >= self._http.limits.attempts or self._seconds > self._most:
             self._http.spare(error, seconds)
             raise error
         await self._http.pause(seconds)

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from muster.kube.backoff import Backoff
 from muster.kube.cluster import REASONS, ApiError, Raw
 
 T = TypeVar("T")
 PASSING = (500, 502, 503, 504)
-FIRST_SECONDS = 0.2  # the pause after the first failure; it doubles each time
-LONGEST_SECONDS = 10.0
-ASKED_SECONDS = 30.0  # the longest Retry-After that is heeded
+FIRST_SECONDS, LONGEST_SECONDS = 0.2, 10.0  # of the backoff between the attempts of one request
+LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After is cut
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoders raise
 
 
@@ -122,14 +122,14 @@ def refused_by_budget(error: ApiError) -> bool:
     return any(isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes)
 
 
-def pause_seconds(attempt: int, error: ApiError, chance: float) -> float:
-    """How long to wait after the nth failure: what the server asks for, or doubling; `chance` in [0, 1) spreads it."""
+def request_backoff(chance: Callable[[], float]) -> Backoff:
+    """The backoff between the attempts of one request."""
+    return Backoff(FIRST_SECONDS, LONGEST_SECONDS, chance)
+
+
+def retry_after_seconds(error: ApiError, chance: float) -> float | None:
+    """How long the API server asks the client to wait, and up to a quarter more by `chance`; None: it does not say."""
     asked = error.details.get("retryAfterSeconds")
     if isinstance(asked, int) and asked > 0:
-        return min(float(asked), ASKED_SECONDS) * (1 + chance / 4)
-    return backoff_seconds(attempt, chance)
-
-
-def backoff_seconds(attempt: int, chance: float) -> float:
-    """Doubling from the first failure on, up to a bound, and spread over the upper half."""
-    return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(attempt - 1, 30)) * (0.5 + chance / 2)
+        return min(float(asked), LONGEST_RETRY_AFTER_SECONDS) * (1 + chance / 4)
+    return None

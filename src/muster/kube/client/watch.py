@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.kube.client.http import Http, Request
-from muster.kube.client.responses import NOT_JSON, backoff_seconds, error_in_watch, is_object
+from muster.kube.client.responses import NOT_JSON, error_in_watch, is_object, request_backoff
 from muster.kube.cluster import ApiError, Change, Raw
 
 TURN_SECONDS: Final = (240, 300)  # after which the API server ends a watch; spread, so that not all come back at once
@@ -79,7 +79,7 @@ class ClientWatch:
         API servers send no bookmarks for kinds that nobody writes, so each new stream is told as one that is `opened`:
         a sign of life, by which nothing is told yet. What happened before it may still be on its way.
         """
-        failures = 0
+        backoff = request_backoff(self._http.chance)
         while True:
             before = self.since
             async with aclosing(self._lines()) as lines:
@@ -87,14 +87,15 @@ class ClientWatch:
                     yield self._change(line)
             self.close()
             fruitless = self.since == before and time.monotonic() - self._opened_at < SOON_SECONDS
-            failures = failures + 1 if fruitless else 0
-            if failures > MOST_FRUITLESS:
-                raise ApiError(503, "ServiceUnavailable", f"watch {self._path}: it ends as soon as it has begun")
-            if failures:
-                await self._http.pause(backoff_seconds(failures, self._http.chance()))
-            await self.open()
-            if failures:
+            if fruitless:
+                seconds = backoff.next_seconds()
+                if backoff.failures > MOST_FRUITLESS:
+                    raise ApiError(503, "ServiceUnavailable", f"watch {self._path}: it ends as soon as it has begun")
+                await self._http.pause(seconds)
+                await self.open()
                 continue  # no sign of life yet
+            backoff.reset()
+            await self.open()
             yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}}, opened=True)
 
     async def _lines(self) -> AsyncGenerator[bytes, None]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from muster.embedded.memory_cluster import Memory
 from muster.embedded.store.kinds import NAMESPACES
+from muster.kube.backoff import no_jitter
 from muster.kube.cache.reflector import (
     LONGEST_SECONDS,
     MOST_WATCH_FAILURES,
@@ -16,7 +17,6 @@ from muster.kube.cache.reflector import (
     Health,
     News,
     Reflector,
-    RelistBackoff,
     Synced,
 )
 from muster.kube.cluster import ApiError, Change, Cluster, Listing, Raw, Resource
@@ -82,9 +82,7 @@ class Scripted:
 
     async def news(self, count: int, health: Health | None = None) -> Told:
         found: Told = []
-        told = Reflector(
-            cast("Cluster", self), PODS, health=health, backoff=RelistBackoff(self.pause, lambda: 1.0)
-        ).news()
+        told = Reflector(cast("Cluster", self), PODS, health=health, pause=self.pause, chance=no_jitter).news()
         async with asyncio.timeout(10):  # who is told too little would wait for ever
             async for each in told:
                 found.append(each)
@@ -194,7 +192,7 @@ async def test_health_says_what_is_wrong_and_when_it_was_last_heard() -> None:
         seen.append(health.unauthorised)
         cluster.clock += seconds
 
-    told = Reflector(cast("Cluster", cluster), PODS, health=health, backoff=RelistBackoff(look, lambda: 1.0)).news()
+    told = Reflector(cast("Cluster", cluster), PODS, health=health, pause=look, chance=no_jitter).news()
     await anext(told)
     assert seen == [True]
     assert (health.ready, health.unauthorised, health.lag_seconds()) == (True, False, 0.0)
@@ -213,7 +211,7 @@ async def observed(cluster: Scripted, health: Health) -> list[str]:
         cluster.clock += seconds
         await asyncio.sleep(0)
 
-    told = Reflector(cast("Cluster", cluster), PODS, health=health, backoff=RelistBackoff(look, lambda: 1.0)).news()
+    told = Reflector(cast("Cluster", cluster), PODS, health=health, pause=look, chance=no_jitter).news()
     task = asyncio.create_task(_drained(told))
     while cluster.watches:
         await asyncio.sleep(0)

@@ -11,10 +11,18 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from muster.kube.backoff import no_jitter
 from muster.kube.client.client import Kubernetes
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
-from muster.kube.client.responses import ASKED_SECONDS, LONGEST_SECONDS, Unanswered, pause_seconds, worth_another_try
+from muster.kube.client.responses import (
+    LONGEST_RETRY_AFTER_SECONDS,
+    LONGEST_SECONDS,
+    Unanswered,
+    request_backoff,
+    retry_after_seconds,
+    worth_another_try,
+)
 from muster.kube.cluster import ApiError, Resource
 
 PODS = Resource("", "v1", "pods", "Pod")
@@ -425,12 +433,17 @@ def test_what_is_worth_another_try(error: ApiError, repeatable: bool, again: boo
     assert worth_another_try(error, repeatable) is again
 
 
-def test_pauses_double_are_bounded_and_heed_the_server() -> None:
-    plain = ApiError(503, "ServiceUnavailable", "")
-    assert [pause_seconds(nth, plain, 0.0) for nth in (1, 2, 3)] == [0.1, 0.2, 0.4]
-    assert pause_seconds(10_000, plain, 1.0) == LONGEST_SECONDS
-    assert pause_seconds(1, ApiError(429, "", "", {"retryAfterSeconds": 3}), 0.0) == 3.0
-    assert pause_seconds(1, ApiError(429, "", "", {"retryAfterSeconds": 10**9}), 0.0) == ASKED_SECONDS
+def test_the_wait_between_attempts_doubles_and_is_bounded() -> None:
+    backoff = request_backoff(lambda: 0.0)
+    assert [backoff.next_seconds() for _ in range(3)] == [0.1, 0.2, 0.4]
+    assert request_backoff(no_jitter).seconds_after(10_000) == LONGEST_SECONDS
+
+
+def test_a_retry_after_of_the_api_server_is_bounded() -> None:
+    assert retry_after_seconds(ApiError(503, "ServiceUnavailable", ""), 0.0) is None
+    assert retry_after_seconds(ApiError(429, "", "", {"retryAfterSeconds": 3}), 0.0) == 3.0
+    long = ApiError(429, "", "", {"retryAfterSeconds": 10**9})
+    assert retry_after_seconds(long, 0.0) == LONGEST_RETRY_AFTER_SECONDS
 
 
 async def test_a_401_reads_the_credentials_anew_once() -> None:
