@@ -171,7 +171,7 @@ class Store:
         return wanted
 
     def _test(self, kind: Kind, labels: str, fields: str) -> Callable[[Raw], bool]:
-        of_labels, of_fields = selectors.labels(labels), selectors.fields(kind.resource, fields)
+        of_labels, of_fields = selectors.label_predicate(labels), selectors.field_predicate(kind.resource, fields)
         out = self._registry.outward(kind)
         if not fields:
             return lambda raw: not labels or of_labels(raw["metadata"].get("labels") or {})
@@ -433,7 +433,7 @@ class Store:
         if uid and uid != old.uid:
             raise other_uid(PODS, pod, uid, old.uid)
         here = self._object_store.table(home(BUDGETS)).spaces.get(namespace, {})
-        refusal = disruption_budgets.refusal(old.raw, [one.raw for one in here.values()])
+        refusal = disruption_budgets.eviction_error(old.raw, [one.raw for one in here.values()])
         if refusal:
             raise refusal
         if dry_run:

@@ -37,7 +37,9 @@ class DisruptionController:
         return list(self._object_store.table(_BUDGETS).spaces.get(namespace, {}).values())
 
     def _share(self, budget: Stored, pod: Stored | None) -> tuple[int, int]:
-        return disruption_budgets.share(pod.raw) if pod and disruption_budgets.covers(budget.raw, pod.raw) else (0, 0)
+        return (
+            disruption_budgets.count_pod(pod.raw) if pod and disruption_budgets.covers(budget.raw, pod.raw) else (0, 0)
+        )
 
     def _budget(self, old: Stored | None, new: Stored | None) -> None:
         if new is None:

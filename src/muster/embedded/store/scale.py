@@ -5,7 +5,7 @@ from typing import Any
 from muster.embedded.admission.builtin_schemas import METADATA, fields
 from muster.embedded.admission.structural_schemas import misfits
 from muster.embedded.api_errors import bad_request
-from muster.embedded.store.selectors import written
+from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 
 _SHAPE: Raw = {**fields(metadata=METADATA), "required": ["metadata"]}
@@ -20,7 +20,7 @@ def scale_of(raw: Raw) -> Raw:
         "apiVersion": "autoscaling/v1",
         "metadata": {name: metadata[name] for name in kept if name in metadata},
         "spec": {"replicas": spec.get("replicas", 1)},
-        "status": {"replicas": status.get("replicas", 0), "selector": written(spec.get("selector"))},
+        "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector"))},
     }
 
 

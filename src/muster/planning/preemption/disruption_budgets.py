@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from muster.api.core import Pod, PodDisruptionBudget
 from muster.api.objects import key
+from muster.model.disruption_budgets import disruptions_allowed
 from muster.model.inter_pod_rules import namespace_of
 from muster.model.snapshot import Snapshot, holds
 from muster.planning.preemption.label_columns import LabelColumns, keys_of
@@ -105,18 +106,7 @@ def _not_started(pod: Pod) -> bool:
 
 
 def _allowed(budget: PodDisruptionBudget, alive: int, healthy: int) -> int:
-    """What the disruption controller said; where it said nothing, what it would say."""
+    """`status.disruptionsAllowed`; without a status, what the disruption controller would write."""
     if budget.status is not None:
         return budget.status.disruptions_allowed
-    if budget.spec.max_unavailable is not None:
-        return max(healthy - (alive - _number(budget.spec.max_unavailable, alive)), 0)
-    return max(healthy - _number(budget.spec.min_available, alive), 0)
-
-
-def _number(stated: int | str | None, of: int) -> int:
-    """A number of pods, or a percentage of all of them, rounded up."""
-    if isinstance(stated, str) and stated.endswith("%") and stated[:-1].isdecimal():
-        return -(-int(stated[:-1]) * of // 100)
-    if isinstance(stated, str):
-        return int(stated) if stated.isdecimal() else of
-    return stated or 0
+    return disruptions_allowed(budget.spec, alive, healthy)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.api.moment import moment
 from muster.embedded.rest.table.jsonpath import found
-from muster.embedded.store.selectors import written
+from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 
 # fields of events, as `v1` and as `events.k8s.io` name them
@@ -202,7 +202,7 @@ def _external(raw: Raw, _: datetime) -> Cell:
 
 
 def _selected(raw: Raw, _: datetime) -> Cell:
-    return written({"matchLabels": raw.get("spec", {}).get("selector")}) or "<none>"
+    return selector_text({"matchLabels": raw.get("spec", {}).get("selector")}) or "<none>"
 
 
 def _modes(part: str) -> Cells:

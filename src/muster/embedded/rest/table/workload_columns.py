@@ -5,7 +5,7 @@ from typing import Any
 
 from muster.api.moment import moment
 from muster.embedded.rest.table.printer_columns import AGE, NAME, Cell, Cells, Column, age, path, short_duration
-from muster.embedded.store.selectors import written
+from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 
 _JOB_TEMPLATE = "jobTemplate"
@@ -28,7 +28,7 @@ def _of_containers(field: str) -> Cells:
 
 
 def _selector(empty: str) -> Cells:
-    return lambda raw, _: written(_work(raw).get("selector")) or empty
+    return lambda raw, _: selector_text(_work(raw).get("selector")) or empty
 
 
 def _replicas(raw: Raw, _: datetime) -> Cell:
@@ -72,7 +72,7 @@ def _last_schedule(raw: Raw, now: datetime) -> Cell:
 
 def _node_selector(raw: Raw, _: datetime) -> Cell:
     found = _work(raw).get("template", {}).get("spec", {}).get("nodeSelector")
-    return written({"matchLabels": found}) or "<none>"
+    return selector_text({"matchLabels": found}) or "<none>"
 
 
 def _counted(name: str, field: str) -> Column:
