@@ -27,7 +27,7 @@ from tests.support.apiserver.apiserver import started
 
 from muster.cli.run import tune
 from muster.config.settings import Log, Scheduling
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NODES, POD_GROUPS, PODS
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
@@ -274,7 +274,7 @@ async def main(where: str, pods: int, nodes: int) -> None:
     print("| cluster | nodes | pods | pods/s | bare client | share | planning | decided, p50 / p99 | bound | RSS |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
     if where == "embedded":
-        print(row(where, await measure(Memory(), pods, nodes)))
+        print(row(where, await measure(MemoryCluster(), pods, nodes)))
         return
     programs = envtest.found()
     if programs is None:

@@ -7,7 +7,7 @@ from os import getpid
 
 import pytest
 
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
@@ -17,7 +17,7 @@ _numbers = count()
 
 @asynccontextmanager
 async def memory(_: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    cluster = Memory()
+    cluster = MemoryCluster()
     yield cluster
     await cluster.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.kube.cache import reflector
 from muster.kube.client.client import connect
@@ -18,7 +18,7 @@ from tests.e2e.site import Site, fresh
 
 @asynccontextmanager
 async def embedded(_: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    yield Memory()
+    yield MemoryCluster()
 
 
 @asynccontextmanager
@@ -47,7 +47,7 @@ async def kubectl(site: Site, request: pytest.FixtureRequest, tmp_path: Path) ->
     """The real kubectl, at the door of the site's cluster."""
     if KUBECTL is None:
         pytest.skip(MISSING)
-    if not isinstance(site.cluster, Memory):
+    if not isinstance(site.cluster, MemoryCluster):
         yield Kubectl(request.getfixturevalue("apiserver").kubeconfig, tmp_path)
         return
     async with serve(site.cluster) as serving:

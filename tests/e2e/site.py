@@ -17,9 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.config.settings import Scheduling
-from muster.embedded.controllers.replica_controller import Replicas
+from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import Habits
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.scheduler.binder import Fence
@@ -45,7 +45,7 @@ from tests.support.live_cluster import (
 SITE = "muster.test/site"  # label of nodes
 ZONE, RACK = "topology/zone", "topology/rack"
 SETTINGS = Scheduling(debounce_milliseconds=5, longest_debounce_milliseconds=50, idle_cycle_seconds=1)
-HABITS = Habits(start_seconds=0.0, stop_seconds=0.0)
+HABITS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
 GONE = (NODES, QUEUES, TOPOLOGIES, CLASSES)  # what is in no namespace
 LONGEST_SECONDS = 60.0
 _numbers = count()
@@ -102,7 +102,7 @@ class Site:
         self.nodes: dict[str, Raw] = {}
         self.groups: dict[str, Raw] = {}
         self.kubelets = Kubelets(cluster, habits=HABITS)
-        self.replicas = Replicas(cluster, [name])
+        self.replicas = ReplicaController(cluster, [name])
         self.judge = Judge(self.nodes.values, self.groups.values, lambda: ())
         self.later = 0.0  # seconds that schedulers here believe to have passed on top
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.embedded.store.kinds import EVENTS, NODES, PODS
 from muster.kube.cluster import Raw
@@ -70,7 +70,7 @@ def deployment(name: str) -> Raw:
 class Cluster:
     """A store that is served, and kubectl at its door."""
 
-    def __init__(self, memory: Memory, kubectl: Kubectl, address: str) -> None:
+    def __init__(self, memory: MemoryCluster, kubectl: Kubectl, address: str) -> None:
         self.memory, self.store, self.kubectl, self.address = memory, memory.store, kubectl, address
 
     def place(self, name: str, on: str) -> None:
@@ -101,7 +101,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running(home: Path) -> AsyncIterator[Cluster]:
-    memory = Memory()
+    memory = MemoryCluster()
     async with serve(memory) as serving:
         yield Cluster(memory, Kubectl(serving.kubeconfig, home), serving.address)
 

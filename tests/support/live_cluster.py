@@ -20,11 +20,11 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.config.settings import Scheduling
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.kubelet.clock import EPOCH, ManualClock
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import Habits
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Change, Cluster, Listing, PatchType, Raw, Resource
@@ -39,7 +39,7 @@ EVENTS = Resource("", "v1", "events", "Event")
 GPU, RACK = "nvidia.com/gpu", "topology/rack"
 LATER_SECONDS = LOST_SECONDS + 1  # nothing that was sent is still on its way
 HASTY = Scheduling(debounce_milliseconds=1, longest_debounce_milliseconds=20, idle_cycle_seconds=0)
-HABITS = Habits(start_seconds=0.0, stop_seconds=0.0)
+HABITS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
 
 
 # objects ------------------------------------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _told_to_go(raw: Raw) -> bool:
 # the world ----------------------------------------------------------------------------------------------------------
 
 
-def judged(store: Store) -> Judge:
+def judged(store: ClusterStore) -> Judge:
     """A judge of everything that happens in a store from now on, within the very write."""
     judge = Judge(*(lambda kind=kind: store.list(kind).items for kind in (NODES, GROUPS, QUEUES)))
     watch = store.watch(PODS, store.version)
@@ -240,7 +240,7 @@ class World:
 
     def __init__(self, nodes: Iterable[Raw] = (), queues: Iterable[Raw] = ()) -> None:
         self.time = ManualClock()
-        self.memory = Memory(Store(clock=self.time.now, new_uid=_uids()), bookmark_seconds=0.02)
+        self.memory = MemoryCluster(ClusterStore(clock=self.time.now, new_uid=_uids()), bookmark_seconds=0.02)
         self.kubelets = Kubelets(self.memory, self.time, HABITS)
         self.wanted: dict[str, Raw] = {}
         self.judge = judged(self.memory.store)

@@ -17,7 +17,7 @@ from msgspec import Struct
 from muster.api import codec, names
 from muster.cli import assemble
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.errors import InputError, Refused
 from muster.kube.cluster import ApiError, Raw
@@ -100,7 +100,7 @@ def _role(counts: Counter[tuple[str, str]]) -> Role:
 class Demo:
     """The demonstration on a cluster that runs."""
 
-    def __init__(self, memory: Memory, scheduler: Scheduler, kubelets: Kubelets) -> None:
+    def __init__(self, memory: MemoryCluster, scheduler: Scheduler, kubelets: Kubelets) -> None:
         self._memory, self._scheduler, self._kubelets = memory, scheduler, kubelets
 
     async def run(self) -> None:

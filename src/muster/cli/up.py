@@ -19,12 +19,12 @@ from muster.cli import assemble
 from muster.cli.demo import Demo
 from muster.cli.shutdown import stop_on
 from muster.config.settings import Log, Scheduling
-from muster.embedded.cluster_store import Store
-from muster.embedded.controllers.replica_controller import Replicas
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubeconfig import make_way
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import Habits
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.errors import InputError, MusterError
 from muster.observability.logging import configure
@@ -106,10 +106,12 @@ def command(
     return 0
 
 
-async def _up(store: Store, host: str, port: int, kubeconfig: Path, demo: bool, schedulers: tuple[str, ...]) -> None:
+async def _up(
+    store: ClusterStore, host: str, port: int, kubeconfig: Path, demo: bool, schedulers: tuple[str, ...]
+) -> None:
     configure(Log(level="warning"))
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its advice on what to install is not for users
-    stop, memory = _stop(), Memory(store)
+    stop, memory = _stop(), MemoryCluster(store)
     async with (
         running(memory, [datacenter.NAMESPACE] if demo else [], Scheduling(scheduler_names=schedulers)) as live,
         serve(memory, host, port, kubeconfig_path=kubeconfig) as face,
@@ -149,12 +151,12 @@ class Live(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def running(memory: Memory, kept_alive: list[str], settings: Scheduling) -> AsyncIterator[Live]:
+async def running(memory: MemoryCluster, kept_alive: list[str], settings: Scheduling) -> AsyncIterator[Live]:
     """All loops, until it is left; pods of some namespaces come back when they are gone."""
-    scheduler, kubelets = Scheduler(memory, settings), Kubelets(memory, habits=Habits())
+    scheduler, kubelets = Scheduler(memory, settings), Kubelets(memory, habits=KubeletTimings())
     named = {"scheduler": scheduler.run(), "simulated kubelets": kubelets.run()}
     if kept_alive:
-        named["replicas"] = Replicas(memory, kept_alive).run()
+        named["replicas"] = ReplicaController(memory, kept_alive).run()
     loops = {asyncio.create_task(loop): name for name, loop in named.items()}
     try:
         yield Live(scheduler, kubelets, loops)

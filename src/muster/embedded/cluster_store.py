@@ -44,7 +44,7 @@ from muster.embedded.store.write_strategy import WriteStrategy
 from muster.kube.cluster import Listing, PatchType, Raw, Resource
 from muster.validation.crds import crds
 
-__all__ = ["Store", "StoreWatch"]
+__all__ = ["ClusterStore", "StoreWatch"]
 
 HISTORY = 10_000
 PROTECTED = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -59,7 +59,7 @@ def _uid() -> str:
     return str(uuid4())
 
 
-class Store:
+class ClusterStore:
     """Objects of every kind. What comes out is the caller's own; failures are ApiErrors, as Kubernetes answers."""
 
     def __init__(

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.embedded.cluster_store import Store, StoreWatch
+from muster.embedded.cluster_store import ClusterStore, StoreWatch
 from muster.kube.cluster import Change, Listing, PatchType, Raw, Resource
-
-__all__ = ["Memory", "Store", "StoreWatch", "changes"]
 
 BOOKMARK_SECONDS = 60.0
 
@@ -28,11 +26,11 @@ def _typed(resource: Resource, raw: Any, subresource: str = "") -> Any:
     return {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
 
 
-class Memory:
+class MemoryCluster:
     """A Cluster in this process."""
 
-    def __init__(self, store: Store | None = None, *, bookmark_seconds: float = BOOKMARK_SECONDS) -> None:
-        self.store = store or Store()
+    def __init__(self, store: ClusterStore | None = None, *, bookmark_seconds: float = BOOKMARK_SECONDS) -> None:
+        self.store = store or ClusterStore()
         self._bookmark_seconds = bookmark_seconds
 
     async def list(

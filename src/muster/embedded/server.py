@@ -14,7 +14,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp
 
 from muster.embedded import kubeconfig, tls
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, face, now
 from muster.errors import InputError
 from muster.observability.asgi_server import AsgiServer, listening
@@ -37,7 +37,7 @@ class Serving(Struct, frozen=True):
 
 @asynccontextmanager
 async def serve(
-    memory: Memory,
+    memory: MemoryCluster,
     host: str = "127.0.0.1",
     port: int = 0,
     *,

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from muster.api.codec import Document, title
 from muster.api.moment import moment
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS, Kind
 from muster.errors import InputError
 from muster.kube.cluster import ApiError, Raw, Resource
@@ -42,7 +42,7 @@ Identity = tuple[str, str, str, str]  # group, kind, namespace and name
 class Filled(Struct, frozen=True):
     """A cluster that is ready to open, and what there is to say about how it came to be."""
 
-    store: Store
+    store: ClusterStore
     namespaces: tuple[str, ...]  # made, as files name them and bring none
     unknown: tuple[str, ...]  # kinds that were left alone
     homeless: tuple[str, ...]  # nodes that pods are bound to, and that do not exist
@@ -68,7 +68,7 @@ def built_in(
 def fill(documents: Sequence[Document]) -> Filled:
     """A cluster with these objects. InputError names the file, the document, the object, and a way out."""
     birth = _Birth()
-    store = Store(clock=birth.now, new_uid=birth.uid)
+    store = ClusterStore(clock=birth.now, new_uid=birth.uid)
     _refuse_repeated(documents)
     ordered = sorted(documents, key=_turn)
     made = _missing_namespaces(ordered, {raw["metadata"]["name"] for raw in store.list(NAMESPACES).items})
@@ -119,7 +119,7 @@ class _Birth:
         self._at = None
 
 
-def _put(store: Store, birth: _Birth, kind: Kind, document: Document) -> None:
+def _put(store: ClusterStore, birth: _Birth, kind: Kind, document: Document) -> None:
     raw, resource = document.raw, kind.resource
     meta = _metadata(raw)
     given = {name: value for name, value in meta.items() if name not in GIVEN}
@@ -139,7 +139,7 @@ def _put(store: Store, birth: _Birth, kind: Kind, document: Document) -> None:
             raise _refused(document, error) from error
 
 
-def _leaves(store: Store, birth: _Birth, pod: Raw, meta: Raw) -> None:
+def _leaves(store: ClusterStore, birth: _Birth, pod: Raw, meta: Raw) -> None:
     """A pod that was on its way out is so again, with as much time as it had."""
     until, grace = _moment(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
     if until is None:
@@ -149,7 +149,7 @@ def _leaves(store: Store, birth: _Birth, pod: Raw, meta: Raw) -> None:
         store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], grace_seconds=seconds)
 
 
-def _adopt(store: Store, resource: Resource, given: Raw) -> None:
+def _adopt(store: ClusterStore, resource: Resource, given: Raw) -> None:
     """What every cluster has from the start gets the labels and annotations that it is given."""
     told = {name: given[name] for name in ("labels", "annotations") if isinstance(given.get(name), dict)}
     store.patch(resource, "", given["name"], {"metadata": told})
@@ -172,7 +172,7 @@ def _turn(document: Document) -> int:
     return FIRST.index(kind) if kind in FIRST else len(FIRST) + int(kind == LAST)
 
 
-def _known(store: Store, raw: Raw) -> Kind | None:
+def _known(store: ClusterStore, raw: Raw) -> Kind | None:
     named = (raw.get("apiVersion"), raw.get("kind"))
     return next((kind for kind in store.kinds if (kind.resource.api_version, kind.resource.kind) == named), None)
 
@@ -198,7 +198,7 @@ def _missing_namespaces(documents: Sequence[Document], there: set[str]) -> list[
     ]
 
 
-def _homeless(store: Store) -> tuple[str, ...]:
+def _homeless(store: ClusterStore) -> tuple[str, ...]:
     nodes = {raw["metadata"]["name"] for raw in store.list(NODES).items}
     return tuple(sorted({raw["spec"].get("nodeName") or "" for raw in store.list(PODS).items} - nodes - {""}))
 

@@ -18,7 +18,7 @@ from muster.api.core import Node, Pod
 from muster.api.podgroup import PodGroup
 from muster.cli import live
 from muster.cli.main import cli
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
 from muster.kube.cache.cache import WATCHED_KINDS, resource_of
 from muster.kube.cluster import ApiError, Listing, Raw, Resource
@@ -30,7 +30,7 @@ PODS = resource_of(Pod)
 Verb = Callable[..., Result]
 
 
-class Served(Memory):
+class Served(MemoryCluster):
     """A cluster that counts who lists what, and can be told what to say."""
 
     server = SERVER

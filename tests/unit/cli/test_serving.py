@@ -26,7 +26,7 @@ from starlette.routing import Route
 from muster.cli import run, up
 from muster.cli.main import cli
 from muster.config.settings import Certificates, Config, Log, Observability, Webhook
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.embedded.store.kinds import NAMESPACES
 from muster.errors import InputError
@@ -68,10 +68,10 @@ async def said_without_tls(port: int) -> bytes:
 
 async def test_the_embedded_api_is_for_this_machine_alone() -> None:
     """Unless another address is asked for by name."""
-    async with serve(Memory()) as serving:
+    async with serve(MemoryCluster()) as serving:
         assert await reaches("127.0.0.1", port_of(serving.address))
         assert not await reaches(ELSEWHERE, port_of(serving.address))
-    async with serve(Memory(), "0.0.0.0") as serving:
+    async with serve(MemoryCluster(), "0.0.0.0") as serving:
         assert await reaches(ELSEWHERE, port_of(serving.address))
 
 
@@ -91,7 +91,7 @@ def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tm
 
 async def test_nobody_is_answered_without_tls() -> None:
     """Neither by the embedded API nor by the webhook."""
-    async with serve(Memory()) as serving:
+    async with serve(MemoryCluster()) as serving:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
     served_certificate = ServedCertificate()
     served_certificate.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
@@ -133,7 +133,7 @@ async def test_keys_and_tokens_are_in_no_log() -> None:
 
 async def _much_ado() -> list[str]:
     """What must not be told, afterwards."""
-    memory, settings, now = Memory(), Webhook(), [datetime.now(UTC)]
+    memory, settings, now = MemoryCluster(), Webhook(), [datetime.now(UTC)]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
     memory.store.create(NAMESPACES, namespace)
     rotation = CertificateRotation(

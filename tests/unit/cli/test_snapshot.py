@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from muster.api.codec import Document
 from muster.cli import live
 from muster.cli.main import cli
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
 from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import ApiError, Listing, Resource
@@ -110,7 +110,7 @@ def test_pages_of_a_kind_are_one_file(take: Take, tmp_path: Path) -> None:
     assert told.stdout == f"{tmp_path / 'pods.yaml'}: 3\n"
 
 
-class Nobody(Memory):
+class Nobody(MemoryCluster):
     """Says 404 to everything, as a load balancer's default backend does."""
 
     server = "https://nobody.example.com"

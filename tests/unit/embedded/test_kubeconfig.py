@@ -10,7 +10,7 @@ import yaml
 
 from muster.api.codec import to_yaml
 from muster.embedded.kubeconfig import kept, kubeconfig, make_way
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.errors import InputError
 
@@ -88,7 +88,7 @@ def test_a_leftover_of_a_cluster_that_is_no_more_makes_way(tmp_path: Path) -> No
 
 async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    async with serve(Memory(), kubeconfig_path=path):
+    async with serve(MemoryCluster(), kubeconfig_path=path):
         before = path.read_bytes()
         with pytest.raises(InputError, match="still runs") as caught:
             await asyncio.to_thread(make_way, path)
@@ -100,9 +100,9 @@ async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> No
 async def test_somebody_else_on_the_port_is_not_the_cluster(tmp_path: Path) -> None:
     """A port is used again sooner or later; without the cluster's own certificate it is another."""
     path = tmp_path / "config"
-    async with serve(Memory(), kubeconfig_path=path):
+    async with serve(MemoryCluster(), kubeconfig_path=path):
         old = yaml.safe_load(path.read_text())
-    async with serve(Memory()) as other:
+    async with serve(MemoryCluster()) as other:
         old["clusters"][0]["cluster"]["server"] = other.address
         path.write_text(to_yaml([old]))
         await asyncio.to_thread(make_way, path)
@@ -114,6 +114,6 @@ async def test_nothing_is_written_where_the_port_is_taken(tmp_path: Path) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match="cannot listen"):
-            async with serve(Memory(), port=port, kubeconfig_path=path):
+            async with serve(MemoryCluster(), port=port, kubeconfig_path=path):
                 pass
     assert list(tmp_path.iterdir()) == []

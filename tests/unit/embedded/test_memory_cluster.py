@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from muster.embedded.admission.admission_chain import refused
-from muster.embedded.memory_cluster import Memory, Store, changes
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.memory_cluster import MemoryCluster, changes
 from muster.embedded.store.kinds import (
     BUDGETS,
     CONFIG_MAPS,
@@ -37,9 +38,9 @@ class Time:
 
 
 @pytest.fixture
-def store() -> Store:
+def store() -> ClusterStore:
     numbers = count(1)
-    return Store(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
+    return ClusterStore(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
 
 
 def _owned(raw: Raw, owner: Raw, block: bool = False) -> Raw:
@@ -49,7 +50,7 @@ def _owned(raw: Raw, owner: Raw, block: bool = False) -> Raw:
     return {**raw, "metadata": {**raw["metadata"], "ownerReferences": owners}}
 
 
-def _names(store: Store, resource: Resource, namespace: str = "default") -> list[str]:
+def _names(store: ClusterStore, resource: Resource, namespace: str = "default") -> list[str]:
     return [raw["metadata"]["name"] for raw in store.list(resource, namespace).items]
 
 
@@ -59,7 +60,7 @@ def _refused(call: Any, *args: Any, **options: Any) -> ApiError:
     return caught.value
 
 
-def _ready(store: Store, name: str, labels: dict[str, str] | None = None) -> None:
+def _ready(store: ClusterStore, name: str, labels: dict[str, str] | None = None) -> None:
     store.create(PODS, pod("default", name, labels))
     store.bind("default", name, "", "n1")
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -69,7 +70,7 @@ def _ready(store: Store, name: str, labels: dict[str, str] | None = None) -> Non
 # owners
 
 
-def test_dependents_go_with_their_last_owner(store: Store) -> None:
+def test_dependents_go_with_their_last_owner(store: ClusterStore) -> None:
     one, two = (store.create(CONFIG_MAPS, config_map("default", name)) for name in ("one", "two"))
     store.create(CONFIG_MAPS, _owned(_owned(config_map("default", "both"), one), two))
     child = store.create(CONFIG_MAPS, _owned(config_map("default", "child"), one))
@@ -82,7 +83,7 @@ def test_dependents_go_with_their_last_owner(store: Store) -> None:
     assert _names(store, CONFIG_MAPS) == []
 
 
-def test_orphans_stay_and_forget_their_owner(store: Store) -> None:
+def test_orphans_stay_and_forget_their_owner(store: ClusterStore) -> None:
     owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
     store.create(CONFIG_MAPS, _owned(config_map("default", "child"), owner))
     store.delete(CONFIG_MAPS, "default", "owner", propagation="Orphan")
@@ -90,7 +91,7 @@ def test_orphans_stay_and_forget_their_owner(store: Store) -> None:
     assert "ownerReferences" not in store.get(CONFIG_MAPS, "default", "child")["metadata"]
 
 
-def test_in_the_foreground_an_owner_goes_last(store: Store) -> None:
+def test_in_the_foreground_an_owner_goes_last(store: ClusterStore) -> None:
     owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
     raw = _owned(config_map("default", "child"), owner, block=True)
     raw["metadata"]["finalizers"] = ["example.com/hold"]
@@ -102,12 +103,12 @@ def test_in_the_foreground_an_owner_goes_last(store: Store) -> None:
     assert _names(store, CONFIG_MAPS) == []
 
 
-def test_in_the_foreground_without_dependents_an_owner_goes_at_once(store: Store) -> None:
+def test_in_the_foreground_without_dependents_an_owner_goes_at_once(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "owner"))
     assert store.delete(CONFIG_MAPS, "default", "owner", propagation="Foreground")["kind"] == "Status"
 
 
-def test_owners_that_go_round_in_a_circle_end_all_the_same(store: Store) -> None:
+def test_owners_that_go_round_in_a_circle_end_all_the_same(store: ClusterStore) -> None:
     one = store.create(CONFIG_MAPS, config_map("default", "one"))
     two = store.create(CONFIG_MAPS, _owned(config_map("default", "two"), one))
     store.replace(CONFIG_MAPS, _owned(one, two))
@@ -118,7 +119,7 @@ def test_owners_that_go_round_in_a_circle_end_all_the_same(store: Store) -> None
 # namespaces and definitions
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(store: Store) -> None:
+def test_a_namespace_goes_with_all_that_is_in_it(store: ClusterStore) -> None:
     store.create(NAMESPACES, {"metadata": {"name": "n"}})
     store.create(CONFIG_MAPS, config_map("n", "a"))
     store.create(POD_GROUPS, pod_group("n", "g"))
@@ -127,7 +128,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(store: Store) -> None:
     assert _names(store, CONFIG_MAPS, "n") == _names(store, POD_GROUPS, "n") == []
 
 
-def test_a_terminating_namespace_takes_nothing_new(store: Store) -> None:
+def test_a_terminating_namespace_takes_nothing_new(store: ClusterStore) -> None:
     store.create(NAMESPACES, {"metadata": {"name": "n"}})
     store.create(PODS, pod("n", "a"))
     store.bind("n", "a", "", "n1")
@@ -138,7 +139,7 @@ def test_a_terminating_namespace_takes_nothing_new(store: Store) -> None:
     assert _refused(store.get, NAMESPACES, "", "n").status == 404
 
 
-def test_the_first_namespaces_stay(store: Store) -> None:
+def test_the_first_namespaces_stay(store: ClusterStore) -> None:
     assert _refused(store.delete, NAMESPACES, "", "default").status == 403
     assert store.get(NAMESPACES, "", "default")["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
 
@@ -162,7 +163,7 @@ DEFINITION: Raw = {
 THINGS = Resource("example.com", "v1", "things", "Thing")
 
 
-def test_a_definition_brings_a_kind_and_takes_it_away(store: Store) -> None:
+def test_a_definition_brings_a_kind_and_takes_it_away(store: ClusterStore) -> None:
     assert _refused(store.list, THINGS).status == 404
     made = store.create(DEFINITIONS, DEFINITION)
     assert {one["type"]: one["status"] for one in made["status"]["conditions"]}["Established"] == "True"
@@ -178,7 +179,7 @@ def test_a_definition_brings_a_kind_and_takes_it_away(store: Store) -> None:
     [{}, {"group": "example.com"}, {**DEFINITION["spec"], "versions": []}, {**DEFINITION["spec"], "versions": [1]},
      {**DEFINITION["spec"], "names": []}, {**DEFINITION["spec"], "group": "other.com"}],
 )  # fmt: skip
-def test_definitions_that_make_no_sense_are_refused(store: Store, spec: Any) -> None:
+def test_definitions_that_make_no_sense_are_refused(store: ClusterStore, spec: Any) -> None:
     assert _refused(store.create, DEFINITIONS, {**DEFINITION, "spec": spec}).status in (400, 422)
 
 
@@ -186,7 +187,7 @@ def test_definitions_that_make_no_sense_are_refused(store: Store, spec: Any) -> 
 
 
 def test_a_version_that_is_too_old_has_expired() -> None:
-    store = Store(history=10)
+    store = ClusterStore(history=10)
     start, first = store.version, store.create(CONFIG_MAPS, config_map("default", "a"))
     for i in range(60):
         store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
@@ -199,7 +200,7 @@ def test_a_version_that_is_too_old_has_expired() -> None:
 
 
 def test_a_page_that_is_too_old_has_expired() -> None:
-    store = Store(history=10)
+    store = ClusterStore(history=10)
     for name in "abc":
         store.create(CONFIG_MAPS, config_map("default", name))
     more = store.list(CONFIG_MAPS, limit=1).more
@@ -210,7 +211,7 @@ def test_a_page_that_is_too_old_has_expired() -> None:
 
 
 def test_a_reader_that_is_too_slow_is_cut_off() -> None:
-    store = Store(history=10)
+    store = ClusterStore(history=10)
     with store.watch(CONFIG_MAPS, store.version) as watch:
         store.create(CONFIG_MAPS, config_map("default", "a"))
         for i in range(60):
@@ -219,7 +220,7 @@ def test_a_reader_that_is_too_slow_is_cut_off() -> None:
         assert watch.closed
 
 
-def test_a_watch_from_nowhere_tells_first_what_is_there(store: Store) -> None:
+def test_a_watch_from_nowhere_tells_first_what_is_there(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "a"))
     with store.watch(CONFIG_MAPS, "0") as watch:
         assert [(one.type, one.object["metadata"]["name"]) for one in watch.take()] == [("ADDED", "a")]
@@ -232,7 +233,7 @@ def test_a_watch_from_nowhere_tells_first_what_is_there(store: Store) -> None:
 
 
 async def test_bookmarks_tell_how_far_a_quiet_watch_is() -> None:
-    cluster = Memory(bookmark_seconds=0.01)
+    cluster = MemoryCluster(bookmark_seconds=0.01)
     start = cluster.store.version
     async with cluster.watch(CONFIG_MAPS, start) as seen:
         cluster.store.create(PODS, pod("default", "a"))
@@ -243,7 +244,7 @@ async def test_bookmarks_tell_how_far_a_quiet_watch_is() -> None:
 
 
 async def test_whoever_waits_is_woken_and_closing_ends_it() -> None:
-    store = Store()
+    store = ClusterStore()
     watch = store.watch(CONFIG_MAPS, store.version)
     seen = changes(watch)
     waiting = asyncio.ensure_future(anext(seen))
@@ -257,7 +258,7 @@ async def test_whoever_waits_is_woken_and_closing_ends_it() -> None:
         await waiting
 
 
-def test_bindings_and_evictions_are_not_written_like_objects(store: Store) -> None:
+def test_bindings_and_evictions_are_not_written_like_objects(store: ClusterStore) -> None:
     store.create(PODS, pod("default", "a"))
     for name in ("binding", "eviction", "nonsense"):
         assert _refused(store.patch, PODS, "default", "a", {"spec": None}, subresource=name).status == 405
@@ -266,7 +267,7 @@ def test_bindings_and_evictions_are_not_written_like_objects(store: Store) -> No
 # dry runs, collections, strictness
 
 
-def test_a_dry_run_changes_nothing(store: Store) -> None:
+def test_a_dry_run_changes_nothing(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "a", x="1"))
     store.create(PODS, pod("default", "p"))
     version = store.version
@@ -282,7 +283,7 @@ def test_a_dry_run_changes_nothing(store: Store) -> None:
     assert _refused(store.create, POD_GROUPS, pod_group("default", "g", minMember=0), dry_run=True).status == 422
 
 
-def test_collections_are_deleted_by_selector(store: Store) -> None:
+def test_collections_are_deleted_by_selector(store: ClusterStore) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
         store.create(CONFIG_MAPS, config_map("default", name, labels))
     found = store.delete_collection(CONFIG_MAPS, "default", labels="x=1")
@@ -290,14 +291,14 @@ def test_collections_are_deleted_by_selector(store: Store) -> None:
     assert _names(store, CONFIG_MAPS) == ["b"]
 
 
-def test_strictness_refuses_fields_that_are_not_known(store: Store) -> None:
+def test_strictness_refuses_fields_that_are_not_known(store: ClusterStore) -> None:
     raw = pod_group("default", "g", minMembr=1)
     problem = _refused(store.create, POD_GROUPS, raw, unknown=refused)
     assert problem.status == 400
     assert 'unknown field "spec.minMembr"' in problem.message
 
 
-def test_every_problem_is_a_cause(store: Store) -> None:
+def test_every_problem_is_a_cause(store: ClusterStore) -> None:
     groups = [{"name": "a", "parent": "none", "minMember": 1}, {"name": "a", "minMember": 1}]
     problem = _refused(store.create, POD_GROUPS, pod_group("default", "g", subGroups=groups))
     assert problem.status == 422
@@ -322,11 +323,11 @@ def test_every_problem_is_a_cause(store: Store) -> None:
         {"metadata": {"name": "a"}, "spec": {"x": "\ud800"}},
     ],
 )
-def test_what_is_no_object_is_a_bad_request(store: Store, raw: Any) -> None:
+def test_what_is_no_object_is_a_bad_request(store: ClusterStore, raw: Any) -> None:
     assert _refused(store.create, PODS, raw).status == 400
 
 
-def test_what_is_too_deep_or_too_large_is_refused(store: Store) -> None:
+def test_what_is_too_deep_or_too_large_is_refused(store: ClusterStore) -> None:
     deep: Any = {}
     for _ in range(150):
         deep = {"a": deep}
@@ -338,7 +339,7 @@ def test_what_is_too_deep_or_too_large_is_refused(store: Store) -> None:
 # budgets, events, and what else is filled in
 
 
-def test_budgets_follow_their_pods(store: Store) -> None:
+def test_budgets_follow_their_pods(store: ClusterStore) -> None:
     spec = {"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}}
     store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     for name in ("a", "b", "c"):
@@ -361,7 +362,7 @@ def test_budgets_follow_their_pods(store: Store) -> None:
     assert status() == (1, 1, 1, 0)
 
 
-def test_unhealthy_pods_may_go_by_policy(store: Store) -> None:
+def test_unhealthy_pods_may_go_by_policy(store: ClusterStore) -> None:
     spec = {"minAvailable": 1, "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     _ready(store, "a")
@@ -370,7 +371,7 @@ def test_unhealthy_pods_may_go_by_policy(store: Store) -> None:
     assert store.get(PODS, "default", "a")["metadata"]["deletionTimestamp"]
 
 
-def test_events_are_one_and_the_same_in_both_groups(store: Store) -> None:
+def test_events_are_one_and_the_same_in_both_groups(store: ClusterStore) -> None:
     raw = {
         "metadata": {"name": "e", "namespace": "default"},
         "regarding": {"kind": "Pod", "name": "a"},
@@ -389,7 +390,7 @@ def test_events_are_one_and_the_same_in_both_groups(store: Store) -> None:
 
 def test_events_are_forgotten_after_an_hour() -> None:
     time = Time()
-    store = Store(clock=time)
+    store = ClusterStore(clock=time)
     for name in ("a", "b"):
         store.create(EVENTS, {"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "name": "x"}})
     time.now += timedelta(minutes=45)
@@ -399,19 +400,19 @@ def test_events_are_forgotten_after_an_hour() -> None:
     assert _names(store, EVENTS) == ["b", "c"]
 
 
-def test_secrets_take_plain_text(store: Store) -> None:
+def test_secrets_take_plain_text(store: ClusterStore) -> None:
     made = store.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
     assert (made["type"], made["data"], "stringData" in made) == ("Opaque", {"a": "Yg=="}, False)
 
 
-def test_nodes_keep_the_status_that_they_come_with(store: Store) -> None:
+def test_nodes_keep_the_status_that_they_come_with(store: ClusterStore) -> None:
     made = store.create(NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "8"}}})
     assert made["status"] == {"capacity": {"cpu": "8"}}
     cordoned = store.patch(NODES, "", "n", {"spec": {"unschedulable": True}, "status": {"capacity": {}}})
     assert (cordoned["spec"]["unschedulable"], cordoned["status"]) == (True, {"capacity": {"cpu": "8"}})
 
 
-def test_a_pod_can_be_replaced_by_its_own_manifest(store: Store) -> None:
+def test_a_pod_can_be_replaced_by_its_own_manifest(store: ClusterStore) -> None:
     """Defaults are filled in again, so what the manifest leaves out does not count as a change."""
     made = store.create(PODS, pod("default", "a"))
     again = store.replace(PODS, pod("default", "a", labels={"x": "y"}))
@@ -422,14 +423,14 @@ def test_a_pod_can_be_replaced_by_its_own_manifest(store: Store) -> None:
 def test_names_that_are_generated_can_be_replayed() -> None:
     def names() -> list[str]:
         numbers = count(1)
-        store = Store(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
+        store = ClusterStore(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
         raw = {"metadata": {"generateName": "a-"}}
         return [store.create(CONFIG_MAPS, raw)["metadata"]["name"] for _ in range(3)]
 
     assert names() == names()
 
 
-def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side_apply(store: Store) -> None:
+def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side_apply(store: ClusterStore) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"},"data":{"x":"1"}}'
     raw = config_map("default", "a", x="1", y="1")
     raw["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": last}
@@ -441,7 +442,7 @@ def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side
     assert problem.status == 409
 
 
-def test_apply_merges_containers_by_name(store: Store) -> None:
+def test_apply_merges_containers_by_name(store: ClusterStore) -> None:
     template: Raw = {"spec": {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}}
     kind: Any = "application/apply-patch+yaml"
     raw = {"spec": {"replicas": 2, "template": template}}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.meta import LabelSelector, LabelSelectorRequirement
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import CONFIG_MAPS
 from muster.embedded.store.selectors import selector_text
 from muster.model.selectors import meets_all, parse_requirements, selects
@@ -101,4 +101,4 @@ def test_a_list_of_the_embedded_cluster_selects_what_the_object_selects(
     assert names == [f"c{i}" for i, pairs in enumerate(labels) if selects(selector, pairs)]
 
 
-STORE = Store()  # one for all examples: every test leaves it empty
+STORE = ClusterStore()  # one for all examples: every test leaves it empty

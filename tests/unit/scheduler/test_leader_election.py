@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import ApiError, Raw, Resource
 from muster.scheduler.leader_election import LEASES, Leader, LeaseTerms
 from tests.support.live_cluster import Call, Fault, Faulty
@@ -32,7 +32,7 @@ class Hands:
         return EPOCH + timedelta(seconds=self.seconds)
 
 
-def candidate(cluster: Memory | Faulty, name: str, clock: Hands) -> Leader:
+def candidate(cluster: MemoryCluster | Faulty, name: str, clock: Hands) -> Leader:
     return Leader(cluster, name, TERMS, clock, clock.wall)
 
 
@@ -42,7 +42,7 @@ def leads(leader: Leader) -> bool:
 
 
 async def test_the_first_takes_a_lease_that_nobody_has() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     assert not leads(first)
     await first.turn()
@@ -53,7 +53,7 @@ async def test_the_first_takes_a_lease_that_nobody_has() -> None:
 
 
 async def test_a_leader_stops_before_another_may_begin() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
     await second.turn()
@@ -70,7 +70,7 @@ async def test_a_leader_stops_before_another_may_begin() -> None:
 
 
 async def test_a_lease_that_is_renewed_is_not_taken() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     for _ in range(10):
         await first.turn()
@@ -81,7 +81,7 @@ async def test_a_lease_that_is_renewed_is_not_taken() -> None:
 
 async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
     """An answer that took ten seconds leaves two."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
 
     def slow(call: Call) -> Fault | None:
         clock.seconds += 10 if call.verb == "create" else 0
@@ -95,7 +95,7 @@ async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
 
 
 async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
 
     def script(call: Call) -> Fault | None:
         return "unanswered" if call.verb == "create" else None
@@ -110,7 +110,7 @@ async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
 
 async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
     """They are stored, so nobody else may lead: if the leader stopped as well, nobody would."""
-    memory, clock, lost = Memory(), Hands(), False
+    memory, clock, lost = MemoryCluster(), Hands(), False
 
     def script(call: Call) -> Fault | None:
         return "unanswered" if lost and call.verb == "replace" else None
@@ -127,7 +127,7 @@ async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
 
 
 async def test_who_resigns_is_followed_at_once() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
     await second.turn()
@@ -142,7 +142,7 @@ async def test_who_resigns_is_followed_at_once() -> None:
 class Gone(Faulty):
     """An API server that does not answer any more: with an error, or not at all."""
 
-    def __init__(self, memory: Memory, fault: Fault | None) -> None:
+    def __init__(self, memory: MemoryCluster, fault: Fault | None) -> None:
         super().__init__(memory, lambda _: fault if self.gone else None)
         self.fault, self.gone = fault, False
 
@@ -155,7 +155,7 @@ class Gone(Faulty):
 @pytest.mark.parametrize("fault", ["lost", "forbidden", None])
 async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
     """A process that is told to stop stops; the lease runs out by itself."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, fault)
     leader = Leader(cluster, "only", LeaseTerms(namespace="default", margin_seconds=0.05), clock, clock.wall)
     await leader.turn()
@@ -166,7 +166,7 @@ async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
 
 
 async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     leader = candidate(memory, "only", clock)
     assert leader.seconds_left == 0.0
     await leader.turn()
@@ -179,7 +179,7 @@ async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
 
 async def test_who_finds_another_in_its_place_stops_at_once() -> None:
     """Somebody has written the lease by hand."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     leader = candidate(memory, "mine", clock)
     await leader.turn()
     lease = await memory.get(LEASES, "default", "muster")
@@ -190,7 +190,7 @@ async def test_who_finds_another_in_its_place_stops_at_once() -> None:
 
 async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
     """It is told each time that it leads, once; while nobody answers it leads no more, and nothing ends."""
-    memory, clock, elected = Memory(), Hands(), []
+    memory, clock, elected = MemoryCluster(), Hands(), []
     cluster = Gone(memory, "broken")
     terms = LeaseTerms(namespace="default", renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
@@ -214,7 +214,7 @@ async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
 
 async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
     """It is given up while there is time for another one."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, None)
     terms = LeaseTerms(namespace="default", duration_seconds=0.08, margin_seconds=0.04, renew_seconds=0.001)
     leader = Leader(cluster, "only", terms, clock, clock.wall)
@@ -231,7 +231,7 @@ async def test_a_renewal_that_hangs_does_not_cost_the_lease() -> None:
 
 async def test_of_two_that_are_equally_fast_one_wins() -> None:
     """Optimistic concurrency: both read the same lease, one of the writes is refused."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     old = candidate(memory, "old", clock)
     await old.turn()
     rivals = [candidate(Faulty(memory), name, clock) for name in ("a", "b")]
@@ -259,7 +259,7 @@ def test_there_are_never_two(moves: list[tuple[int, float, Fault | None, str]]) 
 
 
 async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     fault: list[Fault | None] = [None]
     leaders = [candidate(Faulty(memory, lambda _: fault[0]), f"l{i}", clock) for i in range(3)]
     for who, later, fault[0], what in moves:
@@ -277,7 +277,7 @@ async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.Monke
     def script(call: Call) -> Fault | None:
         return faults[0] if call.verb == "get" else None
 
-    leader = candidate(Faulty(Memory(), script), "me", Hands())
+    leader = candidate(Faulty(MemoryCluster(), script), "me", Hands())
     monkeypatch.setattr(leader, "terms", LeaseTerms(namespace="default", renew_seconds=0.0))
     told = []
     with capture_logs() as lines:
@@ -292,7 +292,7 @@ async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.Monke
 
 async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> None:
     """I9: its holder does not know yet, and acts."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
     await second.turn()
@@ -308,7 +308,7 @@ async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> 
 
 
 async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> None:
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first = candidate(memory, "first", clock)
     await first.turn()
     await memory.delete(LEASES, "default", "muster")
@@ -320,7 +320,7 @@ async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> No
 
 async def test_who_could_not_lead_does_not_compete() -> None:
     """A replica whose watches are dead knows less than another one; whoever leads already keeps the lease."""
-    memory, clock, able = Memory(), Hands(), False
+    memory, clock, able = MemoryCluster(), Hands(), False
     terms = LeaseTerms(namespace="default", renew_seconds=0.001)
     leader = Leader(memory, "me", terms, clock, clock.wall)
     running = asyncio.create_task(leader.run(able=lambda: able))
@@ -341,7 +341,7 @@ async def test_who_could_not_lead_does_not_compete() -> None:
 
 async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
     """I9: while settings are changed, replicas with other ones run side by side."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     patient = Leader(memory, "patient", LeaseTerms(namespace="default", duration_seconds=60.0), clock, clock.wall)
     hasty = candidate(memory, "hasty", clock)
     await patient.turn()
@@ -356,7 +356,7 @@ async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
 
 async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> None:
     """I9: nobody else knows of it: the lease runs out as if it had not been asked for."""
-    memory, clock, lost = Memory(), Hands(), False
+    memory, clock, lost = MemoryCluster(), Hands(), False
 
     def script(call: Call) -> Fault | None:
         return "lost" if lost and call.verb == "replace" else None
@@ -376,7 +376,7 @@ async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> Non
 
 async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -> None:
     """What was seen of the one before has nothing to do with it."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
     await second.turn()
@@ -393,7 +393,7 @@ async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -
 
 async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once() -> None:
     """X7: the fence falls first, then the work is given up, then the lease is free."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
     seen = []
@@ -413,7 +413,7 @@ async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once(
 
 async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> None:
     """I9: the next leader would meet it."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()
 
@@ -430,7 +430,7 @@ async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> No
 
 async def test_who_gave_the_lease_up_stands_back_and_competes_again() -> None:
     """Twice the duration: whoever else is there has it by then; and who is alone tries again."""
-    memory, clock = Memory(), Hands()
+    memory, clock = MemoryCluster(), Hands()
     quick = Leader(memory, "only", LeaseTerms(namespace="default", renew_seconds=0.001), clock, clock.wall)
     stuck, began = [False], [0]
 

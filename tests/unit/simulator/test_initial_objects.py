@@ -9,7 +9,7 @@ import pytest
 
 from muster.api.codec import Document
 from muster.cli import assemble
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, TOPOLOGIES
 from muster.errors import InputError
 from muster.kube.cluster import Raw, Resource
@@ -36,7 +36,7 @@ def pod(name: str, node: str = "", **fields: Any) -> Raw:
     return obj("Pod", name, spec=spec | fields.pop("spec", {}), **fields)
 
 
-def names(store: Store, resource: Resource) -> list[str]:
+def names(store: ClusterStore, resource: Resource) -> list[str]:
     return [raw["metadata"]["name"] for raw in store.list(resource).items]
 
 

@@ -10,7 +10,7 @@ from muster.kube.cache.reflector import Changed, Gone, Reflector
 from muster.kube.cluster import ApiError, Cluster, Raw
 
 
-class Replicas:
+class ReplicaController:
     """Keeps pods of some namespaces there: one that failed or was deleted comes back under a new name."""
 
     def __init__(self, cluster: Cluster, namespaces: Iterable[str]) -> None:

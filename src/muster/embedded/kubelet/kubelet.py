@@ -17,7 +17,7 @@ from zlib import crc32
 
 from muster.embedded.kubelet.clock import Clock, RealClock
 from muster.embedded.kubelet.pod_lifecycle import (
-    Habits,
+    KubeletTimings,
     Step,
     ended,
     failure,
@@ -46,7 +46,7 @@ Key = tuple[str, str]  # namespace and name; without a namespace: a node
 class Kubelets:
     """Every node's kubelet. `run` until cancelled, or use it as `async with kubelets.running():`."""
 
-    def __init__(self, cluster: Cluster, clock: Clock | None = None, habits: Habits = Habits()) -> None:  # noqa: B008
+    def __init__(self, cluster: Cluster, clock: Clock | None = None, habits: KubeletTimings = KubeletTimings()) -> None:  # noqa: B008
         self._cluster, self._clock, self._habits = cluster, clock or RealClock(), habits
         self._pods: dict[Key, Raw] = {}
         self._seen: dict[Key, tuple[str, datetime]] = {}  # in which state, and since when

@@ -15,7 +15,7 @@ NOT_READY = "node.kubernetes.io/not-ready"
 Deed = Literal["start", "succeed", "fail", "vanish", "collect"]
 
 
-class Habits(Struct, frozen=True):
+class KubeletTimings(Struct, frozen=True):
     """How fast simulated kubelets are."""
 
     start_seconds: float = 1.0  # from being bound to Running and Ready
@@ -29,7 +29,7 @@ class Step(Struct, frozen=True):
     deed: Deed
 
 
-def next_step(pod: Raw, seen: datetime, habits: Habits) -> Step | None:
+def next_step(pod: Raw, seen: datetime, habits: KubeletTimings) -> Step | None:
     """What a kubelet does next with a pod whose present state it saw first at `seen`; None: nothing."""
     if not pod["spec"].get("nodeName"):
         return None

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest import discovery, openapi
 from muster.embedded.rest.access_reviews import review
 from muster.embedded.rest.negotiation import accepted, sent_object
@@ -48,7 +48,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def face(store: Store, token: str = "", clock: Callable[[], datetime] = now) -> Face:
+def face(store: ClusterStore, token: str = "", clock: Callable[[], datetime] = now) -> Face:
     """A store, ready to be served; empty token: whoever reaches it may do everything."""
     return Face(store, clock, Watches(), token)
 

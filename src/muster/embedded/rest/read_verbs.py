@@ -7,7 +7,7 @@ from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.list_options import asked
 from muster.embedded.rest.negotiation import Wanted, wanted
 from muster.embedded.rest.request_target import Target
@@ -20,7 +20,7 @@ from muster.kube.cluster import Listing, Raw
 class Face(Struct, frozen=True):
     """The store, and what its REST face keeps beside it."""
 
-    store: Store
+    store: ClusterStore
     clock: Callable[[], datetime]
     watches: Watches
     token: str = ""  # empty: whoever reaches it may

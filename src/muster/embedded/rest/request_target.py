@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.responses import refusal
 from muster.embedded.rest.table.printer_columns import Column
 from muster.embedded.rest.table.workload_columns import SCALE
@@ -34,7 +34,7 @@ class Target(Struct, frozen=True):
         return SCALE if self.subresource == "scale" else self.kind.columns
 
 
-def target(store: Store, group: str, version: str, rest: Sequence[str]) -> Target:
+def target(store: ClusterStore, group: str, version: str, rest: Sequence[str]) -> Target:
     """404 for paths that lead nowhere."""
     namespace, parts = "", tuple(rest)
     if not all(parts):
@@ -57,7 +57,7 @@ def nowhere(message: str = NOWHERE) -> ApiError:
     return refusal(404, message)
 
 
-def _kind(store: Store, group: str, version: str, plural: str) -> Kind:
+def _kind(store: ClusterStore, group: str, version: str, plural: str) -> Kind:
     try:
         return store.kind(group, version, plural)
     except ApiError as error:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from muster.embedded.cluster_store import Store, StoreWatch
+from muster.embedded.cluster_store import ClusterStore, StoreWatch
 from muster.embedded.rest.list_options import ListOptions
 from muster.embedded.rest.negotiation import Wanted, wanted
 from muster.embedded.rest.request_target import Target
@@ -54,7 +54,12 @@ class Watches:
 
 
 def watch(
-    store: Store, watches: Watches, found: Target, request: Request, options: ListOptions, clock: Callable[[], datetime]
+    store: ClusterStore,
+    watches: Watches,
+    found: Target,
+    request: Request,
+    options: ListOptions,
+    clock: Callable[[], datetime],
 ) -> Response:
     """The events of a collection; a version that is too old is told as the first event."""
     form = wanted(request.headers.get("accept", ""))

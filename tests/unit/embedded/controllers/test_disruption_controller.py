@@ -3,7 +3,7 @@
 import pytest
 
 import muster
-from muster.embedded.cluster_store import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import BUDGETS, PODS
 from muster.kube.cluster import Raw
 from muster.model.snapshot import take
@@ -32,7 +32,7 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 )
 def test_the_controller_and_the_planner_allow_the_same_disruptions(running: int, limit: Raw, selector: Raw) -> None:
     """P6: a budget without a status is planned with what the controller would write."""
-    store = Store()
+    store = ClusterStore()
     budget = store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {"selector": selector, **limit}})
     for i in range(running):
         raw = pod("default", f"p{i}")

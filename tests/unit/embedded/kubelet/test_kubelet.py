@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.controllers.replica_controller import Replicas
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubelet.clock import ManualClock, settled
 from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, Habits
-from muster.embedded.memory_cluster import Memory, Store
+from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, KubeletTimings
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cluster import ApiError, Resource
 from tests.contract.given import pod
@@ -20,9 +21,9 @@ from tests.contract.given import pod
 class Scene:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.store = Store(clock=self.clock.now)
-        self.cluster = Memory(self.store)
-        self.kubelets = Kubelets(self.cluster, self.clock, Habits(start_seconds=2))
+        self.store = ClusterStore(clock=self.clock.now)
+        self.cluster = MemoryCluster(self.store)
+        self.kubelets = Kubelets(self.cluster, self.clock, KubeletTimings(start_seconds=2))
 
     def bound(self, name: str, **annotations: str) -> None:
         raw = pod("default", name)
@@ -246,7 +247,7 @@ async def test_a_node_that_was_not_heard_of_is_asked_for(scene: Scene) -> None:
 
 async def test_a_pod_that_was_told_to_fail_comes_back_sound(scene: Scene) -> None:
     """What it was told was about that pod; its replacement runs."""
-    owner = asyncio.create_task(Replicas(scene.cluster, ["default"]).run())
+    owner = asyncio.create_task(ReplicaController(scene.cluster, ["default"]).run())
     scene.bound("a")
     await scene.clock.advance(2)
     annotated(scene, PODS, "a", "true")
@@ -259,7 +260,7 @@ async def test_a_pod_that_was_told_to_fail_comes_back_sound(scene: Scene) -> Non
 
 async def test_nobody_wants_pods_back_where_their_namespace_goes(scene: Scene) -> None:
     """The owner goes on with those of other namespaces."""
-    owner = asyncio.create_task(Replicas(scene.cluster, ["team", "default"]).run())
+    owner = asyncio.create_task(ReplicaController(scene.cluster, ["team", "default"]).run())
     scene.store.create(NAMESPACES, {"metadata": {"name": "team"}})
     scene.store.create(PODS, pod("team", "a"))
     scene.store.create(PODS, pod("default", "b"))

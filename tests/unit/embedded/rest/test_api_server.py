@@ -15,7 +15,8 @@ import yaml
 from starlette.types import ASGIApp
 
 from muster.embedded import tls
-from muster.embedded.memory_cluster import Memory, Store
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest import discovery, verbs
 from muster.embedded.rest.api_server import application, face
 from muster.embedded.rest.negotiation import LARGEST_BODY
@@ -61,7 +62,7 @@ class World:
     def __init__(self, token: str = "") -> None:
         self.now = T0
         numbers = itertools.count()
-        self.store = Store(clock=lambda: self.now, new_uid=lambda: f"uid-{next(numbers)}")
+        self.store = ClusterStore(clock=lambda: self.now, new_uid=lambda: f"uid-{next(numbers)}")
         self.face = face(self.store, token, lambda: self.now)
         self.app: ASGIApp = application(self.face)
 
@@ -500,7 +501,7 @@ async def test_a_version_from_the_future_of_another_store_is_refused(app: ASGIAp
 
 async def test_a_version_that_is_too_old_is_told_as_an_event(world: World) -> None:
     """As API servers do: the client lists anew."""
-    world.store = Store(history=2)
+    world.store = ClusterStore(history=2)
     app = application(face(world.store))
     for name in string.ascii_lowercase:
         await ask(app, "POST", PODS, pod(name))
@@ -658,7 +659,7 @@ def test_every_subresource_that_is_served_has_verbs() -> None:
 async def test_it_listens_behind_tls_and_a_token(tmp_path: Path) -> None:
     """The kubeconfig is all that a client needs; only its owner may read it."""
     path = tmp_path / "kubeconfig"
-    async with serve(Memory(), kubeconfig_path=path) as serving:
+    async with serve(MemoryCluster(), kubeconfig_path=path) as serving:
         assert serving.address.startswith("https://127.0.0.1:")
         assert path.stat().st_mode & 0o777 == 0o600
         config = yaml.safe_load(path.read_text())
@@ -678,7 +679,7 @@ async def test_it_ends_at_once_although_someone_watches() -> None:
     """The stream of a watch is ended as it should, not cut off."""
     loop = asyncio.get_running_loop()
     async with aiohttp.ClientSession() as session:
-        async with serve(Memory(), token="t") as serving:
+        async with serve(MemoryCluster(), token="t") as serving:
             asked = f"{serving.address}/api/v1/pods?watch=1"
             reply = await session.get(asked, ssl=False, headers={"Authorization": "Bearer t"})
             begun = loop.time()
@@ -688,8 +689,8 @@ async def test_it_ends_at_once_although_someone_watches() -> None:
 
 async def test_a_port_that_is_taken_is_told() -> None:
     """In a sentence, with a way out."""
-    async with serve(Memory()) as serving:
+    async with serve(MemoryCluster()) as serving:
         port = int(serving.address.rpartition(":")[2])
         with pytest.raises(InputError, match="cannot listen on"):
-            async with serve(Memory(), port=port):
+            async with serve(MemoryCluster(), port=port):
                 pass

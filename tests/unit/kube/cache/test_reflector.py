@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.backoff import no_jitter
 from muster.kube.cache.reflector import (
@@ -266,7 +266,7 @@ def test_a_watch_that_ends_without_a_word_as_soon_as_it_has_begun_is_in_trouble(
 
 
 async def test_the_embedded_cluster_can_be_followed() -> None:
-    cluster = Memory()
+    cluster = MemoryCluster()
     made = await cluster.create(NAMESPACES, {"metadata": {"name": "team"}})
     told = Reflector(cluster, NAMESPACES, fields="metadata.name=team").news()
     assert names([await anext(told), await anext(told)])[0] == f"+team{made['metadata']['resourceVersion']}"

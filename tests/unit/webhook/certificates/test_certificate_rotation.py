@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from starlette.applications import Starlette
 
 from muster.config.settings import Certificates, Webhook
-from muster.embedded.memory_cluster import Memory
+from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.cluster import ApiError, Raw, Resource
 from muster.observability.metrics import Metrics
@@ -41,7 +41,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOST = "muster-webhook.muster-system.svc"
 
 
-class Shelf(Memory):
+class Shelf(MemoryCluster):
     """The embedded cluster; somebody may be faster with a write."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.memory_cluster import Store
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.table import printer_columns, workload_columns
 from muster.embedded.rest.table.jsonpath import found
 from muster.embedded.store.kinds import BUILT_IN, POD_GROUPS, defined
@@ -131,13 +131,13 @@ def test_a_jobs_row_says_how_far_it_is(status: Any, metadata: Any, shown: Any) -
 
 
 def test_every_column_can_show_an_object_with_nothing_in_it() -> None:
-    for kind in (*BUILT_IN, *Store().kinds):
+    for kind in (*BUILT_IN, *ClusterStore().kinds):
         for column in kind.columns:
             column.cell({"metadata": {"name": "a"}}, NOW)
 
 
 def test_columns_of_custom_kinds_come_from_their_definition() -> None:
-    kind = Store().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
+    kind = ClusterStore().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
     raw: Any = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
     raw["status"] = {"conditions": [{"type": "Scheduled", "reason": "Fits"}]}
     row = _row(kind.columns, raw)
