@@ -10,7 +10,7 @@ from msgspec import Meta, Struct, field
 
 from muster.kube.client import bindings
 from muster.kube.client.bindings import PODS
-from muster.kube.client.cluster_config import loader
+from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.paths import collection, home, item, named
@@ -48,7 +48,7 @@ def connect(
     limits: Limits = Limits(),  # noqa: B008 - frozen
 ) -> "Kubernetes":
     """The cluster of a kubeconfig's context, or the one we run in; InputError where there is none."""
-    credentials = Credentials(loader(kubeconfig, context))
+    credentials = Credentials(find_loader(kubeconfig, context))
     credentials.access.tls()  # files that cannot be used are told now
     return Kubernetes(Http(credentials, limits), credentials.access.server)
 

@@ -7,10 +7,11 @@ certificates are looked at after every failure.
 
 import asyncio
 import ssl
+import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,13 +26,18 @@ REST_SECONDS = 5.0  # between two readings: an exec plugin that gives bad tokens
 WAIT_SECONDS = 60.0  # for a reading, before the API server is asked whether what is there is still good
 
 
+Header = tuple[str, str]
+Pem = str | bytes  # the path of a file, or what would be in it
+Certificate = tuple[Pem, Pem | None]  # with its key; None: both are in one file
+
+
 class Access(Struct, frozen=True):
     """Where, and as whom. Its text is the address and nothing else."""
 
     server: str
-    headers: tuple[tuple[str, str], ...] = ()  # who we are: a secret
-    ca: str = ""  # a file; empty: what the system trusts
-    certificate: tuple[str, str | None] | None = None  # files: certificate and key
+    headers: tuple[Header, ...] = ()  # who we are: a secret
+    ca: Pem = ""  # empty: what the system trusts
+    certificate: Certificate | None = None
     verify: bool = True
     server_name: str = ""  # empty: the host of the address
     proxy: str = ""
@@ -50,12 +56,10 @@ class Access(Struct, frozen=True):
         """What aiohttp takes as `ssl`; for plain HTTP it means nothing."""
         if urlsplit(self.server).scheme != "https":
             return True
-        try:
-            context = ssl.create_default_context(cafile=self.ca or None)
-            if self.certificate:
-                context.load_cert_chain(*self.certificate, password=lambda: "")  # else it asks on the terminal
-        except OSError as error:
-            raise InputError(f"{self.server}: its CA or the client certificate cannot be used: {error}") from None
+        context = self._trust_authority()
+        if self.certificate:
+            certificate, key = self.certificate
+            self._load_certificate(context, certificate, key or certificate)
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # CAs of many clusters lack what Go does not ask for
         if not self.verify:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -63,8 +67,25 @@ class Access(Struct, frozen=True):
 
     def stamp(self) -> tuple[object, ...]:
         """Equal as long as open connections are good: files change under the same name."""
-        files = [self.ca, *(self.certificate or ())]
-        return (self.server, self.verify, self.server_name, self.proxy, *(_written(file) for file in files if file))
+        parts = [_stamp(pem) for pem in (self.ca, *(self.certificate or ())) if pem]
+        return (self.server, self.verify, self.server_name, self.proxy, *parts)
+
+    def _trust_authority(self) -> ssl.SSLContext:
+        try:
+            if isinstance(self.ca, bytes):
+                return ssl.create_default_context(cadata=self.ca.decode("ascii", "ignore"))  # comments may be UTF-8
+            return ssl.create_default_context(cafile=self.ca or None)
+        except OSError as error:
+            raise InputError(f"{self.server}: its CA{_name(self.ca)} cannot be used: {_reason(error)}") from None
+
+    def _load_certificate(self, context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
+        try:
+            with _as_file(certificate) as certificate_file, _as_file(key) as key_file:
+                context.load_cert_chain(certificate_file, key_file, password=lambda: "")  # else it asks on the terminal
+        except OSError as error:
+            raise InputError(
+                f"{self.server}: the client certificate{_name(certificate)} cannot be used: {_reason(error)}"
+            ) from None
 
 
 Load = Callable[[], Access]
@@ -130,9 +151,32 @@ class Credentials:
             loop.call_soon_threadsafe(done.set)
 
 
-def _written(file: str) -> tuple[str, int, int]:
+def _stamp(pem: Pem) -> object:
+    if isinstance(pem, bytes):
+        return pem
     try:
-        found = Path(file).stat()
+        status = Path(pem).stat()
     except OSError:
-        return (file, 0, 0)
-    return (file, found.st_mtime_ns, found.st_size)
+        return (pem, 0, 0)
+    return (pem, status.st_mtime_ns, status.st_size)
+
+
+@contextmanager
+def _as_file(pem: Pem) -> Iterator[str]:
+    """OpenSSL reads keys from files only: one that only this user may read, and that is gone afterwards."""
+    if isinstance(pem, str):
+        yield pem
+        return
+    with tempfile.NamedTemporaryFile(prefix="muster-") as file:
+        file.write(pem)
+        file.flush()
+        yield file.name
+
+
+def _name(pem: Pem) -> str:
+    return f" `{pem}`" if isinstance(pem, str) and pem else ""
+
+
+def _reason(error: OSError) -> str:
+    reason = getattr(error, "reason", None)  # of OpenSSL, in capitals
+    return reason.replace("_", " ").lower() if reason else error.strerror or "it fails"

@@ -1,50 +1,168 @@
-"""Exec plugins of a kubeconfig, with an end: the official client would wait for one for ever.
+"""Exec plugins of a kubeconfig (`client.authentication.k8s.io`): a command that prints a credential.
 
-A plugin that runs alone has a minute, and is then ended with all that it has started. One that may ask somebody at the
-terminal has the time that a person takes.
+A plugin that runs alone has a minute, and is then killed with every process that it started. One that may ask questions
+at the terminal has the time that a person takes. Its output is never quoted: it can be a secret.
 """
 
 import os
 import signal
 import subprocess
-from types import SimpleNamespace
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from muster.api.meta import Time
+from muster.kube.client.kubeconfig import ClusterEntry, Place, read_fields
+from muster.kube.client.responses import NOT_JSON
 
 ALONE_SECONDS: Final = 60.0
 ASKING_SECONDS: Final = 600.0
+GROUP: Final = "client.authentication.k8s.io"
+API_VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+INTERACTIVE_MODES: Final = ("Never", "IfAvailable", "Always")
+EXEC_INFO: Final = "KUBERNETES_EXEC_INFO"
 
 
-def limit_plugins() -> None:
-    """From now on, the official loaders run plugins as said here."""
-    from kubernetes.config import exec_provider
+class ExecVariable(Struct, frozen=True):
+    """A variable that is added to the plugin's environment."""
 
-    official: Any = exec_provider  # it has no types
-    official.subprocess = SimpleNamespace(Popen=_Process, PIPE=subprocess.PIPE)
+    name: str
+    value: str | None = None
 
 
-class _Process(subprocess.Popen[str]):
-    """A process whose last word is waited for so long and no longer; with a terminal where it is given one."""
+class ExecConfig(Struct, frozen=True, rename="camel"):
+    """`exec` of a user."""
 
-    def __init__(self, args: Any, *, stdin: Any = None, **given: Any) -> None:
-        self._alone = stdin is None
-        super().__init__(
-            args, stdin=subprocess.DEVNULL if self._alone else stdin, start_new_session=self._alone, **given
+    api_version: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[ExecVariable, ...] = ()
+    install_hint: str = ""  # how to install the command
+    provide_cluster_info: bool = False
+    interactive_mode: str = "IfAvailable"
+
+
+class ExecStatus(Struct, frozen=True, rename="camel"):
+    """A credential: a token, a certificate with its key, or both."""
+
+    token: str | None = None
+    client_certificate_data: str | None = None  # PEM
+    client_key_data: str | None = None
+    expiration_timestamp: Time | None = None  # None: not before the API server refuses it
+
+    def __repr__(self) -> str:
+        return "ExecStatus()"
+
+
+class ExecCredential(Struct, frozen=True, rename="camel"):
+    """What a plugin prints."""
+
+    api_version: str = ""
+    kind: str = ""
+    status: ExecStatus | None = None
+
+
+def read_exec_config(raw: Mapping[str, Any], place: Place) -> ExecConfig:
+    """InputError where a field is missing or has a value that has no meaning."""
+    config = read_fields(dict(raw), ExecConfig, place)
+    if not config.command:
+        raise place.at("command").problem("is missing", "it names the program that prints the credential")
+    if config.api_version not in API_VERSIONS:
+        raise place.at("apiVersion").problem("is not supported", f"it must be {' or '.join(API_VERSIONS)}")
+    if config.interactive_mode not in INTERACTIVE_MODES:
+        raise place.at("interactiveMode").problem("is not a mode", f"it must be {', '.join(INTERACTIVE_MODES)}")
+    if not all(variable.name for variable in config.env):
+        raise place.at("env").problem("holds a variable without a name", "give each a `name` and a `value`")
+    return config
+
+
+def describe_cluster(cluster: ClusterEntry, authority: bytes) -> dict[str, Any]:
+    """`spec.cluster` of what a plugin reads; `authority`: the CA as PEM, empty where the system's are trusted."""
+    described = {
+        "server": cluster.server,
+        "tls-server-name": cluster.tls_server_name,
+        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
+        "certificate-authority-data": authority,  # bytes travel as base64
+        "proxy-url": cluster.proxy_url,
+        "config": cluster.exec_config,
+    }
+    return {key: value for key, value in described.items() if value}
+
+
+def run_plugin(config: ExecConfig, cluster: Mapping[str, Any] | None, place: Place) -> ExecStatus:
+    """The credential that the plugin prints; InputError where it prints none. `cluster`: what it is told of it."""
+    interactive = config.interactive_mode != "Never" and _has_terminal()
+    if config.interactive_mode == "Always" and not interactive:
+        raise _no_credential(config, "it must run at a terminal", place)
+    info = {"apiVersion": config.api_version, "kind": "ExecCredential", "spec": {"interactive": interactive}}
+    if cluster is not None:
+        info["spec"] = {"interactive": interactive, "cluster": cluster}
+    added = {variable.name: variable.value or "" for variable in config.env}
+    environment = {**os.environ, **added, EXEC_INFO: msgspec.json.encode(info).decode()}
+    return _check_credential(_run(config, environment, interactive, place), config, place)
+
+
+def _has_terminal() -> bool:
+    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
+
+
+def _run(config: ExecConfig, environment: Mapping[str, str], interactive: bool, place: Place) -> bytes:
+    """What the plugin prints. It gets the terminal, or a session of its own that can be killed as a whole."""
+    seconds = ASKING_SECONDS if interactive else ALONE_SECONDS
+    try:
+        process = subprocess.Popen(
+            [config.command, *config.args],
+            stdin=None if interactive else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=None if interactive else subprocess.DEVNULL,
+            env=environment,
+            start_new_session=not interactive,
         )
-
-    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:  # noqa: A002
-        """What it says; TimeoutExpired where it is too late, and then it is no more."""
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte
+        reason = getattr(error, "strerror", None) or "it cannot be started"
+        raise _no_credential(config, f"{reason}", place, config.install_hint) from None
+    with process:
         try:
-            return super().communicate(input, timeout or (ALONE_SECONDS if self._alone else ASKING_SECONDS))
+            output, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
-            self._end()
-            raise
+            raise _no_credential(config, f"it did not end within {seconds:g} seconds", place) from None
+        finally:
+            _kill(process, interactive)
+    if process.returncode != 0:
+        raise _no_credential(config, f"it failed with exit code {process.returncode}", place)
+    return output
 
-    def _end(self) -> None:
-        if self._alone and hasattr(os, "killpg"):
-            os.killpg(self.pid, signal.SIGKILL)  # it leads a group of its own, and is not yet waited for
-        else:
-            self.kill()
-        self.wait()
-        for pipe in (self.stdout, self.stderr):
-            if pipe is not None:
-                pipe.close()
+
+def _kill(process: "subprocess.Popen[bytes]", interactive: bool) -> None:
+    """Only where it still runs: it leads its session as long as it was not waited for."""
+    if process.returncode is not None:
+        return
+    if interactive:
+        process.kill()
+    else:
+        with suppress(ProcessLookupError, PermissionError):  # it has just ended
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _check_credential(output: bytes, config: ExecConfig, place: Place) -> ExecStatus:
+    try:
+        credential = msgspec.json.decode(output, type=ExecCredential)
+    except NOT_JSON:
+        raise _no_credential(config, "its output is not an ExecCredential in JSON", place) from None
+    if credential.kind != "ExecCredential" or credential.api_version != config.api_version:
+        raise _no_credential(config, f"its output is not an ExecCredential of {config.api_version}", place)
+    status = credential.status or ExecStatus()
+    if bool(status.client_certificate_data) != bool(status.client_key_data):
+        raise _no_credential(config, "its output has only one of certificate and key", place)
+    if not status.token and not status.client_certificate_data:
+        raise _no_credential(config, "its output has neither a token nor a certificate", place)
+    return status
+
+
+def _no_credential(config: ExecConfig, reason: str, place: Place, hint: str = "") -> Exception:
+    by_hand = f"run it by hand to see why; it has {ALONE_SECONDS:g} seconds"
+    return place.problem(f"the exec plugin `{config.command}` gave no credential: {reason}", hint or by_hand)

@@ -1,108 +1,347 @@
-"""Kubeconfigs as kubectl understands them, where the official loader understands them otherwise.
+"""Kubeconfigs as kubectl reads them: parse files, merge them, resolve one context. No file is opened here.
 
-What is empty is not given; paths start at the file that holds them; a token file that can be read comes before a token.
-Over plain HTTP nobody is shown a credential, unless he is on this machine: exec plugins are not even run.
+The first file that defines a context, cluster or user wins with its whole entry, and so does the first current context.
+A value that is empty counts as missing. Paths start at the folder of the file that holds them. Every error names the
+file and the path in it, and quotes no value that could be a secret.
 """
 
-import logging
-from collections.abc import Callable, Mapping
+import os
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+import yaml
+from msgspec import Struct, field
+
+from muster.api.reader import documents
 from muster.errors import InputError
 from muster.kube.client.proxy import is_loopback
 
-FILES: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-TEXTS: Final = (*FILES, "tls-server-name", "proxy-url")
-NO_SECRETS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 SCHEMES: Final = ("https", "http")
-UNVERIFIED: Final = "insecure-skip-tls-verify"
+ADDRESS: Final = "it is an address such as https://host:6443"
+SAMPLE: Final = "`kubectl config view` shows what a kubeconfig looks like"
+EXEC_EXTENSION: Final = "client.authentication.k8s.io/exec"
 
-log = logging.getLogger(__name__)
-
-Given = Mapping[str, Any]
-
-
-def settle(config: Any, context: str) -> Given:
-    """Put a context's cluster and user as the official loader should read them in their place; the user.
-
-    The files' own values stay as they are: what an auth provider refreshes is written back to them.
-    """
-    chosen = _change(config, "context", context, lambda given, _: given)
-    cluster = _change(config, "cluster", chosen.get("cluster"), _cluster)
-    return _change(config, "user", chosen.get("user"), _user if _secret(cluster) else _anybody)
+T = TypeVar("T", bound=Struct)
 
 
-def server_of(given: Any) -> str:
-    """The address of an API server, its scheme in small letters; InputError where it has none that we speak."""
-    text = str(given).strip()
-    scheme, colon, rest = text.partition("://")
+class Place(Struct, frozen=True):
+    """A part of a configuration: where it comes from, and the path in there."""
+
+    source: str  # such as: kubeconfig `/home/ann/.kube/config`
+    path: str = ""
+
+    def at(self, key: str) -> "Place":
+        """The place of a value inside this one."""
+        return Place(self.source, f"{self.path}.{key}" if self.path else key)
+
+    def problem(self, text: str, hint: str = "") -> InputError:
+        """What is wrong here, and the way out."""
+        return InputError(f"{self.source}: {self.path}: {text}" if self.path else f"{self.source}: {text}", hint=hint)
+
+
+class Entry(Struct, frozen=True):
+    """A context, cluster or user as it was written."""
+
+    place: Place
+    folder: Path  # where its relative paths start
+    value: Any  # of a user: a secret
+
+    def __repr__(self) -> str:
+        return f"Entry({self.place})"
+
+
+class KubeConfig(Struct, frozen=True):
+    """The entries of one file, or of several that were merged, by their names."""
+
+    source: str
+    current_context: str
+    contexts: Mapping[str, Entry]
+    clusters: Mapping[str, Entry]
+    users: Mapping[str, Entry]
+
+
+class ContextEntry(Struct, frozen=True):
+    """Which user talks to which cluster."""
+
+    cluster: str = ""
+    user: str = ""  # empty: anonymous
+
+
+class ClusterEntry(Struct, frozen=True, rename="kebab"):
+    """How an API server is reached."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""  # base64; comes before the file
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""  # empty: the host of `server`
+    proxy_url: str = ""  # empty: what the environment says
+    extensions: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def is_confidential(self) -> bool:
+        """Whether only the API server can read a request: over TLS, or on this machine without a proxy."""
+        url = urlsplit(self.server)
+        return url.scheme == "https" or (is_loopback(url.hostname or "") and not self.proxy_url)
+
+    @property
+    def exec_config(self) -> Any:
+        """What the cluster's entry holds for exec plugins."""
+        return next((item.get("extension") for item in self.extensions if item.get("name") == EXEC_EXTENSION), None)
+
+
+class UserEntry(Struct, frozen=True, rename="kebab"):
+    """Credentials, and whom to impersonate."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""  # base64; comes before the file
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = field(name="tokenFile", default="")  # comes before the token
+    username: str = ""
+    password: str = ""
+    exec: dict[str, Any] = {}
+    auth_provider: dict[str, Any] = {}
+    impersonate: str = field(name="as", default="")
+    impersonate_uid: str = field(name="as-uid", default="")
+    impersonate_groups: tuple[str, ...] = field(name="as-groups", default=())
+    impersonate_extra: dict[str, tuple[str, ...]] = field(name="as-user-extra", default={})
+
+    def __repr__(self) -> str:
+        return "UserEntry()"
+
+    def without_credentials(self) -> "UserEntry":
+        """What may be shown to anyone."""
+        return UserEntry(
+            impersonate=self.impersonate,
+            impersonate_uid=self.impersonate_uid,
+            impersonate_groups=self.impersonate_groups,
+            impersonate_extra=self.impersonate_extra,
+        )
+
+
+class Target(Struct, frozen=True):
+    """A context with its cluster and user, paths absolute. An anonymous user has the place of the context."""
+
+    cluster: ClusterEntry
+    cluster_place: Place
+    user: UserEntry
+    user_place: Place
+
+
+# parse --------------------------------------------------------------------------------------------------------------
+
+
+def parse_kubeconfig(data: bytes, file: Path) -> KubeConfig | None:
+    """The entries of one file; None where it is empty."""
+    place = Place(f"kubeconfig `{file}`")
+    raw = _read_document(data, place)
+    if not raw:
+        return None
+    if not isinstance(raw, dict):
+        raise place.problem("is not a mapping", SAMPLE)
+    if (raw.get("kind") or "Config") != "Config":
+        raise place.at("kind").problem("is not `Config`", SAMPLE)
+    current = raw.get("current-context") or ""
+    if not isinstance(current, str):
+        raise place.at("current-context").problem("is not a text", "quote it")
+    folder = file.absolute().parent
+    entries = [_collect_entries(raw, kind, place, folder) for kind in ("context", "cluster", "user")]
+    return KubeConfig(str(file), current, *entries)
+
+
+def _read_document(data: bytes, place: Place) -> Any:
+    """The only document of a file. The reader's own messages quote keys and values, so they are not passed on."""
+    try:
+        found = documents(data, "")
+    except InputError:
+        raise _explain_syntax(data, place) from None
+    if len(found) > 1:
+        raise place.problem(f"holds {len(found)} YAML documents", "give each a file, and list them in KUBECONFIG")
+    return found[0] if found else None
+
+
+def _explain_syntax(data: bytes, place: Place) -> InputError:
+    try:
+        for _ in yaml.parse(data, Loader=yaml.CSafeLoader):
+            pass
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        return place.problem(
+            f"is not YAML{line}: {error.problem}", "indent with spaces, and close every quote and bracket"
+        )
+    except yaml.YAMLError:
+        return place.problem("is not YAML: it is not a text in UTF-8", SAMPLE)
+    return place.problem(
+        "cannot be read: a key stands twice, a tag or an alias has no meaning, or it is nested too deep",
+        "quote values that begin with `!`, `*` or `&`",
+    )
+
+
+def _collect_entries(raw: dict[str, Any], kind: str, place: Place, folder: Path) -> dict[str, Entry]:
+    items = raw.get(f"{kind}s") or []
+    if not isinstance(items, list):
+        raise place.at(f"{kind}s").problem("is not a list", SAMPLE)
+    entries: dict[str, Entry] = {}
+    for i, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise place.at(f"{kind}s[{i}]").problem("is not a mapping", f"it has a `name` and a `{kind}`")
+        name = item.get("name") or ""
+        if not isinstance(name, str):
+            raise place.at(f"{kind}s[{i}].name").problem("is not a text", "quote it")
+        if name in entries:
+            raise place.at(f"{kind}s[{i}].name").problem(f"`{name}` is there already", "rename or remove one of them")
+        entries[name] = Entry(place.at(f"{kind}s[name={name}].{kind}"), folder, item.get(kind))
+    return entries
+
+
+# merge --------------------------------------------------------------------------------------------------------------
+
+
+def merge_kubeconfigs(configs: Sequence[KubeConfig]) -> KubeConfig:
+    """One of several: for each name the entry of the first file that has it."""
+    return KubeConfig(
+        os.pathsep.join(config.source for config in configs),
+        next((config.current_context for config in configs if config.current_context), ""),
+        _merge_entries([config.contexts for config in configs]),
+        _merge_entries([config.clusters for config in configs]),
+        _merge_entries([config.users for config in configs]),
+    )
+
+
+def _merge_entries(parts: Sequence[Mapping[str, Entry]]) -> dict[str, Entry]:
+    merged: dict[str, Entry] = {}
+    for entries in parts:
+        merged |= {name: entry for name, entry in entries.items() if name not in merged}
+    return merged
+
+
+# resolve ------------------------------------------------------------------------------------------------------------
+
+
+def resolve_context(config: KubeConfig, name: str | None = None) -> Target:
+    """The cluster and the user of a context; without a name, of the current one."""
+    place = Place(f"kubeconfig `{config.source}`")
+    wanted = config.current_context if name is None else name
+    if not wanted:
+        raise place.problem("names no current context", _list_known(config.contexts))
+    if wanted not in config.contexts:
+        raise place.problem(f"has no context `{wanted}`", _list_known(config.contexts))
+    entry = config.contexts[wanted]
+    context = read_fields(entry.value, ContextEntry, entry.place)
+    cluster = _find_entry(config.clusters, context.cluster, entry.place.at("cluster"))
+    user = _find_entry(config.users, context.user, entry.place.at("user")) if context.user else None
+    return Target(
+        _read_cluster(cluster),
+        cluster.place,
+        _read_user(user) if user else UserEntry(),
+        user.place if user else entry.place,
+    )
+
+
+def _find_entry(entries: Mapping[str, Entry], name: str, place: Place) -> Entry:
+    if name not in entries:
+        raise place.problem(f"there is no `{name}`" if name else "is missing", _list_known(entries))
+    return entries[name]
+
+
+def _list_known(entries: Mapping[str, Entry]) -> str:
+    return f"known: {', '.join(entries) or 'none'}"
+
+
+def _read_cluster(entry: Entry) -> ClusterEntry:
+    cluster = read_fields(entry.value, ClusterEntry, entry.place)
+    return msgspec.structs.replace(
+        cluster,
+        server=_check_server(cluster.server, entry.place.at("server")),
+        certificate_authority=_make_absolute(cluster.certificate_authority, entry.folder),
+    )
+
+
+def _read_user(entry: Entry) -> UserEntry:
+    user = read_fields(entry.value, UserEntry, entry.place)
+    return msgspec.structs.replace(
+        user,
+        client_certificate=_make_absolute(user.client_certificate, entry.folder),
+        client_key=_make_absolute(user.client_key, entry.folder),
+        token_file=_make_absolute(user.token_file, entry.folder),
+        exec=_locate_command(user.exec, entry.folder),
+    )
+
+
+def _make_absolute(path: str, folder: Path) -> str:
+    return str(folder / path) if path else ""
+
+
+def _locate_command(plugin: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A command without a separator is looked up in PATH; any other is a path like the rest."""
+    command = plugin.get("command")
+    return {**plugin, "command": str(folder / command)} if isinstance(command, str) and os.sep in command else plugin
+
+
+def _check_server(server: str, place: Place) -> str:
+    """The address of an API server, its scheme in small letters."""
+    text = server.strip()
+    shown = "it" if "@" in text else f"`{text}`"  # before an @ there may be a password
+    scheme, separator, rest = text.partition("://")
     if not text:
-        raise InputError("the cluster names no `server`", hint="it is an address such as https://host:6443")
-    told = "server" if "@" in text else f"server: {text}"  # before an @ there may be a password
-    if not colon:
-        raise InputError(f"`{told}` has no scheme", hint="begin it with https://")
+        raise place.problem("is missing", ADDRESS)
+    if not separator:
+        raise place.problem(f"{shown} has no scheme", "begin it with https://")
     if scheme.lower() not in SCHEMES:
-        raise InputError(f"`{told}` has the wrong scheme", hint=f"`{scheme}` must be https, or http")
-    if not urlsplit(f"//{rest}").hostname:
-        raise InputError(f"`{told}` names no host", hint="it is an address such as https://host:6443")
+        raise place.problem(f"{shown} has the wrong scheme", "it must be https, or http")
+    try:
+        url = urlsplit(f"//{rest}")
+        host, user, _ = url.hostname, url.username, url.port
+    except ValueError:
+        raise place.problem(f"{shown} is not an address", ADDRESS) from None
+    if not host:
+        raise place.problem(f"{shown} names no host", ADDRESS)
+    if user is not None:
+        raise place.problem("holds a user name", "put credentials into the kubeconfig's user")
     return f"{scheme.lower()}://{rest}".rstrip("/")
 
 
-def _change(config: Any, kind: str, name: Any, change: Callable[[Given, Path], Given]) -> Given:
-    entries = config.value[f"{kind}s"]
-    for nth, entry in enumerate(entries):
-        if entry.value.get("name") == name:
-            told = f"{kind} `{name}`"
-            changed = change(_mapping(entry.value.get(kind), told), Path(entry.path).absolute().parent)
-            entries[nth] = type(entry)(entry.name, {**entry.value, kind: changed}, entry.path)
-            return changed
-    return {}  # the official loader says so where it matters
+# fields -------------------------------------------------------------------------------------------------------------
+
+_EXPECTED: Final[dict[Any, str]] = {
+    str: "a text",
+    bool: "true or false",
+    tuple[str, ...]: "a list of texts",
+    dict[str, Any]: "a mapping",
+    dict[str, tuple[str, ...]]: "a mapping to lists of texts",
+}
 
 
-def _mapping(value: Any, told: str) -> Given:
-    if value is not None and not isinstance(value, dict):
-        raise InputError(f"{told} is not a mapping")
-    return {key: each for key, each in (value or {}).items() if each is not None and each != ""}
+def read_fields(raw: Any, kind: type[T], place: Place) -> T:
+    """A mapping as a struct; what is null or an empty text is missing, and what the struct does not know is ignored."""
+    if raw is not None and not isinstance(raw, dict):
+        raise place.problem("is not a mapping", SAMPLE)
+    given = {key: value for key, value in (raw or {}).items() if value is not None and value != ""}
+    for item in msgspec.structs.fields(kind):
+        if item.encode_name in given and not _fits(given[item.encode_name], item.type):
+            expected = _EXPECTED.get(item.type, "a list of mappings")
+            hint = "quote it" if item.type is str else SAMPLE
+            raise place.at(item.encode_name).problem(f"is not {expected}", hint)
+    return msgspec.convert(given, kind)
 
 
-def _cluster(given: Given, folder: Path) -> Given:
-    if not isinstance(given.get(UNVERIFIED, False), bool):  # the official loader takes "false" for true
-        raise InputError(f"`{UNVERIFIED}` is neither true nor false")
-    return {**_rooted(given, folder), "server": server_of(given.get("server", ""))}
-
-
-def _user(given: Given, folder: Path) -> Given:
-    user = _rooted(given, folder)
-    if not isinstance(user.get("exec", {}), dict):
-        raise InputError("`exec` of the user is not a mapping", hint="it names a `command` and an `apiVersion`")
-    before = "token" in user and _says_something(user.get("tokenFile", ""))
-    return {key: each for key, each in user.items() if not (before and key == "token")}
-
-
-def _anybody(given: Given, _: Path) -> Given:
-    kept = {key: each for key, each in given.items() if key in NO_SECRETS}
-    if kept != given:
-        log.warning("credentials of the kubeconfig are not used: the server's address is plain http")
-    return kept
-
-
-def _secret(cluster: Given) -> bool:
-    """Whether nobody but the API server reads what it is told."""
-    at = urlsplit(str(cluster.get("server", "")))
-    return at.scheme == "https" or (is_loopback(at.hostname or "") and "proxy-url" not in cluster)
-
-
-def _rooted(given: Given, folder: Path) -> Given:
-    for key in TEXTS:
-        if not isinstance(given.get(key, ""), str):
-            raise InputError(f"`{key}` is not a text")
-    return {key: str(folder / each) if key in FILES else each for key, each in given.items()}
-
-
-def _says_something(file: str) -> bool:
+def _fits(value: Any, kind: Any) -> bool:
     try:
-        return bool(file) and Path(file).read_text().strip() != ""
-    except (OSError, ValueError):
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
         return False
+    return True
+
+
+def decode_base64(text: str, place: Place) -> bytes:
+    """Line breaks in it are ignored."""
+    try:
+        return b64decode("".join(text.splitlines()), validate=True)
+    except ValueError:
+        raise place.problem("is not base64", "`base64 -w0 FILE` writes it") from None

@@ -16,7 +16,7 @@ _NETWORK: Final = re.compile(r"[^/]+/[0-9]+")
 Ip = IPv4Address | IPv6Address
 
 
-def proxy_of(server: str, environment: Mapping[str, str]) -> str:
+def find_proxy(server: str, environment: Mapping[str, str]) -> str:
     """The proxy's address; empty: none. Capitals come first."""
     at = urlsplit(server)
     proxy = _either(environment, f"{at.scheme.upper()}_PROXY") if at.scheme in PORTS else ""

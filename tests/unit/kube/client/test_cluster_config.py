@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import re
 import ssl
 import stat
 import sys
@@ -12,12 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes.config import incluster_config
 
 from muster.errors import InputError
 from muster.kube.client.client import connect
-from muster.kube.client.cluster_config import from_kubeconfig, in_cluster, loader
-from muster.kube.client.credentials import Access
+from muster.kube.client.cluster_config import find_loader, load_in_cluster, load_kubeconfig
+from muster.kube.client.credentials import Access, Pem
 from tests.support.apiserver.envtest_certificates import certificates
 
 SECRET = "s3cr3t"
@@ -69,18 +69,22 @@ def authorization(access: Access) -> str:
     return dict(access.headers).get("Authorization", "")
 
 
+def content(pem: Pem) -> bytes:
+    return pem if isinstance(pem, bytes) else Path(pem).read_bytes()
+
+
 # who we are ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_token(tmp_path: Path) -> None:
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": SECRET}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"token": SECRET}))
     assert (access.server, authorization(access)) == ("https://api.test:6443", f"Bearer {SECRET}")
     assert SECRET not in f"{access} {access!r}"
 
 
 def test_a_token_file_beside_the_kubeconfig_without_its_last_newline(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"tokenFile": "token"}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"tokenFile": "token"}))
     assert authorization(access) == f"Bearer {SECRET}"
     assert access.changes
 
@@ -94,7 +98,7 @@ def test_a_token_file_that_can_be_read_comes_before_a_token(tmp_path: Path, file
     """As in client-go: the token is for as long as the file says nothing, and the file is looked at again."""
     if file is not None:
         (tmp_path / "token").write_text(file)
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": "static", "tokenFile": "token"}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"token": "static", "tokenFile": "token"}))
     assert authorization(access) == f"Bearer {token}"
     assert access.changes
 
@@ -104,32 +108,32 @@ def test_what_is_empty_is_not_given(tmp_path: Path, tls: Path) -> None:
     (tmp_path / "token").write_text(SECRET)
     user = {"token": "", "tokenFile": "token", "exec": None}
     cluster = {"certificate-authority-data": "", "certificate-authority": str(tls / "ca.crt")}
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", user, **cluster))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", user, **cluster))
     assert (authorization(access), access.ca) == (f"Bearer {SECRET}", str(tls / "ca.crt"))
 
 
 def test_a_user_name_and_password(tmp_path: Path) -> None:
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"username": "u", "password": SECRET}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"username": "u", "password": SECRET}))
     assert authorization(access) == "Basic " + base64.b64encode(f"u:{SECRET}".encode()).decode()
 
 
 def test_client_certificates_as_files_and_as_data(tmp_path: Path, tls: Path) -> None:
     data = {name: base64.b64encode((tls / name).read_bytes()).decode() for name in ("ca.crt", "admin.crt", "admin.key")}
     user = {"client-certificate": "tls/admin.crt", "client-key": "tls/admin.key"}
-    files = from_kubeconfig(kubeconfig(tmp_path / "a", user, **{"certificate-authority": "tls/ca.crt"}))
+    files = load_kubeconfig(kubeconfig(tmp_path / "a", user, **{"certificate-authority": "tls/ca.crt"}))
     user = {"client-certificate-data": data["admin.crt"], "client-key-data": data["admin.key"]}
-    inline = from_kubeconfig(kubeconfig(tmp_path / "b", user, **{"certificate-authority-data": data["ca.crt"]}))
+    inline = load_kubeconfig(kubeconfig(tmp_path / "b", user, **{"certificate-authority-data": data["ca.crt"]}))
     for access in (files, inline):
         context = access.tls()
         assert isinstance(context, ssl.SSLContext)
         assert [ca["subject"] for ca in context.get_ca_certs()] == [((("commonName", "ca"),),)]
         assert access.certificate is not None
-        assert Path(access.certificate[0]).read_bytes() == (tls / "admin.crt").read_bytes()
+        assert content(access.certificate[0]) == (tls / "admin.crt").read_bytes()
 
 
 def test_an_exec_plugin_that_gives_a_token(tmp_path: Path) -> None:
     status = {"token": SECRET, "expirationTimestamp": "2030-01-01T00:00:00Z"}
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", plugin(tmp_path / "plugin", status)))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", plugin(tmp_path / "plugin", status)))
     assert authorization(access) == f"Bearer {SECRET}"
     assert access.expires == datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -142,7 +146,7 @@ def test_an_exec_plugin_that_gives_a_certificate(tmp_path: Path, tls: Path) -> N
     path = kubeconfig(
         tmp_path / "c", plugin(tmp_path / "plugin", status), **{"certificate-authority": str(tls / "ca.crt")}
     )
-    access = from_kubeconfig(path)
+    access = load_kubeconfig(path)
     assert access.certificate is not None
     assert isinstance(access.tls(), ssl.SSLContext)
 
@@ -153,14 +157,14 @@ def test_an_exec_plugin_that_fails_is_named_and_not_quoted(
     """The official client logs what it says and goes on without a credential."""
     user = plugin(tmp_path / "plugin", None, f"denied for {SECRET}")
     with caplog.at_level(logging.DEBUG), pytest.raises(InputError) as caught:
-        from_kubeconfig(kubeconfig(tmp_path / "c", user))
+        load_kubeconfig(kubeconfig(tmp_path / "c", user))
     assert str(tmp_path / "plugin") in str(caught.value)
     assert SECRET not in str(caught.value) + caplog.text + "".join(capfd.readouterr())
 
 
 def test_an_exec_plugin_that_fails_is_told_also_where_somebody_is_impersonated(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gave no credential"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", {**plugin(tmp_path / "plugin", None), "as": "ann"}))
+        load_kubeconfig(kubeconfig(tmp_path / "c", {**plugin(tmp_path / "plugin", None), "as": "ann"}))
 
 
 def test_an_exec_plugin_that_hangs_is_ended_with_all_that_it_started(
@@ -174,7 +178,7 @@ def test_an_exec_plugin_that_hangs_is_ended_with_all_that_it_started(
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(script)}}
     began = time.monotonic()
     with pytest.raises(InputError, match="gave no credential"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", user))
+        load_kubeconfig(kubeconfig(tmp_path / "c", user))
     assert time.monotonic() - began < 10
     assert _ends(int((tmp_path / "pid").read_text()))
 
@@ -192,14 +196,14 @@ def _ends(pid: int) -> bool:
 
 
 def test_impersonation_is_not_dropped(tmp_path: Path) -> None:
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"token": "t", "as": "ann", "as-groups": ["a", "b"]}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"token": "t", "as": "ann", "as-groups": ["a", "b"]}))
     assert access.headers[1:] == (("Impersonate-User", "ann"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"))
 
 
 def test_extras_of_impersonation_are_not_dropped(tmp_path: Path) -> None:
     """As kubectl sends them: what a header's name may not hold is escaped byte by byte, and only ASCII is lowered."""
     extra = {"scopes": ["view", "edit"], "Example.org/Über%": ["x"]}
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {"as": "ann", "as-user-extra": extra}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {"as": "ann", "as-user-extra": extra}))
     assert sorted(access.headers) == [
         ("Impersonate-Extra-example.org%2f%c3%9cber%25", "x"),
         ("Impersonate-Extra-scopes", "edit"),
@@ -226,7 +230,7 @@ def test_over_plain_http_nobody_but_this_machine_is_shown_a_credential(
 ) -> None:
     """As with kubectl, which shows none even to this machine; a name alone is no credential. A proxy is elsewhere."""
     user = {"token": SECRET, "as": "ann"}
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", user, server=server, **{"proxy-url": proxy}))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", user, server=server, **{"proxy-url": proxy}))
     assert [name for name, _ in access.headers] == (["Authorization"] if told else []) + ["Impersonate-User"]
     assert ("plain http" in caplog.text) == (not told)
     assert SECRET not in caplog.text
@@ -234,18 +238,18 @@ def test_over_plain_http_nobody_but_this_machine_is_shown_a_credential(
 
 def test_no_plugin_is_run_for_plain_http(tmp_path: Path) -> None:
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [f"{tmp_path}/ran"]}}
-    assert from_kubeconfig(kubeconfig(tmp_path / "c", user, server="http://api.test")).headers == ()
+    assert load_kubeconfig(kubeconfig(tmp_path / "c", user, server="http://api.test")).headers == ()
     assert not (tmp_path / "ran").exists()
 
 
 def test_in_cluster(tmp_path: Path, tls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tls / "ca.crt"))
+    monkeypatch.setattr("muster.kube.client.cluster_config.TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setattr("muster.kube.client.cluster_config.CA_FILE", str(tls / "ca.crt"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
-    assert loader() is in_cluster
-    access = in_cluster()
+    assert find_loader() is load_in_cluster
+    access = load_in_cluster()
     assert (access.server, access.changes) == ("https://[fd00::1]:443", True)
     assert authorization(access).lower() == f"bearer {SECRET}"
 
@@ -257,11 +261,11 @@ def test_contexts_across_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     one = kubeconfig(tmp_path / "one", {"token": "1"}, "one")
     two = kubeconfig(tmp_path / "two", {"token": "2"}, "two")
     monkeypatch.setenv("KUBECONFIG", f"{one}:{two}")
-    assert authorization(loader(context="one")()) == "Bearer 1"
-    assert authorization(loader(context="two")()) == "Bearer 2"
-    assert authorization(loader(one)()) == "Bearer 1"
+    assert authorization(find_loader(context="one")()) == "Bearer 1"
+    assert authorization(find_loader(context="two")()) == "Bearer 2"
+    assert authorization(find_loader(one)()) == "Bearer 1"
     with pytest.raises(InputError, match="known: one, two"):
-        loader(context="three")()
+        find_loader(context="three")()
 
 
 def test_the_first_file_that_names_a_current_context_wins(tmp_path: Path) -> None:
@@ -269,8 +273,8 @@ def test_the_first_file_that_names_a_current_context_wins(tmp_path: Path) -> Non
     (tmp_path / "none").write_text("apiVersion: v1\nkind: Config\ncurrent-context: ''\n")
     one = kubeconfig(tmp_path / "one", {"token": "1"}, "one")
     two = kubeconfig(tmp_path / "two", {"token": "2"}, "two")
-    assert authorization(from_kubeconfig(f"{tmp_path}/none:{one}:{two}")) == "Bearer 1"
-    assert authorization(from_kubeconfig(f"{two}:{one}:{tmp_path}/none")) == "Bearer 2"
+    assert authorization(load_kubeconfig(f"{tmp_path}/none:{one}:{two}")) == "Bearer 1"
+    assert authorization(load_kubeconfig(f"{two}:{one}:{tmp_path}/none")) == "Bearer 2"
 
 
 @pytest.mark.parametrize("text", ["", " \n", "# nothing yet\n"])
@@ -279,9 +283,9 @@ def test_an_empty_file_beside_good_ones_counts_for_nothing(tmp_path: Path, text:
     (tmp_path / "empty").write_text(text)
     good = kubeconfig(tmp_path / "good", {"token": "g"})
     for paths in (f"{tmp_path}/empty:{good}", f"{good}:{tmp_path}/nowhere:{tmp_path}/empty"):
-        assert authorization(from_kubeconfig(paths)) == "Bearer g"
+        assert authorization(load_kubeconfig(paths)) == "Bearer g"
     with pytest.raises(InputError, match=f"`{tmp_path}/empty:{tmp_path}/nowhere`: is empty"):
-        from_kubeconfig(f"{tmp_path}/empty:{tmp_path}/nowhere")
+        load_kubeconfig(f"{tmp_path}/empty:{tmp_path}/nowhere")
 
 
 def test_paths_start_at_the_file_that_holds_them(tmp_path: Path, tls: Path) -> None:
@@ -291,7 +295,7 @@ def test_paths_start_at_the_file_that_holds_them(tmp_path: Path, tls: Path) -> N
     (tls / "users").write_text(yaml.safe_dump({"users": [{"name": "main", "user": user}]}))
     del raw["users"]
     (tmp_path / "c").write_text(yaml.safe_dump(raw))
-    access = from_kubeconfig(f"{tmp_path}/c:{tls}/users")
+    access = load_kubeconfig(f"{tmp_path}/c:{tls}/users")
     assert access.certificate == (str(tls / "admin.crt"), str(tls / "admin.key"))
     assert access.ca == str(tls / "ca.crt")
 
@@ -299,12 +303,12 @@ def test_paths_start_at_the_file_that_holds_them(tmp_path: Path, tls: Path) -> N
 def test_the_file_in_the_home_folder(tmp_path: Path) -> None:
     (tmp_path / "home" / ".kube").mkdir(parents=True)
     kubeconfig(tmp_path / "home" / ".kube" / "config", {"token": "h"})
-    assert authorization(loader()()) == "Bearer h"
+    assert authorization(find_loader()()) == "Bearer h"
 
 
 def test_no_cluster_at_all() -> None:
     with pytest.raises(InputError, match="set KUBECONFIG"):
-        loader()
+        find_loader()
 
 
 def test_how_it_is_reached(tmp_path: Path) -> None:
@@ -313,7 +317,7 @@ def test_how_it_is_reached(tmp_path: Path) -> None:
         "tls-server-name": "inside",
         "proxy-url": "http://proxy.test:3128",
     }
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {}, **special))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {}, **special))
     assert (access.verify, access.server_name, access.proxy) == (False, "inside", "http://proxy.test:3128")
     context = access.tls()
     assert isinstance(context, ssl.SSLContext)
@@ -323,7 +327,7 @@ def test_how_it_is_reached(tmp_path: Path) -> None:
 def test_schemes_are_read_in_any_case(tmp_path: Path, tls: Path) -> None:
     """Else the kubeconfig's CA would not be asked."""
     cluster = {"server": "HTTPS://api.test:6443/", "certificate-authority": str(tls / "ca.crt")}
-    access = from_kubeconfig(kubeconfig(tmp_path / "c", {}, **cluster))
+    access = load_kubeconfig(kubeconfig(tmp_path / "c", {}, **cluster))
     assert (access.server, access.ca) == ("https://api.test:6443", str(tls / "ca.crt"))
     assert isinstance(Access("HTTPS://api.test").tls(), ssl.SSLContext)
 
@@ -331,53 +335,58 @@ def test_schemes_are_read_in_any_case(tmp_path: Path, tls: Path) -> None:
 @pytest.mark.parametrize(
     ("server", "problem"),
     [
-        ("api.test:6443", r"`server: api\.test:6443` has no scheme"),
+        ("api.test:6443", "`api.test:6443` has no scheme"),
         ("10.0.0.1", "has no scheme"),
-        (f"u:{SECRET}@api.test", "`server` has no scheme"),
-        ("ftp://api.test", r"`server: ftp://api\.test` has the wrong scheme"),
+        (f"u:{SECRET}@api.test", "it has no scheme"),
+        ("ftp://api.test", "`ftp://api.test` has the wrong scheme"),
         ("https://", "names no host"),
         ("https://:6443", "names no host"),
-        ("", "names no `server`"),
-        (None, "names no `server`"),
+        ("https://[::1", "is not an address"),
+        ("https://api.test:65536", "is not an address"),
+        (f"https://u:{SECRET}@api.test", "holds a user name"),
+        ("", "is missing"),
+        (None, "is missing"),
     ],
 )
 def test_an_address_that_is_none_is_told(tmp_path: Path, server: str | None, problem: str) -> None:
-    with pytest.raises(InputError, match=problem) as caught:
-        from_kubeconfig(kubeconfig(tmp_path / "c", {"token": SECRET}, server=server))
-    assert f"kubeconfig `{tmp_path}/c`" in str(caught.value)
+    with pytest.raises(InputError, match=re.escape(problem)) as caught:
+        load_kubeconfig(kubeconfig(tmp_path / "c", {"token": SECRET}, server=server))
+    assert f"kubeconfig `{tmp_path}/c`: clusters[name=main].cluster.server: " in str(caught.value)
+    assert caught.value.hint
     assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("key", ["tls-server-name", "proxy-url", "certificate-authority"])
 @pytest.mark.parametrize("given", [1.5, ["x"], {"x": "y"}])
 def test_what_is_no_text_is_told_before_the_first_request(tmp_path: Path, key: str, given: Any) -> None:
-    with pytest.raises(InputError, match=f"kubeconfig `{tmp_path}/c`: `{key}` is not a text"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", {}, **{key: given}))
+    problem = f"kubeconfig `{tmp_path}/c`: clusters[name=main].cluster.{key}: is not a text"
+    with pytest.raises(InputError, match=re.escape(problem)):
+        load_kubeconfig(kubeconfig(tmp_path / "c", {}, **{key: given}))
 
 
 def test_only_true_leaves_certificates_unverified(tmp_path: Path) -> None:
     """The official loader takes the text "false" for true."""
     with pytest.raises(InputError, match="insecure-skip-tls-verify"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"insecure-skip-tls-verify": "false"}))
+        load_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"insecure-skip-tls-verify": "false"}))
     cluster: dict[str, Any] = {"insecure-skip-tls-verify": False}
-    assert from_kubeconfig(kubeconfig(tmp_path / "c", {}, **cluster)).verify
+    assert load_kubeconfig(kubeconfig(tmp_path / "c", {}, **cluster)).verify
 
 
 def test_proxies_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest is in `test_kubernetes_proxy`."""
     path = kubeconfig(tmp_path / "c", {})
     monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
-    assert from_kubeconfig(path).proxy == "http://proxy.test:3128"
+    assert load_kubeconfig(path).proxy == "http://proxy.test:3128"
     monkeypatch.setenv("no_proxy", "api.test")
-    assert from_kubeconfig(path).proxy == ""
+    assert load_kubeconfig(path).proxy == ""
     given: dict[str, Any] = {"proxy-url": "http://other.test"}
-    assert from_kubeconfig(kubeconfig(tmp_path / "c", {}, **given)).proxy == "http://other.test", "it is asked for"
+    assert load_kubeconfig(kubeconfig(tmp_path / "c", {}, **given)).proxy == "http://other.test", "it is asked for"
 
 
 def test_a_proxy_of_another_kind_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy.test")
     with pytest.raises(InputError, match="the proxy of the environment must begin with http"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", {}))
+        load_kubeconfig(kubeconfig(tmp_path / "c", {}))
 
 
 # what cannot be used ------------------------------------------------------------------------------------------------
@@ -412,9 +421,9 @@ def test_a_file_that_cannot_be_used_is_told_without_its_secrets(tmp_path: Path, 
 
 @pytest.mark.parametrize("given", [1, "x", ["x"], True])
 def test_an_exec_that_is_no_mapping_is_told(tmp_path: Path, given: Any) -> None:
-    with pytest.raises(InputError, match="`exec` of the user is not a mapping") as caught:
-        from_kubeconfig(kubeconfig(tmp_path / "c", {"exec": given}))
-    assert f"kubeconfig `{tmp_path}/c`" in str(caught.value)
+    problem = f"kubeconfig `{tmp_path}/c`: users[name=main].user.exec: is not a mapping"
+    with pytest.raises(InputError, match=re.escape(problem)):
+        load_kubeconfig(kubeconfig(tmp_path / "c", {"exec": given}))
 
 
 @pytest.mark.parametrize("part", ["cluster", "user", "context"])
@@ -423,8 +432,9 @@ def test_a_part_that_is_no_mapping_is_told(tmp_path: Path, part: str, given: Any
     raw = yaml.safe_load(Path(kubeconfig(tmp_path / "c", {})).read_text())
     raw[f"{part}s"][0][part] = given
     (tmp_path / "c").write_text(yaml.safe_dump(raw))
-    with pytest.raises(InputError, match=f"kubeconfig `{tmp_path}/c`: {part} `main` is not a mapping"):
-        from_kubeconfig(str(tmp_path / "c"))
+    problem = f"kubeconfig `{tmp_path}/c`: {part}s[name=main].{part}: is not a mapping"
+    with pytest.raises(InputError, match=re.escape(problem)):
+        load_kubeconfig(str(tmp_path / "c"))
 
 
 @pytest.mark.parametrize("text", ["[" * 3000, "[1]", "{]"])
@@ -432,15 +442,15 @@ def test_the_file_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> Non
     """And not the ones beside it."""
     (tmp_path / "deep").write_text(text)
     with pytest.raises(InputError, match=f"kubeconfig `{tmp_path}/deep`: "):
-        from_kubeconfig(f"{kubeconfig(tmp_path / 'c', {})}:{tmp_path}/deep")
+        load_kubeconfig(f"{kubeconfig(tmp_path / 'c', {})}:{tmp_path}/deep")
 
 
 def test_files_that_are_missing_or_no_certificates(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        loader(tmp_path / "nowhere")()
+        find_loader(tmp_path / "nowhere")()
     (tmp_path / "ca").write_text("no certificate")
     with pytest.raises(InputError, match="cannot be used"):
-        from_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).tls()
+        load_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).tls()
 
 
 def test_a_certificate_that_is_written_anew_needs_new_connections(tls: Path) -> None:

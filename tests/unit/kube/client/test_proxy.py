@@ -12,7 +12,7 @@ import pytest
 from muster.embedded import tls
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
-from muster.kube.client.proxy import nameable, proxy_of
+from muster.kube.client.proxy import find_proxy, nameable
 from muster.kube.client.responses import Unanswered
 
 PROXY = "http://proxy.test:3128"
@@ -73,7 +73,7 @@ PROXY = "http://proxy.test:3128"
 )
 def test_who_is_reached_directly(server: str, no_proxy: str, direct: bool) -> None:
     environment = {"HTTPS_PROXY": PROXY, "HTTP_PROXY": PROXY, "NO_PROXY": no_proxy}
-    assert proxy_of(server, environment) == ("" if direct else PROXY)
+    assert find_proxy(server, environment) == ("" if direct else PROXY)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_who_is_reached_directly(server: str, no_proxy: str, direct: bool) -> No
     ],
 )
 def test_which_variable_counts(environment: dict[str, str], proxy: str) -> None:
-    assert proxy_of("https://api.test", environment) == proxy
+    assert find_proxy("https://api.test", environment) == proxy
 
 
 # proxies that fail --------------------------------------------------------------------------------------------------
