@@ -34,7 +34,7 @@ from muster.kube.cluster import Cluster, Raw
 from muster.observability.logging import configure
 from muster.planning.decision import CyclePlan, Role
 from muster.scheduler.loop import Scheduler
-from muster.scheduler.observer import Nobody
+from muster.scheduler.observer import NoObserver
 
 GANG = 8
 AT_ONCE = Scheduling().bind_concurrency
@@ -73,7 +73,7 @@ class Figures(Struct, frozen=True):
         return statistics.median(pace / bare for pace, bare in self.paces)
 
 
-class Notes(Nobody):
+class Notes(NoObserver):
     """When things happen."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ async def scheduled(cluster: Cluster, gangs: range) -> Notes:
 async def scheduling(cluster: Cluster) -> AsyncIterator[Notes]:
     """A scheduler that knew everything and stood by, and now begins to act."""
     notes, lead = Notes(), Lead()
-    scheduler = Scheduler(cluster, fence=lead, observer=notes)
+    scheduler = Scheduler(cluster, leadership=lead, observer=notes)
     loop = asyncio.create_task(scheduler.run())
     try:
         while not scheduler.synced:

@@ -12,7 +12,7 @@ from muster.embedded.store.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
 from muster.kube.cluster import Cluster, Raw, Resource
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.scheduler.status.status_writer import AGAIN_SECONDS, News, StatusWriter
+from muster.scheduler.status.status_writer import AGAIN_SECONDS, CycleOutcome, StatusWriter
 from tests.contract.given import kind_of, pod_group
 
 
@@ -42,7 +42,7 @@ async def told(
     now = datetime.now(UTC)
     snapshot, failed = take(muster.objects(raw), now, (f"of-{namespace}",)), list[bool]()
     status_writer = StatusWriter(cluster, Leads(), lambda: 0.0, again=failed.append)
-    status_writer.tell(News(1, snapshot, plan(snapshot), now))
+    status_writer.tell(CycleOutcome(1, snapshot, plan(snapshot), now, 0))
     await meanwhile()
     task = asyncio.create_task(status_writer.run())
     async with asyncio.timeout(20):
@@ -124,7 +124,7 @@ class Bench:
         raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
         now = datetime.now(UTC)
         snapshot, self.number = take(muster.objects(raw), now, (f"of-{self.namespace}",)), self.number + 1
-        self.status_writer.tell(News(self.number, snapshot, plan(snapshot), now))
+        self.status_writer.tell(CycleOutcome(self.number, snapshot, plan(snapshot), now, 0))
         async with asyncio.timeout(20):
             while self.status_writer.told < self.number:
                 await asyncio.sleep(0.005)

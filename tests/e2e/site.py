@@ -22,7 +22,7 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
-from muster.scheduler.binder import Fence
+from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live_cluster import (
     CLASSES,
@@ -233,11 +233,11 @@ class Site:
 
     @asynccontextmanager
     async def scheduling(
-        self, cluster: Cluster | None = None, fence: Fence | None = None, **settings: Any
+        self, cluster: Cluster | None = None, leadership: Leadership | None = None, **settings: Any
     ) -> AsyncIterator["Process"]:
         """A scheduler at work until it is left; then it is gone at once, whatever it was doing."""
         chosen = replace(SETTINGS, **({"scheduler_names": (self.name,)} | settings))
-        scheduler = Scheduler(cluster or self.cluster, chosen, fence, self.clock, self.wall)
+        scheduler = Scheduler(cluster or self.cluster, chosen, leadership, self.clock, self.wall)
         process = Process(self, scheduler, asyncio.create_task(scheduler.run()))
         try:
             yield process

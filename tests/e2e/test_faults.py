@@ -263,7 +263,7 @@ async def test_two_schedulers_take_turns() -> None:
     await leaders[0].turn()
     await leaders[1].turn()
     acting = Scheduler(ways[0], HASTY, leaders[0], lambda: world.seconds, world.time.now)
-    async with world.running(ways[1], fence=leaders[1]) as waiting:
+    async with world.running(ways[1], leadership=leaders[1]) as waiting:
         task = asyncio.create_task(acting.run())
         await Live(world, acting, task).settle()
         assert sorted(world.seats()) == ["g-0", "g-1"]
@@ -368,7 +368,7 @@ class Rivalry:
     async def run(self) -> None:
         self.world.submit(NESTED, {"left": 2, "right": 2})
         self.world.submit(ELASTIC, {"": 4})
-        async with self.world.running(self.ways[0], fence=self.leaders[0]) as live:
+        async with self.world.running(self.ways[0], leadership=self.leaders[0]) as live:
             rival = Live(self.world, self.schedulers[1], asyncio.create_task(self.schedulers[1].run()))
             for number in range(20):
                 if number == 10:

@@ -13,7 +13,7 @@ from muster.fairness.shares import division
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
-from muster.scheduler.status.status_writer import Drafts, News
+from muster.scheduler.status.status_writer import CycleOutcome, Drafts
 from tests.spec.scene import node, priority_class, queue, run
 from tests.support.factories import Raw, group, pod, podgroup, pods
 
@@ -127,7 +127,7 @@ def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
 def updates(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
     """Objects that something is written about, as (kind, name)."""
     snapshot = take(muster.objects(raws), NOW, names)
-    found = Drafts().updates(News(1, snapshot, make_plan(snapshot), NOW))
+    found = Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0))
     return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in found}
 
 
@@ -147,7 +147,7 @@ def written(raws: list[Raw], name: str) -> list[Raw]:
     """The objects after the scheduler of that name has reported what it sees."""
     snapshot = take(muster.objects(raws), NOW, (name,))
     stored = {(raw["kind"], raw["metadata"]["name"]): raw for raw in raws}
-    for found in Drafts().updates(News(1, snapshot, make_plan(snapshot), NOW)).values():
+    for found in Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0)).values():
         for update in found:
             about = update.resource.kind, update.name
             if update.kind == "status":

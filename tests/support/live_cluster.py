@@ -28,7 +28,8 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Change, Cluster, Listing, PatchType, Raw, Resource
-from muster.scheduler.binder import LOST_SECONDS, Fence
+from muster.scheduler.binder import LOST_SECONDS
+from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 
 T = TypeVar("T")
@@ -302,10 +303,10 @@ class World:
 
     @asynccontextmanager
     async def running(
-        self, cluster: Cluster | None = None, settings: Scheduling = HASTY, fence: Fence | None = None
+        self, cluster: Cluster | None = None, settings: Scheduling = HASTY, leadership: Leadership | None = None
     ) -> AsyncIterator["Live"]:
         """A scheduler at work, and kubelets, until it is left; a Crash of it is no failure of the test."""
-        scheduler = Scheduler(cluster or self.memory, settings, fence, lambda: self.seconds, self.time.now)
+        scheduler = Scheduler(cluster or self.memory, settings, leadership, lambda: self.seconds, self.time.now)
         self.kubelets = Kubelets(self.memory, self.time, HABITS)
         others = asyncio.all_tasks()
         async with self.kubelets.running():

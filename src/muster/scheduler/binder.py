@@ -1,14 +1,13 @@
 """One write at a time, and what became of it: bindings, evictions, notes of places (I1, I9).
 
-Rule 1: every write names the pod's uid and asks the fence right before it. Rule 2: where nobody knows whether something
+Rule 1: every write names the pod's uid and checks leadership right before it. Rule 2: where nobody knows whether it
 was done, the pod itself is asked until that is known. A binding is sent again, to the same node; nothing else is.
 Rule 3: what was decided in one term of leadership is not sent in another one.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -19,7 +18,8 @@ from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.planning.decision import Binding, Eviction
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.eviction_backoff import EvictionBackoff
-from muster.scheduler.observer import Nobody, Observer
+from muster.scheduler.leadership import Leadership, leads_in, within_leadership
+from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.write_pool import WriteResult
 
 log = structlog.get_logger()
@@ -29,22 +29,6 @@ SHOWN = 5  # failures of a turn that are told in words
 LOST_SECONDS = 65.0  # an API server gives up a request after a minute: what was not done by then will not be
 AGAIN_SECONDS = 30.0  # for so long, a binding that has not happened is sent again
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 5.0  # before a pod in doubt is asked: twice as long each time
-
-
-class Fence(Protocol):
-    """Who says whether, and for how long, we may still act."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether we may act right now."""
-
-    @property
-    def seconds_left(self) -> float:
-        """How long we may act from now on without hearing anything new."""
-
-    @property
-    def term(self) -> int:
-        """How often we have begun to act: another number, and somebody else may have acted meanwhile."""
 
 
 class Done(Struct, frozen=True):
@@ -112,21 +96,6 @@ class ApplyTally:
         return Done(len(self.bound), self.evicted, self.nominated, tuple(sorted(self._failures)))
 
 
-@asynccontextmanager
-async def in_time(fence: Fence, seconds: float) -> AsyncIterator[None]:
-    """A write ends by then, or when we may not act any more, whatever comes first; ApiError 504 where it did not.
-
-    So no request is on its way when the fence falls. A request that was given up may still be with the API server: for
-    that there is the margin between the end of our leadership and that of the lease. Asking for a margin as long as a
-    binding may take would be simpler, but then patience with a slow API server would cost every change of leaders.
-    """
-    try:
-        async with asyncio.timeout(max(min(seconds, fence.seconds_left), 0.0)):
-            yield
-    except TimeoutError:
-        raise ApiError(504, "Timeout", "no answer in time") from None
-
-
 class Writer:
     """Writes to one cluster."""
 
@@ -134,39 +103,42 @@ class Writer:
         self,
         cluster: Cluster,
         assumed_pods: AssumedPods,
-        fence: Fence,
+        leadership: Leadership,
         clock: Callable[[], float],
         seconds: float = 10.0,
         observer: Observer | None = None,
         make_way: Callable[[str, str], Awaitable[None]] | None = None,
         still: Callable[[Binding, str], bool] = lambda *_: True,
-        on_done: Callable[[Binding | Eviction, str], None] = lambda *_: None,
+        on_done: Callable[[Binding | Eviction, str, int], None] = lambda *_: None,
         select_node: Callable[[Binding], Awaitable[None]] | None = None,
     ) -> None:
         self.select_node = select_node  # called before a pod is bound: writes the node on claims that wait for it
-        self.on_done = on_done  # called once the API server has taken a binding or an eviction of a pod by its uid
+        self.on_done = on_done  # called once the API server has taken a binding or an eviction: the pod's uid, the term
         self.make_way = make_way  # called before a pod is bound, by namespace and name
         self.still = still  # whether a binding of a pod by its uid may be sent again, as far as is known now
-        self.cluster, self.assumed_pods, self.fence, self.clock = cluster, assumed_pods, fence, clock
+        self.cluster, self.assumed_pods, self.leadership, self.clock = cluster, assumed_pods, leadership, clock
         self.seconds = seconds
         self.refusals = EvictionBackoff(clock)
         self.unconfirmed: dict[str, dict[str, UnconfirmedBinding]] = {}  # by gang, by pod
-        self.observer: Observer = observer or Nobody()
+        self.observer: Observer = observer or NoObserver()
 
     async def bind(self, order: "Bind") -> WriteResult:
         """One binding."""
         one = order.binding
         if self.make_way is not None:
             await self.make_way(one.namespace, one.pod)
-        if not self.fence.leading or self.fence.term != order.term:
+        if not leads_in(self.leadership, order.term):
             order.tally.unbound(one, "another leader may be acting")
             return WriteResult.NO
         if self.select_node is not None:
             try:
-                async with in_time(self.fence, self.seconds):
+                async with within_leadership(self.leadership, self.seconds):
                     await self.select_node(one)
             except ApiError as error:
                 order.tally.unbound(one, error.message)
+                return WriteResult.NO
+            if not leads_in(self.leadership, order.term):
+                order.tally.unbound(one, "another leader may be acting")
                 return WriteResult.NO
         order.first_at = self.clock()
         return await self._bind(order)
@@ -183,7 +155,7 @@ class Writer:
         if answer is not WriteResult.DOUBT:
             self._settled(one)
             return answer
-        may = self.fence.leading and self.fence.term == order.term and now - order.first_at < AGAIN_SECONDS
+        may = leads_in(self.leadership, order.term) and now - order.first_at < AGAIN_SECONDS
         return await self._bind(order) if may and self.still(one, order.uid) else WriteResult.DOUBT
 
     async def _bind(self, order: "Bind") -> WriteResult:
@@ -191,7 +163,7 @@ class Writer:
         self.assumed_pods.bound(one.key, order.uid, one.node)
         order.sent_at = began
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 await self.cluster.bind(one.namespace, one.pod, order.uid, one.node)
         except ApiError as error:
             self._conflict(error)
@@ -252,18 +224,18 @@ class Writer:
         self.assumed_pods.promised(one.key, order.uid)
         self.observer.bound(one.role, self.clock() - order.sent_at)
         order.tally.bound.add(one.key)
-        self.on_done(one, order.uid)
+        self.on_done(one, order.uid, order.term)
         return WriteResult.YES
 
     async def evict(self, order: "Evict") -> WriteResult:
         """Ask a pod to leave, its budgets heeded."""
         one = order.eviction
-        if not self.fence.leading or self.fence.term != order.term:
+        if not leads_in(self.leadership, order.term):
             order.tally.failed(one.gang, f"{one.key}: not evicted: another leader may be acting")
             return WriteResult.NO
         order.sent_at = self.clock()
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 await self.cluster.evict(one.namespace, one.pod, order.uid)
         except ApiError as error:
             return await self._not_evicted(order, error)
@@ -304,15 +276,15 @@ class Writer:
         self.refusals.taken(one.key)
         self.observer.evicted(one.reason)
         order.tally.evicted += 1
-        self.on_done(one, order.uid)
+        self.on_done(one, order.uid, order.term)
         return WriteResult.YES
 
-    async def probe(self, one: Eviction, uid: str, tally: ApplyTally) -> WriteResult:
+    async def probe(self, one: Eviction, uid: str, tally: ApplyTally, term: int) -> WriteResult:
         """Whether a pod could be evicted now; where nobody knows, it is not tried."""
-        if not self.fence.leading:
+        if not leads_in(self.leadership, term):
             return WriteResult.NO
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 await self.cluster.evict(one.namespace, one.pod, uid, dry_run=True)
         except ApiError as error:
             if error.status == GONE:
@@ -324,14 +296,14 @@ class Writer:
             return WriteResult.NO
         return WriteResult.YES
 
-    async def note(self, one: NominatedPlace, uid: str, tally: ApplyTally) -> WriteResult:
+    async def note(self, one: NominatedPlace, uid: str, tally: ApplyTally, term: int) -> WriteResult:
         """Write on a waiting pod where it will go."""
-        if not self.fence.leading:
+        if not leads_in(self.leadership, term):
             return WriteResult.NO
         namespace, _, name = one.pod.partition("/")
         patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": one.node or None}}
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 await self.cluster.patch(PODS, namespace, name, patch, subresource="status")
         except ApiError as error:
             self._conflict(error)

@@ -154,7 +154,7 @@ class Leader:
     async def step_down(self, abandon: "Callable[[], Awaitable[bool]]") -> None:
         """We lead and get nowhere: act no more, give the work up, let another go on, and stand back for a while.
 
-        First the fence falls: nothing is written after that. `abandon` tells whether nothing is on its way; else the
+        First leadership ends: nothing is written after that. `abandon` tells whether nothing is on its way; else the
         lease runs out by itself, as what is on its way may still arrive.
         """
         self.stop()

@@ -1,7 +1,6 @@
 """The scheduler's loop: hear, wait for quiet, plan, carry out, tell. Level-triggered: nothing has to be replayed."""
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -27,15 +26,16 @@ from muster.planning.decision import Binding, CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.binder import Done, Fence, UnconfirmedBinding, Writer
+from muster.scheduler.binder import Done, UnconfirmedBinding, Writer
 from muster.scheduler.daemon_threads import in_daemon_thread
+from muster.scheduler.leadership import AlwaysLeading, Leadership, leads_in
 from muster.scheduler.longer_searches import LongerSearches
-from muster.scheduler.observer import Nobody, Observer
+from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.plan_applier import Applier, concerned
 from muster.scheduler.promises import UnseenPromises
 from muster.scheduler.status.decision_log import DecisionLog
 from muster.scheduler.status.event_queue import EventQueue
-from muster.scheduler.status.status_writer import News, StatusWriter
+from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
 from muster.scheduler.volume_binder import VolumeBinder
 
 log = structlog.get_logger()
@@ -45,14 +45,6 @@ TELL_SECONDS = 10.0  # doubt that lasts longer is told
 AT_A_TIME = 2_000  # pods that are counted before others have their turn
 
 
-class Always:
-    """The fence of a single scheduler: nobody else is there."""
-
-    leading = True
-    seconds_left = math.inf
-    term = 0
-
-
 class Scheduler:
     """One scheduler on one cluster."""
 
@@ -60,7 +52,7 @@ class Scheduler:
         self,
         cluster: Cluster,
         settings: Scheduling | None = None,
-        fence: Fence | None = None,
+        leadership: Leadership | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         observer: Observer | None = None,
@@ -68,8 +60,8 @@ class Scheduler:
     ) -> None:
         self.cluster, self.settings, self.clock, self.wall = cluster, settings or Scheduling(), clock, wall
         self.policy = policy or Policy(steps=self.settings.search_steps, cycle_steps=self.settings.cycle_steps)
-        self.fence: Fence = fence or Always()
-        self.observer: Observer = observer or Nobody()
+        self.leadership: Leadership = leadership or AlwaysLeading()
+        self.observer: Observer = observer or NoObserver()
         self.cache = Cache(in_scope(self.settings), self.settings.scheduler_names)
         self.health = {resource: self._health_of(resource) for resource in WATCHED_KINDS}
         self._reflectors = {one: Reflector(cluster, one, health=health) for one, health in self.health.items()}
@@ -89,14 +81,14 @@ class Scheduler:
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
         self._carried_out, told = _FailureBackoff(self._woken.set), _FailureBackoff(self._woken.set)
         self._ask_again = _Alarm(self._woken.set)  # somebody whose eviction was refused
-        self.status_writer = StatusWriter(cluster, self.fence, clock, seconds, self.observer, told.after)
+        self.status_writer = StatusWriter(cluster, self.leadership, clock, seconds, self.observer, told.after)
         self.events = EventQueue(
-            cluster, self.fence, clock, wall, self.cache.pod_group, self._is_writing, self.observer, seconds
+            cluster, self.leadership, clock, wall, self.cache.pod_group, self._is_writing, self.observer, seconds
         )
         self.writer = Writer(
             cluster,
             self.assumed_pods,
-            self.fence,
+            self.leadership,
             clock,
             seconds,
             self.observer,
@@ -107,7 +99,7 @@ class Scheduler:
         )
         self._settled_late = _FailureBackoff(self._woken.set)
         self.applier = Applier(self.writer, at_once, self._late)
-        self.observer.leads(lambda: self.fence.leading and not self.settings.dry_run)
+        self.observer.leads(lambda: self.leadership.leading and not self.settings.dry_run)
         self.last: tuple[Snapshot, CyclePlan, Done] | None = None
         self.cycles = 0  # that were carried out
         self.began: float | None = None  # the cycle that runs now
@@ -211,21 +203,21 @@ class Scheduler:
 
     def _may_begin(self) -> bool:
         """Everything is known, it is our turn to act, and not the end."""
-        return self.synced and self.fence.leading and not self._is_stopped
+        return self.synced and self.leadership.leading and not self._is_stopped
 
     def _caught_up(self) -> bool:
         """Whether all is known that another leader did: pods are listed again after leadership has begun (I2).
 
         A watch may be late, or silently dead, and nobody could tell that from a quiet cluster.
         """
-        if self.fence.term == self._term:
+        if self.leadership.term == self._term:
             return True
-        if self._asked[0] != self.fence.term:
-            self._asked = self.fence.term, self.health[PODS].lists
+        if self._asked[0] != self.leadership.term:
+            self._asked = self.leadership.term, self.health[PODS].lists
             self._hearing[PODS].cancel()
         if self.health[PODS].listed <= self._asked[1]:
             return False
-        self._term = self.fence.term
+        self._term = self.leadership.term
         return True
 
     def _still(self, one: Binding, uid: str) -> bool:
@@ -280,7 +272,7 @@ class Scheduler:
 
     async def _cycle(self, now: datetime, began: float) -> Done:
         since, self._since = self._since, None
-        term = self.fence.term
+        term = self.leadership.term
         snapshot = await self._known(now)
         async with self.applier.at_work(snapshot.pods, term) as work:
             granted = None if self.settings.dry_run else _from_a_thread(work.bind)
@@ -299,11 +291,12 @@ class Scheduler:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
                 work.finish(plan, pods)
-                self._promises.note(snapshot, plan, now)
+                if leads_in(self.leadership, term):
+                    self._promises.note(snapshot, plan, now)
         self.last = (snapshot, plan, work.done)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.status_writer.tell(News(self.cycles, snapshot, work.plan, now, self._unsettled()))
+            self.status_writer.tell(CycleOutcome(self.cycles, snapshot, work.plan, now, term, self._unsettled()))
         self.longer.offer(snapshot, policy, plan)
         if plan.bindings or plan.evictions or work.done.failures:
             _log(work.done, took)

@@ -15,6 +15,7 @@ from muster.api.core import Pod
 from muster.model.snapshot import names_of
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal
 from muster.scheduler.binder import Alone, ApplyTally, Bind, Done, Evict, NominatedPlace, Trouble, Writer
+from muster.scheduler.leadership import leads_in
 from muster.scheduler.write_pool import PendingWrite, WritePool
 
 SETTLE_SECONDS = 1.0  # without a single answer, before a turn ends without those that are missing
@@ -34,7 +35,7 @@ class Applier:
         On leaving, everything has been answered, but for what is behind: `at_rest` tells.
         """
         self.write_pool.open()
-        work = PlanExecution(self, pods, self.writer.fence.term if term is None else term)
+        work = PlanExecution(self, pods, self.writer.leadership.term if term is None else term)
         try:
             yield work
             unsent = await self.write_pool.settle(SETTLE_SECONDS)
@@ -76,7 +77,7 @@ class PlanExecution:
         Nothing of it is sent in another term than the one in which it was decided.
         """
         write_pool, self.plan = self._applier.write_pool, plan
-        if self._applier.writer.fence.term != self._term:
+        if not leads_in(self._applier.writer.leadership, self._term):
             return
         write_pool.add(self._free(self._evict(plan.evictions)), urgent=True)  # it takes time until there is room
         self.bind([one for one in plan.bindings if one not in self._given])
@@ -107,10 +108,11 @@ class PlanExecution:
                 yield Evict(writer, one, self._uid(one), self._tally, self._term, whose, not several)
 
     def _probe(self, one: Eviction, whose: str) -> Alone:
-        return Alone(whose, lambda: self._applier.writer.probe(one, self._uid(one), self._tally))
+        return Alone(whose, lambda: self._applier.writer.probe(one, self._uid(one), self._tally, self._term))
 
     def _note(self, one: NominatedPlace) -> Alone:
-        return Alone(f"note {one.pod}", lambda: self._applier.writer.note(one, self._uid_of(one.pod), self._tally))
+        writer, uid = self._applier.writer, self._uid_of(one.pod)
+        return Alone(f"note {one.pod}", lambda: writer.note(one, uid, self._tally, self._term))
 
     def _uid(self, one: Binding | Eviction) -> str:
         return self._uid_of(one.key)

@@ -122,7 +122,7 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
 
     cluster = Faulty(there.memory, script)
     candidate = Candidate(cluster, "me", LeaseTerms(), lambda: there.seconds, there.time.now)
-    async with there.running(cluster, fence=candidate) as live:
+    async with there.running(cluster, leadership=candidate) as live:
         await run._elected(candidate, live.scheduler, Progress(60, live.scheduler.clock))
         await live.until(lambda: candidate.able())
         dead = True

@@ -271,16 +271,16 @@ async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -
     class Terminal:
         leading, seconds_left, term = True, 3600.0, 1
 
-    fence = Terminal()
+    leadership = Terminal()
     world = World([node("a")])
     go = threading.Event()
-    async with world.running(settings=PATIENT, fence=fence) as live:
+    async with world.running(settings=PATIENT, leadership=leadership) as live:
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
         decide = live.scheduler._decide
         live.scheduler._decide = lambda *known: (go.wait(5), decide(*known))[1]  # type: ignore[method-assign]
         submit(world, "late")
         await live.until(lambda: live.scheduler.began is not None)
-        fence.term = 2
+        leadership.term = 2
         cycles = live.scheduler.cycles
         go.set()
         await live.until(lambda: live.scheduler.cycles > cycles)
@@ -350,11 +350,11 @@ async def test_who_does_not_lead_does_not_search(spin: Spin) -> None:
     class Flag:
         leading, seconds_left, term = True, 3600.0, 1
 
-    fence = Flag()
+    leadership = Flag()
     settings = replace(CUT_SHORT, long_search_steps=10**10, idle_cycle_seconds=1)
-    async with world.running(settings=settings, fence=fence) as live:
+    async with world.running(settings=settings, leadership=leadership) as live:
         await live.until(lambda: "longer search" in spin.threads)
-        fence.leading = False
+        leadership.leading = False
         live.scheduler.wake()
         await live.until(lambda: not any(one.name == "longer search" for one in threading.enumerate()))
 

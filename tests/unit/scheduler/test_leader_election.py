@@ -392,7 +392,7 @@ async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -
 
 
 async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once() -> None:
-    """X7: the fence falls first, then the work is given up, then the lease is free."""
+    """X7: leadership ends first, then the work is given up, then the lease is free."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.turn()

@@ -20,8 +20,8 @@ from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
 from muster.scheduler import binder, eviction_backoff, loop
-from muster.scheduler.binder import Fence
 from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import TELL_SECONDS, Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
@@ -56,10 +56,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def observed(
-    world: World, cluster: Faulty, settings: Scheduling, observer: Observer | None, fence: Fence | None = None
+    world: World, cluster: Faulty, settings: Scheduling, observer: Observer | None, leadership: Leadership | None = None
 ) -> AsyncIterator[Live]:
     """A scheduler whose time is ours."""
-    scheduler = Scheduler(cluster, settings, fence, lambda: world.seconds, world.time.now, observer)
+    scheduler = Scheduler(cluster, settings, leadership, lambda: world.seconds, world.time.now, observer)
     async with world.kubelets.running():
         task = asyncio.create_task(scheduler.run())
         try:
@@ -319,7 +319,7 @@ async def test_failures_that_stay_do_not_multiply_cycles(monkeypatch: pytest.Mon
 
 
 class Flag:
-    """A fence that is raised by hand."""
+    """A leadership that is raised by hand."""
 
     leading = False
     seconds_left = math.inf
@@ -362,10 +362,10 @@ async def test_every_metric_of_the_loop_moves() -> None:
             return "forbidden"
         return once.get((call.verb, call.what)) if not call.again else None  # type: ignore[return-value]
 
-    metrics, fence = Metrics(), Flag()
-    async with observed(world, Faulty(world.memory, script), HASTY, metrics, fence) as live:
+    metrics, leadership = Metrics(), Flag()
+    async with observed(world, Faulty(world.memory, script), HASTY, metrics, leadership) as live:
         before = readings(metrics)
-        fence.leading = True
+        leadership.leading = True
         assert before["watch_lag_seconds"] == -11, "eleven kinds, none of them heard yet"
         await live.settle()
         world.submit(
@@ -409,13 +409,13 @@ async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None
 async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
     """Changes that it heard of while it stood by were the business of another."""
     world = World([node("a")])
-    metrics, fence = Metrics(), Flag()
-    async with observed(world, Faulty(world.memory), HASTY, metrics, fence) as live:
+    metrics, leadership = Metrics(), Flag()
+    async with observed(world, Faulty(world.memory), HASTY, metrics, leadership) as live:
         await live.until(lambda: live.scheduler.ready)
         await asyncio.sleep(0.05)
         await world.time.advance(100)
         await asyncio.sleep(0.05)
-        fence.leading = True
+        leadership.leading = True
         live.scheduler.wake()
         await live.until(lambda: live.scheduler.cycles > 0)
     assert (sample(metrics, "decision_latency_seconds_sum") or 0) < 100
@@ -462,12 +462,12 @@ async def test_a_former_leader_tells_nothing_of_gangs() -> None:
     """The one that leads does; both together would count them twice."""
     world = World([node("a")], [queue("team")])
     world.submit(group("g", minMember=1, queue="team"), {"": 1})
-    metrics, fence = Metrics(), Flag()
-    fence.leading = True
-    async with observed(world, Faulty(world.memory), HASTY, metrics, fence) as live:
+    metrics, leadership = Metrics(), Flag()
+    leadership.leading = True
+    async with observed(world, Faulty(world.memory), HASTY, metrics, leadership) as live:
         await live.settle()
         assert sample(metrics, "gangs", verdict="Scheduled") == 1
-        fence.leading = False
+        leadership.leading = False
         await live.until(lambda: sample(metrics, "gangs", verdict="Scheduled") == 0)
         assert sample(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") is None
 
@@ -624,13 +624,13 @@ async def test_nothing_is_bound_after_the_end() -> None:
 async def test_who_leads_no_more_tells_nothing_more() -> None:
     """I9: what waits to be written is the business of the next leader; only what is on its way arrives."""
     world = World([])
-    cluster, fence = Hanging(world, statuses=True), Flag()
-    fence.leading = True
+    cluster, leadership = Hanging(world, statuses=True), Flag()
+    leadership.leading = True
     for i in range(40):
         world.submit(group(f"g{i}", minMember=1), {"": 1})
-    async with observed(world, cluster, PATIENT, None, fence) as live:
+    async with observed(world, cluster, PATIENT, None, leadership) as live:
         await live.until(lambda: cluster.held_up == AT_ONCE)
-        fence.leading = False
+        leadership.leading = False
         cluster.go.set()
         await asyncio.sleep(0.1)
         assert cluster.held_up == AT_ONCE
@@ -640,20 +640,20 @@ async def test_who_leads_again_says_again_what_others_may_have_changed() -> None
     """What it remembers to have said was said in another term."""
     world = World([])
     world.submit(group("g", minMember=1), {"": 1})
-    fence = Flag()
-    fence.leading = True
+    leadership = Flag()
+    leadership.leading = True
 
     def reason() -> object:
         return world.condition(world.pod("g-0"), "PodScheduled").get("reason")
 
-    async with observed(world, Faulty(world.memory), HASTY, None, fence) as live:
+    async with observed(world, Faulty(world.memory), HASTY, None, leadership) as live:
         await live.until(lambda: reason() == "Unschedulable")
         await live.settle()
-        fence.leading = False
+        leadership.leading = False
         await asyncio.sleep(0.05)
         await world.memory.patch(PODS, "default", "g-0", {"status": {"conditions": []}}, subresource="status")
         assert reason() is None
-        fence.leading = True
+        leadership.leading = True
         live.scheduler.wake()
         await live.until(lambda: reason() == "Unschedulable", 3.0)
 

@@ -20,20 +20,20 @@ from muster.reporting.explain import sentence
 from muster.scheduler import binder, plan_applier
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.binder import AGAIN_SECONDS, LOST_SECONDS, Done, Writer
-from muster.scheduler.observer import Nobody
+from muster.scheduler.observer import NoObserver
 from muster.scheduler.plan_applier import Applier, concerned
 from tests.support.live_cluster import GROUPS, Call, Crash, Fault, Faulty, Script, World, group, node, pod
 
 
 class Flag:
-    """A fence that is lowered by hand."""
+    """A leadership that is lowered by hand."""
 
     leading = True
     seconds_left = math.inf
     term = 0
 
 
-class Seen(Nobody):
+class Seen(NoObserver):
     """Writes down what it is told."""
 
     def __init__(self) -> None:
@@ -66,12 +66,14 @@ class Bench:
         self.world.create(GROUPS, group("g"))
         for i in range(pods):
             self.world.create(PODS, pod(f"p{i}", "g"))
-        self.cluster, self.assumed_pods, self.fence = Faulty(self.world.memory, script), AssumedPods(), Flag()
+        self.cluster, self.assumed_pods, self.leadership = Faulty(self.world.memory, script), AssumedPods(), Flag()
         self.applier, self.seen = self.applying(self.cluster, at_once), Seen()
         self.look()
 
     def applying(self, cluster: Cluster, at_once: int = 64, seconds: float = 10.0) -> Applier:
-        return Applier(Writer(cluster, self.assumed_pods, self.fence, lambda: self.world.seconds, seconds), at_once)
+        return Applier(
+            Writer(cluster, self.assumed_pods, self.leadership, lambda: self.world.seconds, seconds), at_once
+        )
 
     def look(self) -> None:
         """What the next plan is made from."""
@@ -196,7 +198,7 @@ async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(m
     monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
-    bench.fence.leading = False
+    bench.leadership.leading = False
     await asyncio.sleep(0.1)
     assert (len(bench.assumed_pods), bench.applier.write_pool.at_rest) == (1, False), "so the lease is not given back"
     assert bench.cluster.log.count("bind p0: lost") == 1, "and it sends nothing"
@@ -268,7 +270,7 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
     bench = Bench(at_once=1)
 
     def script(call: Call) -> None:
-        bench.fence.leading = call.number < 2
+        bench.leadership.leading = call.number < 2
 
     bench.cluster.script = script
     done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
@@ -432,7 +434,7 @@ async def test_what_was_decided_in_one_term_is_not_sent_in_another() -> None:
     bench = Bench(at_once=2)
 
     def script(_: Call) -> None:
-        bench.fence.term += 1
+        bench.leadership.term += 1
 
     bench.cluster.script = script
     done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
@@ -497,7 +499,7 @@ async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> Non
 async def test_no_write_outlasts_leadership() -> None:
     """I9: however patient the settings are, a request ends before another leader may begin."""
     bench = Bench()
-    bench.fence.seconds_left = 0.02
+    bench.leadership.seconds_left = 0.02
     bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=300)
     async with asyncio.timeout(5):
         done = await bench.do(CyclePlan(bindings=(to_a("p0"),)))
@@ -653,8 +655,8 @@ async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> No
     bench = Bench(at_once=2)
     seated(bench, "p0", "p1")
 
-    def script(_: Call) -> None:
-        bench.fence.term += 1
+    def script(call: Call) -> None:
+        bench.leadership.term += call.number == 2  # both were tried without effect
 
     bench.cluster.script = script
     done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
@@ -668,7 +670,7 @@ async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch:
     monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
-    bench.fence.term += 1
+    bench.leadership.term += 1
     tries = bench.cluster.log.count("bind p0: lost")
     await asyncio.sleep(0.05)
     assert (bench.cluster.log.count("bind p0: lost"), len(bench.assumed_pods)) == (tries, 1)
@@ -769,7 +771,7 @@ async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
     """I9: nothing at all is sent."""
     bench = Bench()
     seated(bench, "p0", "p1")
-    bench.fence.leading = False
+    bench.leadership.leading = False
     assert (await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))).evicted == 0
     assert bench.cluster.log == []
 

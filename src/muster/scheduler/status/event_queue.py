@@ -19,8 +19,8 @@ from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
-from muster.scheduler.binder import Fence, in_time
-from muster.scheduler.observer import Nobody, Observer
+from muster.scheduler.leadership import Leadership, leads_in, within_leadership
+from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.status.event_recorder import EVENTS, Recorder, event
 
 log = structlog.get_logger()
@@ -38,6 +38,7 @@ class AboutPod(Struct, frozen=True):
 
     done: Done
     uid: str
+    term: int  # of leadership, in which it was decided
 
 
 class EventQueue:
@@ -46,7 +47,7 @@ class EventQueue:
     def __init__(
         self,
         cluster: Cluster,
-        fence: Fence,
+        leadership: Leadership,
         clock: Callable[[], float],
         wall: Callable[[], datetime],
         pod_group: Callable[[str], PodGroup | None],
@@ -54,24 +55,24 @@ class EventQueue:
         observer: Observer | None = None,
         seconds: float = 10.0,
     ) -> None:
-        self.cluster, self.fence, self.wall, self.seconds = cluster, fence, wall, seconds
+        self.cluster, self.leadership, self.wall, self.seconds = cluster, leadership, wall, seconds
         self.pod_group = pod_group  # as it was last seen, by namespace/name
         self.is_busy = is_busy  # whether bindings or evictions are on their way
-        self.observer: Observer = observer or Nobody()
+        self.observer: Observer = observer or NoObserver()
         self._recorder = Recorder(cluster, clock)
         self._pods: dict[AboutPod, None] = {}
-        self._groups: dict[tuple[str, str], list[Done]] = {}  # by PodGroup and reason
+        self._groups: dict[tuple[str, str, int], list[Done]] = {}  # by PodGroup, reason and term
         self._in_flight = 0
         self._woken = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._pods) + len(self._groups) + self._in_flight
 
-    def add(self, done: Done, uid: str) -> None:
-        """The API server took a binding or an eviction of the pod with this uid."""
-        self._pods[AboutPod(done, uid)] = None
+    def add(self, done: Done, uid: str, term: int) -> None:
+        """The API server took a binding or an eviction of the pod with this uid, decided in this term."""
+        self._pods[AboutPod(done, uid, term)] = None
         for group, reason in event_messages.concerned(done):
-            self._groups.setdefault((group, reason), []).append(done)
+            self._groups.setdefault((group, reason, term), []).append(done)
         self._keep_bounded()
         self._woken.set()
 
@@ -114,23 +115,23 @@ class EventQueue:
         self._in_flight = len(batch)
         try:
             async with asyncio.TaskGroup() as tasks:
-                for raw, is_counted in batch:
-                    tasks.create_task(self._send(raw, is_counted))
+                for raw, is_counted, term in batch:
+                    tasks.create_task(self._send(raw, is_counted, term))
         finally:
             self._in_flight = 0
 
-    def _next(self, most: int) -> Iterator[tuple[Raw, bool]]:
-        """PodGroups first; each event with whether it counts up one that is there already."""
+    def _next(self, most: int) -> Iterator[tuple[Raw, bool, int]]:
+        """PodGroups first; each event with whether it counts up one that is there already, and its term."""
         for _ in range(most):
             if self._groups:
-                about = next(iter(self._groups))
-                raw = self._about_group(*about, self._groups.pop(about))
+                key, reason, term = about = next(iter(self._groups))
+                raw = self._about_group(key, reason, self._groups.pop(about))
                 if raw is not None:
-                    yield raw, True
+                    yield raw, True, term
             elif self._pods:
                 one = next(iter(self._pods))
                 del self._pods[one]
-                yield self._about_pod(one), False
+                yield self._about_pod(one), False, one.term
 
     def _about_group(self, key: str, reason: str, done: list[Done]) -> Raw | None:
         group = self.pod_group(key)
@@ -151,12 +152,12 @@ class EventQueue:
             event_messages.is_normal(reason),
         )
 
-    async def _send(self, raw: Raw, is_counted: bool) -> None:
+    async def _send(self, raw: Raw, is_counted: bool, term: int) -> None:
         """Events are worth one try: what an API server does not take is counted as dropped."""
-        if not self.fence.leading:
+        if not leads_in(self.leadership, term):
             return
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 if is_counted:
                     await self._recorder.record(raw)
                 else:

@@ -32,9 +32,10 @@ from muster.reporting.annotations import stale_annotations
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
-from muster.scheduler.binder import CONFLICT, Fence, in_time
+from muster.scheduler.binder import CONFLICT
 from muster.scheduler.daemon_threads import in_daemon_thread
-from muster.scheduler.observer import Nobody, Observer
+from muster.scheduler.leadership import Leadership, leads_in, within_leadership
+from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.status.event_recorder import EVENTS, Recorder, about_gang, about_group, about_stray, series_of
 from muster.validation.pods.membership import gang_of
 
@@ -51,13 +52,14 @@ Address = tuple[str, str, str]  # of an object: plural, namespace, name
 Said = Mapping[tuple[Address, Kind], tuple[object, float]]  # what, and when
 
 
-class News(Struct, frozen=True, eq=False):
+class CycleOutcome(Struct, frozen=True, eq=False):
     """The outcome of a cycle."""
 
     number: int  # of the cycle
     snapshot: Snapshot
     plan: CyclePlan
     now: datetime
+    term: int  # of leadership, in which the snapshot was taken
     unsettled: Mapping[str, str] = {}  # gangs with bindings that are not settled, and why where that lasts long
 
 
@@ -83,19 +85,20 @@ class StatusWriter:
     def __init__(
         self,
         cluster: Cluster,
-        fence: Fence,
+        leadership: Leadership,
         clock: Callable[[], float],
         seconds: float = 10.0,
         observer: Observer | None = None,
         again: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        self.cluster, self.fence, self.clock, self.seconds = cluster, fence, clock, seconds
-        self.observer: Observer = observer or Nobody()
+        self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
+        self.observer: Observer = observer or NoObserver()
         self.again = again  # called when everything is out: whether something was not taken
         self.told = 0  # the last cycle of which all was told that a later one does not tell better
-        self._latest: News | None = None
+        self._latest: CycleOutcome | None = None
         self._woken = asyncio.Event()
         self._number = 0  # the cycle that the letters are of
+        self._term = 0  # its term of leadership: in another one, nothing of it is written
         self._newest = 0  # the last cycle that there are news of
         self._updates: dict[Address, list[StatusUpdate]] = {}
         self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
@@ -107,7 +110,7 @@ class StatusWriter:
         self._drafts = Drafts()
         self._recorder = Recorder(cluster, clock)
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: CycleOutcome) -> None:
         """Soon; or never, if there are newer ones by then."""
         self._latest, self._newest = news, news.number
         self._woken.set()
@@ -138,8 +141,10 @@ class StatusWriter:
                     self._put(news, drafts)
                     self._go_on(tasks)
 
-    def _put(self, news: News, fresh: dict[Address, list[StatusUpdate]]) -> None:
+    def _put(self, news: CycleOutcome, fresh: dict[Address, list[StatusUpdate]]) -> None:
         """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
+        if news.term != self._term:
+            self._said.clear()  # another leader may have written since then
         for update in [*_withdrawn(self._said, fresh, news)]:
             fresh[update.address] = [update]
         self._placed = {address: number for address, number in self._placed.items() if number > news.number}
@@ -150,12 +155,12 @@ class StatusWriter:
         if self._failed:
             self._own_up()
         self._updates = {address: fresh[address] for address in self._updates if address in fresh} | fresh
-        self._number = news.number
+        self._number, self._term = news.number, news.term
 
     def _go_on(self, tasks: asyncio.TaskGroup) -> None:
         while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
             self._busy[address] = asyncio.Event()
-            tasks.create_task(self._send(address, self._updates.pop(address), tasks))
+            tasks.create_task(self._send(address, self._updates.pop(address), self._term, tasks))
         if not self._busy:
             self._all_out()
 
@@ -176,12 +181,12 @@ class StatusWriter:
                 log.warning("not told", what=failure, of=failed)
         self.again(failed > 0)
 
-    async def _send(self, address: Address, found: list[StatusUpdate], tasks: asyncio.TaskGroup) -> None:
+    async def _send(self, address: Address, found: list[StatusUpdate], term: int, tasks: asyncio.TaskGroup) -> None:
         """All that is to be written about one object, in order."""
         for update in found:
             about = (address, update.kind)
             said, _ = self._said.get(about, (None, 0.0))
-            if said != update.says and self.fence.leading and await self._write(update):
+            if said != update.says and leads_in(self.leadership, term) and await self._write(update):
                 self._said[about] = update.says, self.clock()
         self._busy.pop(address).set()
         self._go_on(tasks)
@@ -189,7 +194,7 @@ class StatusWriter:
     async def _write(self, update: StatusUpdate) -> bool:
         """Whether it was taken. What changed or went away meanwhile is no failure: it is heard of anyway."""
         try:
-            async with in_time(self.fence, self.seconds):
+            async with within_leadership(self.leadership, self.seconds):
                 await self._request(update)
         except ApiError as error:
             if error.status == CONFLICT:
@@ -244,14 +249,14 @@ class Drafts:
         self._silent: dict[str, Gang] = {}
         self._where: object = None  # the domains that statuses name
 
-    def updates(self, news: News) -> dict[Address, list[StatusUpdate]]:
+    def updates(self, news: CycleOutcome) -> dict[Address, list[StatusUpdate]]:
         """By the object they are about."""
         found: dict[Address, list[StatusUpdate]] = {}
         for update in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
             found.setdefault(update.address, []).append(update)
         return found
 
-    def _of_gangs(self, news: News) -> Iterator[StatusUpdate]:
+    def _of_gangs(self, news: CycleOutcome) -> Iterator[StatusUpdate]:
         before = {gang.key: gang for gang in news.snapshot.gangs}
         if news.snapshot.topologies is not self._where:
             self._silent, self._where = {}, news.snapshot.topologies
@@ -271,7 +276,7 @@ class Drafts:
         return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
 
 
-def _of_unsettled(news: News) -> Iterator[StatusUpdate]:
+def _of_unsettled(news: CycleOutcome) -> Iterator[StatusUpdate]:
     """Whatever a status said about these gangs could be wrong: only an event tells that it is not known (E1)."""
     sources = {gang.key: gang.source for gang in news.snapshot.gangs if news.unsettled.get(gang.key)}
     for key, group in sources.items():
@@ -285,7 +290,7 @@ def _at_rest(found: GangPlan) -> bool:
     )
 
 
-def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[StatusUpdate] | None:
+def _about_one(outcome: Outcome, group: PodGroup, news: CycleOutcome) -> list[StatusUpdate] | None:
     """None: something about this gang cannot be put into words. That must not keep anybody from being scheduled."""
     try:
         return list(_about(outcome, group, news))
@@ -294,7 +299,7 @@ def _about_one(outcome: Outcome, group: PodGroup, news: News) -> list[StatusUpda
         return None
 
 
-def _about(outcome: Outcome, group: PodGroup, news: News) -> Iterator[StatusUpdate]:
+def _about(outcome: Outcome, group: PodGroup, news: CycleOutcome) -> Iterator[StatusUpdate]:
     if not is_reported_elsewhere(outcome.before, news.snapshot.schedulers):
         yield from _of_group(outcome, group, news.now)
     for name, condition in pod_conditions(outcome, group).items():
@@ -314,7 +319,7 @@ def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Stat
         yield StatusUpdate("status", resource, meta.namespace, meta.name, said, said)
 
 
-def _of_queues(news: News) -> Iterator[StatusUpdate]:
+def _of_queues(news: CycleOutcome) -> Iterator[StatusUpdate]:
     stored = {queue.metadata.name: queue for queue in news.snapshot.objects.queues}
     for name, status in queue_statuses(news.snapshot, news.plan, news.now).items():
         queue = stored.get(name)
@@ -343,7 +348,7 @@ def _on_pod(uid: str, condition: Raw) -> Raw:
     return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
 
-def _of_orphans(news: News) -> Iterator[StatusUpdate]:
+def _of_orphans(news: CycleOutcome) -> Iterator[StatusUpdate]:
     """Pods that no gang speaks for."""
     for stray in orphans(news.snapshot):
         pod = news.snapshot.pods[stray.pod]
@@ -356,7 +361,7 @@ def _of_event(event: Raw) -> StatusUpdate:
     return StatusUpdate("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
 
 
-def _withdrawn(said: Said, fresh: Container[Address], news: News) -> Iterator[StatusUpdate]:
+def _withdrawn(said: Said, fresh: Container[Address], news: CycleOutcome) -> Iterator[StatusUpdate]:
     """Conditions of pods that still wait, where nothing takes their place: of gangs that want none, or no more (S4)."""
     bound = {(one.namespace, one.pod) for one in news.plan.bindings}
     for (address, kind), (says, _) in said.items():

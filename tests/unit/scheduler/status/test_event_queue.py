@@ -12,8 +12,8 @@ from muster.api.podgroup import PodGroup
 from muster.kube.cluster import Raw, Resource
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
-from muster.scheduler.loop import Always
-from muster.scheduler.observer import Nobody
+from muster.scheduler.leadership import AlwaysLeading
+from muster.scheduler.observer import NoObserver
 from muster.scheduler.status import event_queue
 from muster.scheduler.status.event_queue import EventQueue
 from tests.support.live_cluster import EVENTS, GROUPS, HASTY, Call, Fault, Faulty, World, group, node, queue
@@ -48,7 +48,7 @@ def bindings(number: int, gang: str = "g", node_name: str = "a") -> list[Binding
     return [Binding("default", f"{gang}-{i}", node_name, gang, "", "core") for i in range(number)]
 
 
-class Counted(Nobody):
+class Counted(NoObserver):
     """Counts events that are dropped."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Scene:
         groups = {raw["metadata"]["name"]: raw for raw in stored(self.world, GROUPS)}
         self.queue = EventQueue(
             self.cluster,
-            Always(),
+            AlwaysLeading(),
             lambda: self.world.seconds,
             self.world.time.now,
             lambda key: _typed(groups, key),
@@ -80,7 +80,7 @@ class Scene:
 
     def add(self, done: Iterable[Binding | Eviction]) -> None:
         for one in done:
-            self.queue.add(one, f"uid-{one.pod}")
+            self.queue.add(one, f"uid-{one.pod}", 0)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

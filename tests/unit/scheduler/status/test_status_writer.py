@@ -35,8 +35,8 @@ from muster.scheduler.status.status_writer import (
     RECEIVED_SECONDS,
     SHOWN,
     Address,
+    CycleOutcome,
     Drafts,
-    News,
     StatusUpdate,
     StatusWriter,
 )
@@ -62,7 +62,7 @@ from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
 
 
 class Flag:
-    """A fence that is lowered by hand."""
+    """A leadership that is lowered by hand."""
 
     leading = True
     seconds_left = math.inf
@@ -105,20 +105,23 @@ class Bench:
     """A teller, and news of the world as it is."""
 
     def __init__(self, world: World, cluster: Faulty) -> None:
-        self.world, self.cluster, self.fence = world, cluster, Flag()
+        self.world, self.cluster, self.leadership = world, cluster, Flag()
         self.number, self.failed = 0, list[bool]()
-        self.status_writer = StatusWriter(cluster, self.fence, lambda: world.seconds, 5.0, again=self.failed.append)
+        self.status_writer = StatusWriter(
+            cluster, self.leadership, lambda: world.seconds, 5.0, again=self.failed.append
+        )
 
     def news(self, **unsettled: str) -> None:
         raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
         self.status_writer.tell(
-            News(
+            CycleOutcome(
                 self.number,
                 snapshot,
                 plan(snapshot),
                 self.world.time.now(),
+                self.leadership.term,
                 {f"default/{gang}": why for gang, why in unsettled.items()},
             )
         )
@@ -336,12 +339,12 @@ async def test_who_does_not_lead_says_nothing_and_remembers_nothing() -> None:
     """I9; and whoever leads again does not know what others have said meanwhile."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
-    bench.fence.leading = False
+    bench.leadership.leading = False
     async with bench.running():
         bench.news()
         await bench.told()
         assert bench.cluster.log == []
-        bench.fence.leading = True
+        bench.leadership.leading = True
         bench.news()
         await bench.told()
         said = len(bench.cluster.log)
@@ -609,7 +612,7 @@ def test_who_remembers_whom_there_was_nothing_to_say_about_says_the_same(told: T
         cache.handle(struct, news_of(raw, word))
         for cycle in range(3 if look else 0):
             snapshot = cache.snapshot(EPOCH)
-            news = News(cycle, snapshot, plan(snapshot), EPOCH)
+            news = CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)
             found = drafts.updates(news)
             assert _written(found) == _written(Drafts().updates(news))
             for updates in found.values():
@@ -645,7 +648,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
         cache.handle(struct, Changed(raw))
     for cycle in range(4):
         snapshot = cache.snapshot(EPOCH)
-        for updates in drafts.updates(News(cycle, snapshot, plan(snapshot), EPOCH)).values():
+        for updates in drafts.updates(CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)).values():
             for one in updates:
                 _store(cache, one)
     assert seen[0] == 1
@@ -704,7 +707,7 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
 def _said(cache: Cache, drafts: Drafts) -> list[str]:
     """The kinds of letters about PodGroups, which are stored."""
     snapshot = cache.snapshot(EPOCH)
-    found = drafts.updates(News(1, snapshot, plan(snapshot), EPOCH))
+    found = drafts.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
     updates = [one for some in found.values() for one in some if one.resource == GROUPS]
     for one in updates:
         _store(cache, one)

@@ -1,0 +1,167 @@
+"""What was decided in one term of leadership is not written in another one (I9): another replica may have led between.
+
+In every test leadership was lost and regained: `leading` holds, and only the number of the term tells.
+"""
+
+import asyncio
+import math
+import threading
+from typing import Any
+
+import muster
+from muster.api.core import Pod
+from muster.api.decoding import decode
+from muster.config.settings import Scheduling
+from muster.embedded.store.kinds import NODES, PODS
+from muster.model.snapshot import take
+from muster.planning.cycle import plan
+from muster.planning.decision import Binding, CyclePlan, Eviction
+from muster.scheduler.assumed_pods import AssumedPods
+from muster.scheduler.binder import Writer
+from muster.scheduler.plan_applier import Applier
+from muster.scheduler.status.event_queue import EventQueue
+from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
+from tests.support.live_cluster import GROUPS, Call, Faulty, World, group, node, pod
+
+
+class Replica:
+    """A replica that leads, in a term that the test counts up."""
+
+    leading = True
+    seconds_left = math.inf
+    term = 0
+
+
+class Scene:
+    """Three pods of a gang, and a cluster on which every call is the last one of its term."""
+
+    def __init__(self, *placed: str) -> None:
+        self.world, self.leadership = World([node("a", gpus=64)]), Replica()
+        self.world.create(GROUPS, group("g", minMember=9))
+        for name in ("p0", "p1", "p2"):
+            self.world.create(PODS, pod(name, "g", node_name="a" if name in placed else ""))
+        self.cluster = Faulty(self.world.memory, self._end_term)
+
+    def _end_term(self, _: Call) -> None:
+        self.leadership.term += 1
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
+        return {f"default/{one.metadata.name}": one for one in found}
+
+    async def apply(self, cycle_plan: CyclePlan, **parts: Any) -> None:
+        writer = Writer(self.cluster, AssumedPods(), self.leadership, lambda: self.world.seconds, **parts)
+        await Applier(writer, at_once=1).carry_out(cycle_plan, self.pods)
+
+
+def to_a(name: str) -> Binding:
+    return Binding("default", name, "a", "g", "", "core")
+
+
+def evict(name: str) -> Eviction:
+    return Eviction("default", name, "a", "g", "", "Preempt", "default/other")
+
+
+async def test_a_dry_run_eviction_is_not_sent_in_another_term() -> None:
+    scene = Scene("p0", "p1")
+    await scene.apply(CyclePlan(evictions=(evict("p0"), evict("p1"))))
+    assert scene.cluster.log == ["probe p0"]
+
+
+async def test_a_nominated_node_is_not_written_in_another_term() -> None:
+    scene = Scene()
+    await scene.apply(CyclePlan(nominations=(to_a("p0"), to_a("p1"))))
+    assert scene.cluster.log == ["patch pods p0 status"]
+
+
+async def test_a_binding_is_not_sent_where_the_term_ended_while_its_claims_were_written() -> None:
+    scene = Scene()
+
+    async def select_node(_: Binding) -> None:
+        scene.leadership.term += 1
+
+    await scene.apply(CyclePlan(bindings=(to_a("p0"),)), select_node=select_node)
+    assert scene.cluster.log == []
+
+
+async def test_an_event_is_not_written_in_another_term() -> None:
+    scene = Scene()
+    queue = EventQueue(
+        scene.cluster, scene.leadership, lambda: scene.world.seconds, scene.world.time.now, lambda _: None
+    )
+    queue.add(to_a("p0"), "uid", scene.leadership.term)
+    scene.leadership.term += 1
+    sending = asyncio.create_task(queue.run())
+    async with asyncio.timeout(5):
+        while len(queue):
+            await asyncio.sleep(0.002)
+    sending.cancel()
+    assert scene.cluster.log == []
+
+
+class Statuses:
+    """A status writer, and outcomes of cycles in the present term."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.number = scene, 0
+        self.writer = StatusWriter(scene.cluster, scene.leadership, lambda: scene.world.seconds)
+
+    def outcome(self) -> CycleOutcome:
+        raw = [one for kind in (NODES, PODS, GROUPS) for one in self.scene.world.memory.store.list(kind).items]
+        snapshot = take(muster.objects(raw), self.scene.world.time.now())
+        self.number += 1
+        return CycleOutcome(
+            self.number, snapshot, plan(snapshot), self.scene.world.time.now(), self.scene.leadership.term
+        )
+
+    async def write(self, outcome: CycleOutcome) -> None:
+        self.writer.tell(outcome)
+        writing = asyncio.create_task(self.writer.run())
+        async with asyncio.timeout(5):
+            while self.writer.told < outcome.number:
+                await asyncio.sleep(0.002)
+        writing.cancel()
+
+
+async def test_a_status_is_not_written_in_another_term() -> None:
+    scene = Scene()
+    statuses = Statuses(scene)
+    outcome = statuses.outcome()
+    scene.leadership.term += 1
+    await statuses.write(outcome)
+    assert scene.cluster.log == []
+
+
+async def test_what_was_written_in_another_term_is_written_again() -> None:
+    """Another leader may have changed it, also where this replica never stood by in between."""
+    scene = Scene()
+    scene.cluster.script = lambda _: None
+    statuses = Statuses(scene)
+    await statuses.write(statuses.outcome())
+    before = scene.cluster.log.count("patch pods p0 status")
+    await statuses.write(statuses.outcome())
+    assert scene.cluster.log.count("patch pods p0 status") == before == 1
+    scene.leadership.term += 1
+    await statuses.write(statuses.outcome())
+    assert scene.cluster.log.count("patch pods p0 status") == 2
+
+
+async def test_nothing_of_a_long_plan_is_written_where_leadership_was_lost_and_regained_meanwhile() -> None:
+    """Bindings, evictions, nominations, statuses, events: the whole cycle belongs to the term of its snapshot."""
+    world = World([node("a")])
+    world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
+    leadership, cluster, go = Replica(), Faulty(world.memory), threading.Event()
+    async with world.running(cluster, Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600), leadership) as live:
+        await live.until(lambda: live.scheduler.told > 0 and len(world.seats()) == 1 and not len(live.scheduler.events))
+        await live.until(lambda: live.scheduler.at_rest and live.scheduler.told == live.scheduler.cycles)
+        decide, cycles = live.scheduler._decide, live.scheduler.cycles
+        live.scheduler._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
+        world.submit(group("high", minMember=1, priorityClassName="high"), {"": 1}, gpus=4)
+        world.submit(group("lacking", minMember=9), {"": 1})
+        await live.until(lambda: live.scheduler.began is not None)
+        writes = cluster.writes()
+        leadership.term += 1
+        go.set()
+        await live.until(lambda: live.scheduler.told > cycles)
+        assert cluster.writes() == writes
