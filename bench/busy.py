@@ -23,7 +23,11 @@ from msgspec.structs import replace
 from tests.support.virtual import VirtualCluster
 
 from bench.busy_workload import GPU, Arrivals, busy, single
-from muster.model.gang import Gang, Leaf, PodState, changed, ready_to_try, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import has_enough_pods
+from muster.model.gang.types import Leaf, walk
+from muster.model.gang.updates import replace_members
 from muster.model.snapshot import Snapshot, take
 from muster.placement.exact import integer_program
 from muster.planning.cycle import plan as make_plan
@@ -207,7 +211,7 @@ def _look(cluster: VirtualCluster, tally: Tally, policy: Policy | None) -> None:
     snapshot = cluster.snapshot()
     at = snapshot.columns.index(GPU)
     free = int(snapshot.free[:, at].clip(min=0).sum())
-    waiting = [gang for gang in snapshot.gangs if not gang.standing.satisfied and ready_to_try(gang.root)]
+    waiting = [gang for gang in snapshot.gangs if not gang.standing.satisfied and has_enough_pods(gang.root)]
     tried = sorted(waiting, key=lambda gang: (-gang.priority, gang.created, gang.key))[:MOST_LOOKS]
     tally.looked += int(snapshot.room[:, at].sum())
     tally.idle += min(max((_fits(snapshot, gang, policy) for gang in tried), default=0), free)
@@ -230,9 +234,9 @@ def _content(gang: Gang) -> Gang:
         (leaf.name, one.name): replace(one, state=PodState.GATED)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.those(PodState.PENDING)
+        for one in leaf.members_in(PodState.PENDING)
     }
-    return replace(gang, root=changed(gang.root, gated))
+    return replace(gang, root=replace_members(gang.root, gated))
 
 
 def _figure(nodes: int, tally: Tally) -> Figure:

@@ -21,7 +21,10 @@ from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
 from muster.api.reader import documents
 from muster.conversion.older_formats import convert
-from muster.model.gang import Gang, build, standings, wants
+from muster.model.gang.builder import build_gang
+from muster.model.gang.demand import leaf_demands
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import standings
 from muster.model.roles import roles
 
 Raw = dict[str, Any]
@@ -144,7 +147,7 @@ def _pod(name: str, leaf: str, bound: bool) -> Raw:
 
 def built(raw: Raw, members: list[Raw]) -> Gang:
     """From plain values to the tree."""
-    return build(decode(raw, PodGroup)[0], [decode(member, Pod)[0] for member in members])
+    return build_gang(decode(raw, PodGroup)[0], [decode(member, Pod)[0] for member in members])
 
 
 # subjects -----------------------------------------------------------------------------------------------------------
@@ -223,10 +226,10 @@ SUBJECTS = (
     Subject("standings of a chain", _asking(chain, standings)),
     ROLES,
     Subject("roles of a chain", _asking(chain, roles)),
-    Subject("wants of a gang", _asking(flat, wants)),
-    Subject("wants of a chain", _asking(chain, wants)),
+    Subject("wants of a gang", _asking(flat, leaf_demands)),
+    Subject("wants of a chain", _asking(chain, leaf_demands)),
     Subject("roles of a chain with totals (M5)", _asking(totals, roles, all_placed=True)),
-    Subject("wants of a chain with totals (M5)", _asking(totals, wants)),
+    Subject("wants of a chain with totals (M5)", _asking(totals, leaf_demands)),
     Subject("convert, nothing to do", _converting(flat)),
     Subject("convert constraint sets (D3)", _converting(with_constraint_sets)),
     Subject("validate every pod of a gang", _judging_pods, parts=2),

@@ -13,7 +13,7 @@ from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
 from muster.conversion.older_formats import READINGS, Reading
 from muster.errors import Refused
-from muster.model.gang import satisfied
+from muster.model.gang.state import is_satisfied
 from muster.validation.podgroup import FORM, judge
 from tests.property.older import (
     asking_too_much,
@@ -33,7 +33,7 @@ from tests.property.older import (
     with_constraint_sets,
     with_topologies,
 )
-from tests.property.trees import Dice, dice, fewer, invented, is_satisfied, leaves, part
+from tests.property.trees import Dice, dice, fewer, invented, leaves, meets_minimums, part
 from tests.support.factories import Raw, gang, group, podgroup
 
 readings = st.sampled_from(READINGS)
@@ -46,7 +46,7 @@ def placements(drawn: Dice, manifest: Raw, number: int = 3) -> list[dict[str, in
 
 
 def runs(manifest: Raw, have: dict[str, int]) -> bool:
-    return satisfied(gang(manifest, [raw for leaf in have for raw in invented(leaf, have[leaf])]).root)
+    return is_satisfied(gang(manifest, [raw for leaf in have for raw in invented(leaf, have[leaf])]).root)
 
 
 # minimums (D1, D2, M5) ----------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_a_number_of_pods_that_the_children_guarantee_is_dropped_in_peace(source
     """D2 and M5: where so many pods run anyway, the number says nothing more; all other minimums stay."""
     result = converted(source, "pods")
     for have in placements(drawn, source):
-        assert runs(result, have) == is_satisfied(source, have)
+        assert runs(result, have) == meets_minimums(source, have)
 
 
 @given(dice().map(asking_too_much))
@@ -124,7 +124,7 @@ def test_the_same_leaves_sit_together_after_constraints_have_moved(source: Raw, 
         return
     assert said(result) == said(source)
     for have in placements(drawn, source):
-        assert runs(result, have) == is_satisfied(source, have)
+        assert runs(result, have) == meets_minimums(source, have)
 
 
 @given(dice().map(with_topologies))

@@ -7,18 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from muster.model.gang import (
-    Gang,
-    Leaf,
-    PodState,
-    missing,
-    ready_to_try,
-    satisfied,
-    standings,
-    walk,
-    wants,
-    with_members,
-)
+from muster.model.gang.demand import leaf_demands
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import count_missing, has_enough_pods, is_satisfied, standings
+from muster.model.gang.types import Leaf, walk
+from muster.model.gang.updates import with_members
 from muster.model.roles import roles
 from tests.property.trees import (
     Dice,
@@ -31,10 +25,10 @@ from tests.property.trees import (
     fewer,
     fulfilled,
     invented,
-    is_satisfied,
     leaf_named,
     leaves,
     manifests,
+    meets_minimums,
     named,
     of_leaf,
     part,
@@ -73,7 +67,7 @@ def test_satisfied_is_what_the_rules_say_at_every_level(sample: Sample) -> None:
     have = counts(sample)
     names = ["", *(raw["name"] for raw in sample.manifest["spec"].get("subGroups", ()))]
     assert {name: found[name].satisfied for name in names} == {
-        name: is_satisfied(sample.manifest, have, name) for name in names
+        name: meets_minimums(sample.manifest, have, name) for name in names
     }
 
 
@@ -112,32 +106,34 @@ def test_a_further_pod_never_hurts_and_fills_at_most_one_gap(sample: Sample, dra
 @given(anything)
 def test_what_is_missing_is_the_fewest_pods_that_would_do(sample: Sample) -> None:
     """While some are missing, one pod in the right leaf makes it one less: so as many pods are enough, and no fewer."""
-    lacking = missing(built(sample).root)
-    after = {missing(gang(sample.manifest, sample.pods + invented(leaf, 1)).root) for leaf in leaves(sample.manifest)}
+    lacking = count_missing(built(sample).root)
+    after = {
+        count_missing(gang(sample.manifest, sample.pods + invented(leaf, 1)).root) for leaf in leaves(sample.manifest)
+    }
     assert min(after) == max(lacking - 1, 0)
 
 
 @given(anything)
 def test_the_pods_that_a_gang_wants_are_enough(sample: Sample) -> None:
     """Whoever places exactly the wanted pods, new ones where none wait, has satisfied the root (G1 relies on it)."""
-    wanted = wants(built(sample).root)
+    wanted = leaf_demands(built(sample).root)
     new = [raw for want in wanted for raw in invented(want.leaf, want.pods - len(want.candidates))]
     chosen = {pod.name for want in wanted for pod in want.candidates}
-    assert satisfied(gang(sample.manifest, put_on_a_node(sample.pods, chosen) + new).root)
+    assert is_satisfied(gang(sample.manifest, put_on_a_node(sample.pods, chosen) + new).root)
 
 
 @given(anything)
 def test_a_gang_with_nothing_missing_wants_nothing(sample: Sample) -> None:
     """A satisfied gang is not held up for pods that nobody needs."""
     root = built(sample).root
-    assert (not wants(root)) == satisfied(root)
+    assert (not leaf_demands(root)) == is_satisfied(root)
 
 
 @given(samples("totals"))
 def test_where_all_children_are_needed_a_gang_wants_exactly_what_is_missing(sample: Sample) -> None:
     """M5: totals above one another are met by the same pods, not by twice as many."""
     root = built(sample).root
-    assert sum(want.pods for want in wants(root)) == missing(root)
+    assert sum(want.pods for want in leaf_demands(root)) == count_missing(root)
 
 
 @given(samples("totals"))
@@ -145,8 +141,8 @@ def test_where_pods_abound_each_that_is_wanted_has_a_candidate(sample: Sample) -
     """M5: a total is filled from any leaf that has pods to spare."""
     more = [unbound(raw) for leaf in leaves(sample.manifest) for raw in invented(leaf, 13)]
     root = gang(sample.manifest, sample.pods + more).root
-    wanted = wants(root)
-    assert sum(want.pods for want in wanted) == sum(len(want.candidates) for want in wanted) == missing(root)
+    wanted = leaf_demands(root)
+    assert sum(want.pods for want in wanted) == sum(len(want.candidates) for want in wanted) == count_missing(root)
 
 
 def unbound(raw: Raw) -> Raw:
@@ -156,25 +152,25 @@ def unbound(raw: Raw) -> Raw:
 @given(anything)
 def test_none_of_the_wanted_pods_could_be_left_out(sample: Sample) -> None:
     """A gang waits for no pod that it does not need (M3 may prefer children that need more than others would)."""
-    wanted = wants(built(sample).root)
-    assert sum(want.pods for want in wanted) >= missing(built(sample).root)
+    wanted = leaf_demands(built(sample).root)
+    assert sum(want.pods for want in wanted) >= count_missing(built(sample).root)
     new = [raw for want in wanted for raw in invented(want.leaf, want.pods)]
     for spared in {leaf_named(raw): named(raw) for raw in new}.values():
-        assert not satisfied(gang(sample.manifest, sample.pods + without(new, {spared})).root)
+        assert not is_satisfied(gang(sample.manifest, sample.pods + without(new, {spared})).root)
 
 
 @given(anything)
 def test_a_gang_that_is_ready_wants_only_pods_that_exist(sample: Sample) -> None:
     """M3: a child that lacks pods never blocks one that has them."""
     root = built(sample).root
-    if ready_to_try(root):
-        assert all(len(want.candidates) == want.pods for want in wants(root))
+    if has_enough_pods(root):
+        assert all(len(want.candidates) == want.pods for want in leaf_demands(root))
 
 
 @given(anything)
 def test_wanted_pods_come_from_their_leaf_in_its_order(sample: Sample) -> None:
     """M4: priority, then age, then name, and never a pod that is gated, gone or placed already."""
-    for want in wants(built(sample).root):
+    for want in leaf_demands(built(sample).root):
         assert [pod.name for pod in want.candidates] == of_leaf(sample.pods, want.leaf, "waiting")[: want.pods]
 
 
@@ -201,7 +197,7 @@ def test_core_and_surplus_share_out_every_placed_pod(sample: Sample) -> None:
 def test_the_core_alone_satisfies_a_satisfied_gang(sample: Sample) -> None:
     """Whatever else leaves, the gang goes on running."""
     others = placed(sample) - core_in(sample)
-    assert satisfied(gang(sample.manifest, without(sample.pods, others)).root)
+    assert is_satisfied(gang(sample.manifest, without(sample.pods, others)).root)
 
 
 def still_running(sample: Sample) -> Sample:
@@ -216,7 +212,7 @@ def test_no_pod_of_the_core_can_be_spared(sample: Sample) -> None:
     core = core_in(sample)
     left = without(sample.pods, placed(sample) - core)
     for name in {leaf_named(raw): named(raw) for raw in left if named(raw) in core}.values():
-        assert not satisfied(gang(sample.manifest, without(left, {name})).root), name
+        assert not is_satisfied(gang(sample.manifest, without(left, {name})).root), name
 
 
 @fewer
@@ -225,7 +221,7 @@ def test_extras_may_leave_one_after_the_other(sample: Sample) -> None:
     """P4: after each unit that leaves in order the gang is still satisfied, and the same pods are its core."""
     core = core_in(sample)
     for _, left in leaving(sample):
-        assert satisfied(left.root)
+        assert is_satisfied(left.root)
         assert {pod.name for pod in roles(left.root).core} == core
 
 
@@ -258,14 +254,14 @@ def leaving(sample: Sample) -> Iterator[tuple[set[str], Gang]]:
 def test_with_both_minimums_the_core_alone_satisfies_a_satisfied_gang(sample: Sample) -> None:
     """Where a total needs pods of further SubGroups, those pods are core too."""
     others = placed(sample) - core_in(sample)
-    assert satisfied(gang(sample.manifest, without(sample.pods, others)).root)
+    assert is_satisfied(gang(sample.manifest, without(sample.pods, others)).root)
 
 
 @fewer
 @given(mixed.map(fulfilled))
 def test_with_both_minimums_extras_may_leave_one_after_the_other(sample: Sample) -> None:
     """The order of leaving is as safe as on any other tree."""
-    assert all(satisfied(left.root) for _, left in leaving(sample))
+    assert all(is_satisfied(left.root) for _, left in leaving(sample))
 
 
 # order of the input (X3) --------------------------------------------------------------------------------------------
@@ -279,7 +275,7 @@ def answers(sample: Sample) -> object:
         standings(made.root),
         [pod.name for pod in found.core],
         [[pod.name for pod in unit] for unit in found.surplus],
-        [(want.leaf, want.pods, [pod.name for pod in want.candidates]) for want in wants(made.root)],
+        [(want.leaf, want.pods, [pod.name for pod in want.candidates]) for want in leaf_demands(made.root)],
         made.strays,
     )
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import muster
-from muster.model.gang import Gang, standings
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import standings
 from muster.model.queues import any_footprint, footprint
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget

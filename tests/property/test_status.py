@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from muster.api.decoding import decode, encode
 from muster.api.queue import QueueStatus
-from muster.model.gang import added_up
+from muster.model.gang.state import sum_resources
 from muster.planning.decision import Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.validation.pods.requests import requests
-from tests.property.trees import Dice, Sample, counts, dice, fewer, is_satisfied, named, placed, sample, state
+from tests.property.trees import Dice, Sample, counts, dice, fewer, meets_minimums, named, placed, sample, state
 from tests.spec.scene import queue
 from tests.support.aftermath import EARLIER, LATER, NOW, World, stored, world, written
 from tests.support.factories import Raw, pod, typed_pod
@@ -135,7 +135,7 @@ def test_the_time_of_a_condition_moves_exactly_when_its_status_does(case: Case, 
 def test_a_gang_is_scheduled_when_the_rules_call_it_satisfied(case: Case) -> None:
     """M2, word by word, on what is there and what is bound; the plan's own word counts only against it."""
     seen = Sample(case.manifest, case.carried_out)
-    enough = is_satisfied(case.manifest, counts(seen))
+    enough = meets_minimums(case.manifest, counts(seen))
     told = case.told.status()
     (scheduled,) = (one for one in told.conditions if one.type == "Scheduled")
     assert told.satisfied == enough
@@ -147,7 +147,7 @@ def test_a_gang_is_scheduled_when_the_rules_call_it_satisfied(case: Case) -> Non
 def test_only_a_gang_with_placed_pods_below_its_minimum_is_stale(case: Case) -> None:
     """S1, S2: the mark and the condition say the same."""
     seen = Sample(case.manifest, case.carried_out)
-    short = bool(placed(seen)) and not is_satisfied(case.manifest, counts(seen))
+    short = bool(placed(seen)) and not meets_minimums(case.manifest, counts(seen))
     assert ("Stale" in {one.type for one in case.told.status().conditions}) == short
     notes = written(case.manifest, case.told)["metadata"]["annotations"]
     assert ("kai.scheduler/stale-podgroup-timestamp" in notes) == short
@@ -171,7 +171,7 @@ def test_a_queue_holds_what_its_gang_holds(case: Case) -> None:
     still = [typed_pod(raw) for raw in leaving if raw["status"].get("phase") not in ("Succeeded", "Failed")]
     found = queue_statuses(told.snapshot, told.plan, NOW)
     assert found["q"].requested == gang.requested
-    assert found["q"].allocated == added_up((gang.allocated, *(requests(one.spec) for one in still)))
+    assert found["q"].allocated == sum_resources((gang.allocated, *(requests(one.spec) for one in still)))
     assert found["q"].allocated_non_preemptible == gang.allocated_non_preemptible
     assert found["top"].allocated == {}
     assert decode(encode(found["q"]), QueueStatus) == (found["q"], ())

@@ -150,7 +150,7 @@ def invented(leaf: str, number: int) -> list[Raw]:
 def fulfilled(sample: Sample) -> Sample:
     """A satisfied gang: the sample itself, or with the pods that its leaves and then its totals lack."""
     manifest, have = sample.manifest, counts(sample)
-    if is_satisfied(manifest, have):
+    if meets_minimums(manifest, have):
         return sample
     groups = [raw["name"] for raw in manifest["spec"].get("subGroups", ())]
     added = dict.fromkeys(have, 0)
@@ -209,12 +209,12 @@ def counts(sample: Sample) -> dict[str, int]:
     return {leaf: len(of_leaf(sample.pods, leaf, "placed", "done")) for leaf in leaves(sample.manifest)}
 
 
-def is_satisfied(manifest: Raw, have: dict[str, int], name: str = "") -> bool:
+def meets_minimums(manifest: Raw, have: dict[str, int], name: str = "") -> bool:
     """M1, M2 and M5, word by word."""
     own, below = part(manifest, name), children(manifest, name)
     if not below:
         return have[name] >= (own.get("minMember") or 1)
-    good = sum(is_satisfied(manifest, have, child) for child in below)
+    good = sum(meets_minimums(manifest, have, child) for child in below)
     in_all = sum(have[leaf] for leaf in leaves(manifest, name))
     return good >= (own.get("minSubGroup") or len(below)) and in_all >= (own.get("minMember") or 0)
 
@@ -225,7 +225,7 @@ def core_of(sample: Sample, name: str = "") -> set[str]:
     if not below:
         still = max((own.get("minMember") or 1) - len(of_leaf(sample.pods, name, "done")), 0)
         return set(of_leaf(sample.pods, name, "placed")[:still])
-    good = [child for child in below if is_satisfied(sample.manifest, counts(sample), child)]
+    good = [child for child in below if meets_minimums(sample.manifest, counts(sample), child)]
     first = good[: own.get("minSubGroup") or len(below)]
     return {name for child in first for name in core_of(sample, child)}
 

@@ -13,8 +13,11 @@ from muster import Problem
 from muster.api.codec import Document
 from muster.conversion.older_formats import Conversion, Reading, convert
 from muster.errors import Refused
-from muster.model.gang import Gang, Group, Leaf, Member, Muster, walk, wants
-from muster.model.gang import muster as gather
+from muster.model.gang.builder import CollectedGangs
+from muster.model.gang.builder import collect_gangs as gather
+from muster.model.gang.demand import leaf_demands
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.roles import core, surplus
 from tests.support.factories import Raw
 
@@ -73,7 +76,7 @@ def named(spec: Raw, name: str) -> Raw:
 # asking a gang ------------------------------------------------------------------------------------------------------
 
 
-def gathered(*raws: Raw) -> Muster:
+def gathered(*raws: Raw) -> CollectedGangs:
     """Every gang of these objects."""
     return gather(muster.objects(raws))
 
@@ -90,12 +93,12 @@ def members(gang: Gang) -> set[str]:
 
 def wanted(gang: Gang) -> dict[str, int]:
     """How many pods of which leaf are still to be placed."""
-    return {want.leaf: want.pods for want in wants(gang.root)}
+    return {want.leaf: want.pods for want in leaf_demands(gang.root)}
 
 
 def candidates(gang: Gang, leaf: str = "") -> list[str]:
     """The pods that would be placed in a leaf, first come first."""
-    return [pod.name for want in wants(gang.root) if want.leaf == leaf for pod in want.candidates]
+    return [pod.name for want in leaf_demands(gang.root) if want.leaf == leaf for pod in want.candidates]
 
 
 def called(pods: Iterable[Member]) -> list[str]:

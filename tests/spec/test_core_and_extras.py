@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.model.gang import satisfied, standings
+from muster.model.gang.state import is_satisfied, standings
 from muster.model.roles import non_preemptible, resources, roles
 from tests.spec.scene import called, core_of, leaving
 from tests.support.factories import Raw, gang, group, pod, podgroup, pods
@@ -352,11 +352,11 @@ def test_every_placed_pod_is_core_or_extra_and_never_both(manifest: Raw, some: l
 @pytest.mark.parametrize(("manifest", "some"), SHAPES.values(), ids=SHAPES)
 def test_the_gang_stays_satisfied_whoever_of_its_extras_has_left(manifest: Raw, some: list[Raw]) -> None:
     """One unit after the other, and after each of them every minimum still holds (P4, M5)."""
-    assert satisfied(gang(manifest, some).root)
+    assert is_satisfied(gang(manifest, some).root)
     units = leaving(gang(manifest, some))
     for unit in units:
         some = without(some, unit)
-        assert satisfied(gang(manifest, some).root), f"{unit} of {units} breaks it"
+        assert is_satisfied(gang(manifest, some).root), f"{unit} of {units} breaks it"
 
 
 @pytest.mark.parametrize(("manifest", "some"), SHAPES.values(), ids=SHAPES)

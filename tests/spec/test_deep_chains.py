@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 import muster
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.model.roles import units_of
 from muster.model.snapshot import take
 from muster.placement.requirements import Requirements

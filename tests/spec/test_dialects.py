@@ -10,7 +10,7 @@ import yaml
 
 from muster.conversion.older_formats import Reading
 from muster.errors import InputError
-from muster.model.gang import satisfied
+from muster.model.gang.state import is_satisfied
 from tests.spec.scene import conversion, converted, named, problems, refusal, run
 from tests.support.factories import Raw, gang, group, podgroup, pods
 
@@ -28,7 +28,7 @@ def minimums(spec: Raw) -> dict[str, tuple[int | None, int | None]]:
 def holds(spec: Raw, **leaves: int) -> bool:
     """Whether so many placed pods of each leaf satisfy a gang of this spec."""
     manifest = podgroup() | {"spec": spec}
-    return satisfied(gang(manifest, [one for leaf, n in leaves.items() for one in pods(n, leaf, on="n")]).root)
+    return is_satisfied(gang(manifest, [one for leaf, n in leaves.items() for one in pods(n, leaf, on="n")]).root)
 
 
 # older files --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import muster
-from muster.model import gang as gang_module
+from muster.model.gang import state as gang_states
 from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
 from muster.planning.scheduling_queue import SchedulingQueue
@@ -49,7 +49,7 @@ def test_a_turn_of_a_nested_gang_looks_at_what_changed(monkeypatch: pytest.Monke
 
         return counting
 
-    monkeypatch.setattr(gang_module, "_leaf_standing", counted("leaves", gang_module._leaf_standing))
+    monkeypatch.setattr(gang_states, "leaf_standing", counted("leaves", gang_states.leaf_standing))
     monkeypatch.setattr(SchedulingQueue, "_place", counted("places", SchedulingQueue._place))
     replicas = [group(f"r{i:03}", 1) for i in range(100)]
     members = [pod(f"p{i:03}", f"r{i:03}", cpu=1) for i in range(100)]

@@ -6,7 +6,8 @@ import pytest
 
 import muster
 from muster.fairness.shares import division, pool
-from muster.model.gang import Gang, PodState
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
 from muster.model.roles import leftovers, units_of
 from muster.model.snapshot import take
 from muster.planning.cycle_state import CycleState

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.model.gang import missing, ready_to_try, satisfied, standings
+from muster.model.gang.state import count_missing, has_enough_pods, is_satisfied, standings
 from tests.spec.scene import candidates, core_of, wanted
 from tests.support.factories import Raw, gang, group, pod, podgroup, pods
 
@@ -21,7 +21,7 @@ def pending(**leaves: int) -> list[Raw]:
 
 def holds(manifest: Raw, **leaves: int) -> bool:
     """Whether so many placed pods of each leaf satisfy the gang."""
-    return satisfied(gang(manifest, placed(**leaves)).root)
+    return is_satisfied(gang(manifest, placed(**leaves)).root)
 
 
 # M1 -----------------------------------------------------------------------------------------------------------------
@@ -83,8 +83,8 @@ def test_pods_that_only_exist_satisfy_nothing() -> None:
     """Satisfied is about what is placed (M2)."""
     manifest = podgroup(group("a", 1))
     waiting = gang(manifest, pods(5, "a"))
-    assert not satisfied(waiting.root)
-    assert ready_to_try(waiting.root)
+    assert not is_satisfied(waiting.root)
+    assert has_enough_pods(waiting.root)
 
 
 DEEP = podgroup(
@@ -113,8 +113,8 @@ def test_each_level_tells_whether_it_is_satisfied() -> None:
 def test_missing_is_the_fewest_pods_that_would_do() -> None:
     """The cheapest children are the ones still to be filled, at every level (M2)."""
     manifest = podgroup(group("a", 8), group("b", 8), group("c", 8), minSubGroup=2)
-    assert missing(gang(manifest, placed(a=1, b=6, c=7)).root) == 3
-    assert missing(gang(DEEP, placed(gate=1, w1=1)).root) == 3
+    assert count_missing(gang(manifest, placed(a=1, b=6, c=7)).root) == 3
+    assert count_missing(gang(DEEP, placed(gate=1, w1=1)).root) == 3
 
 
 # M3 -----------------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_any_two_of_three_children_satisfy_a_branch_that_needs_two(there: tuple[
     """Any k children will do, not the first k (M3)."""
     manifest = podgroup(group("a", 2), group("b", 2), group("c", 2), minSubGroup=2)
     assert holds(manifest, **dict.fromkeys(there, 2))
-    assert ready_to_try(gang(manifest, pending(**dict.fromkeys(there, 2))).root)
+    assert has_enough_pods(gang(manifest, pending(**dict.fromkeys(there, 2))).root)
 
 
 @pytest.mark.parametrize("there", [("p0", "p1"), ("p0", "p2"), ("p1", "p2")])
@@ -168,7 +168,7 @@ def test_a_child_that_lacks_pods_never_blocks_one_that_has_them() -> None:
     """The first replica has one pod of eight; the second is complete and goes ahead (M3)."""
     manifest = podgroup(group("a", 8), group("b", 8), minSubGroup=1)
     some = gang(manifest, pending(a=1, b=8))
-    assert ready_to_try(some.root)
+    assert has_enough_pods(some.root)
     assert wanted(some) == {"b": 8}
 
 
@@ -176,7 +176,7 @@ def test_a_partly_placed_child_that_lacks_pods_never_blocks_one_that_has_them() 
     """Nearly there is not enough when the last pod does not exist (M3)."""
     manifest = podgroup(group("a", 8), group("b", 8), minSubGroup=1)
     some = gang(manifest, placed(a=7) + pending(b=8))
-    assert ready_to_try(some.root)
+    assert has_enough_pods(some.root)
     assert wanted(some) == {"b": 8}
 
 
@@ -184,7 +184,7 @@ def test_a_child_whose_pods_are_gated_never_blocks_one_whose_pods_are_free() -> 
     """Pods that cannot be placed yet are pods that are lacking (M3, N5)."""
     manifest = podgroup(group("a", 2), group("b", 2), minSubGroup=1)
     some = gang(manifest, pods(2, "a", gated=True) + pending(b=2))
-    assert ready_to_try(some.root)
+    assert has_enough_pods(some.root)
     assert wanted(some) == {"b": 2}
 
 
@@ -203,7 +203,7 @@ def test_a_branch_that_lacks_pods_never_blocks_a_branch_that_has_them() -> None:
         minSubGroup=1,
     )
     some = gang(manifest, pending(leader0=1, workers0=2, leader1=1, workers1=3))
-    assert ready_to_try(some.root)
+    assert has_enough_pods(some.root)
     assert wanted(some) == {"leader1": 1, "workers1": 3}
 
 
@@ -226,7 +226,7 @@ def test_nothing_is_wanted_where_nothing_is_missing() -> None:
 def test_any_two_of_three_pods_satisfy_a_leaf_that_needs_two(there: tuple[int, ...]) -> None:
     """Any pods will do, not the first ones (M4)."""
     some = [pod(f"p{i}", "a", on="n" if i in there else "") for i in range(3)]
-    assert satisfied(gang(podgroup(group("a", 2)), some).root)
+    assert is_satisfied(gang(podgroup(group("a", 2)), some).root)
 
 
 def pending_in(order: list[dict[str, Any]]) -> list[str]:
@@ -335,20 +335,20 @@ def test_a_stored_pod_count_reaches_all_levels_below_it() -> None:
 def test_pods_of_a_stored_gang_that_have_succeeded_count_for_its_total() -> None:
     """They have done their part here as well (M5, N5)."""
     some = placed(a=1, b=1) + pods(3, "a", first=50, phase="Succeeded")
-    assert satisfied(gang(STORED, some).root)
+    assert is_satisfied(gang(STORED, some).root)
 
 
 @pytest.mark.parametrize(("a", "b", "lacks"), [(0, 0, 5), (1, 1, 3), (5, 0, 1), (4, 0, 1), (2, 0, 3), (4, 1, 0)])
 def test_a_stored_gang_lacks_whichever_is_more(a: int, b: int, lacks: int) -> None:
     """A pod of an empty child counts for both conditions at once (M5)."""
-    assert missing(gang(STORED, placed(a=a, b=b)).root) == lacks
+    assert count_missing(gang(STORED, placed(a=a, b=b)).root) == lacks
 
 
 def test_a_stored_gang_is_ready_only_with_enough_pods_in_all() -> None:
     """One pod for each child is not yet a reason to try (M5, N5)."""
-    assert not ready_to_try(gang(STORED, pending(a=1, b=1)).root)
-    assert not ready_to_try(gang(STORED, pending(a=5)).root)
-    assert ready_to_try(gang(STORED, pending(a=1, b=4)).root)
+    assert not has_enough_pods(gang(STORED, pending(a=1, b=1)).root)
+    assert not has_enough_pods(gang(STORED, pending(a=5)).root)
+    assert has_enough_pods(gang(STORED, pending(a=1, b=4)).root)
 
 
 def test_a_stored_gang_wants_its_total_and_not_only_its_children() -> None:
@@ -367,7 +367,7 @@ def test_an_optional_stored_branch_asks_for_nothing_once_the_gang_is_satisfied()
     """One of two children is needed and there; the pod count on the other is its own affair (M5, M3)."""
     manifest = podgroup(group("a", 1), group("old", minMember=8), group("b", 3, parent="old"), minSubGroup=1)
     some = gang(manifest, placed(a=1) + pending(b=1))
-    assert satisfied(some.root)
+    assert is_satisfied(some.root)
     assert wanted(some) == {}
 
 
@@ -375,7 +375,7 @@ def test_an_optional_stored_branch_that_lacks_pods_never_blocks_a_child_that_has
     """Only what is chosen is wanted: every wanted pod exists where the gang is ready to try (M5, M3)."""
     manifest = podgroup(group("old", minMember=5), group("c", 1, parent="old"), group("a", 2), minSubGroup=1)
     some = gang(manifest, placed(a=1) + pending(a=1, c=1))
-    assert ready_to_try(some.root)
+    assert has_enough_pods(some.root)
     assert wanted(some) == {"a": 1}
 
 

@@ -5,19 +5,11 @@ import json
 import pytest
 
 from muster.conversion.older_formats import Reading
-from muster.model.gang import (
-    Branch,
-    Leaf,
-    PodState,
-    member,
-    missing,
-    ready_to_try,
-    satisfied,
-    standings,
-    state,
-    walk,
-    wants,
-)
+from muster.model.gang.builder import build_member
+from muster.model.gang.demand import leaf_demands
+from muster.model.gang.pod_state import PodState, pod_state
+from muster.model.gang.state import count_missing, has_enough_pods, is_satisfied, standings
+from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.roles import resources, roles
 from tests.spec.scene import (
     conversion,
@@ -81,7 +73,7 @@ def test_a_hundred_levels_are_a_tree_like_any_other() -> None:
     """Depth is not limited: every level up to the root hangs on the leaf at the bottom (N1)."""
     deep = chain(100, minimum=2)
     assert problems(deep) == []
-    assert not satisfied(gang(deep, pods(1, "s99", on="n")).root)
+    assert not is_satisfied(gang(deep, pods(1, "s99", on="n")).root)
     held = standings(gang(deep, pods(2, "s99", on="n")).root)
     assert len(held) == 101
     assert all(standing.satisfied for standing in held.values())
@@ -92,7 +84,7 @@ def test_ten_thousand_subgroups_are_a_tree_like_any_other() -> None:
     wide = podgroup(*(group(f"replica-{i}", 1) for i in range(10_000)), minSubGroup=6_000)
     assert problems(wide) == []
     tree = gang(wide, [pod(f"p{i}", f"replica-{i}", on="n") for i in range(7_000)])
-    assert satisfied(tree.root)
+    assert is_satisfied(tree.root)
     assert (len(core_of(tree)), len(leaving(tree))) == (6_000, 1_000)
 
 
@@ -101,10 +93,10 @@ def test_a_chain_of_ten_thousand_levels_answers_every_question(placed: int) -> N
     """Nothing recurses, so nothing runs out of stack (N1)."""
     deep = chain(10_000, minimum=2)
     tree = gang(deep, [*pods(placed, "s9999", on="n"), *pods(3 - placed, "s9999", first=placed)])
-    assert satisfied(tree.root) == (placed >= 2)
-    assert missing(tree.root) == max(2 - placed, 0)
-    assert ready_to_try(tree.root)
-    assert sum(want.pods for want in wants(tree.root)) == missing(tree.root)
+    assert is_satisfied(tree.root) == (placed >= 2)
+    assert count_missing(tree.root) == max(2 - placed, 0)
+    assert has_enough_pods(tree.root)
+    assert sum(want.pods for want in leaf_demands(tree.root)) == count_missing(tree.root)
     found = roles(tree.root)
     assert len(found.core) + sum(map(len, found.surplus)) == placed
 
@@ -142,16 +134,16 @@ def test_without_subgroups_the_podgroup_is_one_leaf_that_needs_one_pod() -> None
     manifest = podgroup()
     assert problems(manifest) == []
     assert isinstance(gang(manifest).root, Leaf)
-    assert not satisfied(gang(manifest).root)
-    assert satisfied(gang(manifest, pods(1, on="n")).root)
+    assert not is_satisfied(gang(manifest).root)
+    assert is_satisfied(gang(manifest, pods(1, on="n")).root)
 
 
 def test_a_podgroup_without_subgroups_needs_as_many_pods_as_it_says() -> None:
     """`minMember` on a PodGroup that has pods of its own means what it always meant (N2)."""
     manifest = podgroup(minMember=3)
     assert problems(manifest) == []
-    assert not satisfied(gang(manifest, pods(2, on="n")).root)
-    assert satisfied(gang(manifest, pods(3, on="n")).root)
+    assert not is_satisfied(gang(manifest, pods(2, on="n")).root)
+    assert is_satisfied(gang(manifest, pods(3, on="n")).root)
 
 
 def test_a_podgroup_without_subgroups_is_in_the_form_of_record_already() -> None:
@@ -166,7 +158,7 @@ def test_an_empty_list_of_subgroups_is_no_subgroups() -> None:
     """A client that always writes the field means the same gang (N2)."""
     manifest = podgroup(minMember=2, subGroups=[])
     assert problems(manifest) == []
-    assert satisfied(gang(manifest, pods(2, on="n")).root)
+    assert is_satisfied(gang(manifest, pods(2, on="n")).root)
 
 
 # N3 -----------------------------------------------------------------------------------------------------------------
@@ -175,7 +167,7 @@ def test_an_empty_list_of_subgroups_is_no_subgroups() -> None:
 def test_a_pod_joins_by_annotation_and_its_label_names_the_leaf() -> None:
     """The two keys on the pod say which gang and where in it (N3)."""
     found = gathered(podgroup(group("a", 1), group("b", 1)), pod("p", "b", on="n"))
-    assert found.foreign == ()
+    assert found.orphans == ()
     now = standings(found.gangs[0].root)
     assert (now["a"].placed, now["b"].placed) == (0, 1)
 
@@ -186,7 +178,7 @@ def test_a_label_does_not_make_a_pod_join() -> None:
     stranger["metadata"]["labels"]["pod-group-name"] = "gang"
     found = gathered(podgroup(group("a", 1)), stranger)
     assert members(found.gangs[0]) == set()
-    assert [stray.pod for stray in found.foreign] == ["team/p"]
+    assert [stray.pod for stray in found.orphans] == ["team/p"]
 
 
 def test_gangs_of_one_name_in_two_namespaces_have_their_own_pods() -> None:
@@ -197,14 +189,14 @@ def test_gangs_of_one_name_in_two_namespaces_have_their_own_pods() -> None:
         pod("p", gang="g", namespace="red", on="n"),
         pod("p", gang="g", namespace="blue"),
     )
-    assert {one.key: satisfied(one.root) for one in found.gangs} == {"red/g": True, "blue/g": False}
+    assert {one.key: is_satisfied(one.root) for one in found.gangs} == {"red/g": True, "blue/g": False}
 
 
 def test_a_pod_cannot_join_a_gang_of_another_namespace() -> None:
     """A name alone reaches only as far as its namespace (N3, N4)."""
     found = gathered(podgroup(namespace="red"), pod("p", namespace="blue", on="n"))
-    assert not satisfied(found.gangs[0].root)
-    assert [(stray.pod, stray.named) for stray in found.foreign] == [("blue/p", "blue/gang")]
+    assert not is_satisfied(found.gangs[0].root)
+    assert [(stray.pod, stray.named) for stray in found.orphans] == [("blue/p", "blue/gang")]
 
 
 def test_an_object_without_a_namespace_is_in_default() -> None:
@@ -213,7 +205,7 @@ def test_an_object_without_a_namespace_is_in_default() -> None:
     del bare["metadata"]["namespace"]
     found = gathered(bare, pod("p", namespace="default", on="n"))
     assert found.gangs[0].key == "default/gang"
-    assert satisfied(found.gangs[0].root)
+    assert is_satisfied(found.gangs[0].root)
 
 
 # N4 -----------------------------------------------------------------------------------------------------------------
@@ -228,8 +220,8 @@ def test_a_pod_that_belongs_to_no_leaf_is_never_counted(named: str) -> None:
     some = [pod("leader-0", "leader", on="n"), pod("workers-0", "workers", on="n")]
     for lost in (pod("lost", named, on="n"), pod("lost", named)):
         tree = gang(NESTED, [*some, lost])
-        assert not satisfied(tree.root)
-        assert not ready_to_try(tree.root)
+        assert not is_satisfied(tree.root)
+        assert not has_enough_pods(tree.root)
         assert standings(tree.root)[""].placed == 2
         assert wanted(tree) == {"workers": 1}
 
@@ -270,16 +262,16 @@ def test_a_pod_that_belongs_to_no_leaf_is_reported_on_the_pod(named: str) -> Non
 def test_a_pod_that_names_a_subgroup_of_a_podgroup_without_any_is_reported() -> None:
     """The name it gives is unknown there, so counting it would be a guess (N4)."""
     tree = gang(podgroup(), [pod("lost", "workers", on="n")])
-    assert not satisfied(tree.root)
+    assert not is_satisfied(tree.root)
     assert [stray.pod for stray in tree.strays] == ["team/lost"]
 
 
 def test_a_pod_that_names_a_podgroup_that_does_not_exist_is_reported() -> None:
     """It joins no gang, and is not dropped in silence (N4)."""
     found = gathered(podgroup(), pod("lost", gang="gagn", on="n"))
-    assert not satisfied(found.gangs[0].root)
-    assert [(stray.pod, stray.named) for stray in found.foreign] == [("team/lost", "team/gagn")]
-    assert "team/gagn" in found.foreign[0].says
+    assert not is_satisfied(found.gangs[0].root)
+    assert [(stray.pod, stray.named) for stray in found.orphans] == [("team/lost", "team/gagn")]
+    assert "team/gagn" in found.orphans[0].says
 
 
 def test_a_subgroup_of_another_podgroup_is_unknown_here() -> None:
@@ -289,7 +281,7 @@ def test_a_subgroup_of_another_podgroup_is_unknown_here() -> None:
         podgroup(group("theirs", 1), name="two"),
         pod("lost", "theirs", gang="one", on="n"),
     )
-    assert not any(satisfied(one.root) for one in found.gangs)
+    assert not any(is_satisfied(one.root) for one in found.gangs)
     assert {one.key: [stray.pod for stray in one.strays] for one in found.gangs} == {
         "team/one": ["team/lost"],
         "team/two": [],
@@ -311,7 +303,7 @@ def test_no_pod_is_lost_between_leaves_strays_and_foreign_pods() -> None:
     ]
     found = gathered(NESTED, *given)
     joined = [f"team/{name}" for name in members(found.gangs[0])]
-    reported = [stray.pod for stray in (*found.gangs[0].strays, *found.foreign)]
+    reported = [stray.pod for stray in (*found.gangs[0].strays, *found.orphans)]
     everyone = [f"{raw['metadata']['namespace']}/{raw['metadata']['name']}" for raw in given]
     assert sorted([*joined, *reported]) == sorted(everyone)
 
@@ -332,31 +324,31 @@ def test_the_drawn_tree_tells_every_pod_that_went_astray() -> None:
 def test_a_gated_pod_exists_but_cannot_be_placed_yet() -> None:
     """It is counted as gated, is no candidate, and does not make the gang ready to try (N5)."""
     tree = gang(podgroup(minMember=2), [pod("free"), pod("held", gated=True)])
-    assert not ready_to_try(tree.root)
+    assert not has_enough_pods(tree.root)
     assert standings(tree.root)[""].gated == 1
-    assert [pod.name for want in wants(tree.root) for pod in want.candidates] == ["free"]
+    assert [pod.name for want in leaf_demands(tree.root) for pod in want.candidates] == ["free"]
     assert members(tree) == {"free", "held"}
 
 
 def test_the_last_gate_that_is_lifted_makes_the_gang_ready() -> None:
     """Without gates the same two pods are enough (N5)."""
-    assert ready_to_try(gang(podgroup(minMember=2), [pod("free"), pod("held")]).root)
+    assert has_enough_pods(gang(podgroup(minMember=2), [pod("free"), pod("held")]).root)
 
 
 def test_a_terminating_pod_counts_for_nothing() -> None:
     """It is on its way out: neither its leaf nor an attempt may rely on it (N5)."""
     for going in (pod("going", on="n", terminating=True), pod("going", terminating=True)):
         tree = gang(podgroup(minMember=2), [pod("stays", on="n"), going])
-        assert not satisfied(tree.root)
-        assert not ready_to_try(tree.root)
-        assert missing(tree.root) == 1
+        assert not is_satisfied(tree.root)
+        assert not has_enough_pods(tree.root)
+        assert count_missing(tree.root) == 1
         assert core_of(tree) == ["stays"]
         assert leaving(tree) == []
 
 
 def test_a_terminating_pod_still_holds_its_resources() -> None:
     """Until it is gone, its node has that much less room (N5)."""
-    going = member(typed_pod(pod("going", on="n1", terminating=True, cpu="2")))
+    going = build_member(typed_pod(pod("going", on="n1", terminating=True, cpu="2")))
     assert (going.state, going.node) == (PodState.TERMINATING, "n1")
     assert resources([going]) == {"cpu": 2000}
 
@@ -364,31 +356,31 @@ def test_a_terminating_pod_still_holds_its_resources() -> None:
 def test_a_succeeded_pod_counts_for_the_minimum_of_its_leaf() -> None:
     """A worker that is done must not make the gang look broken (N5)."""
     tree = gang(podgroup(minMember=3), [*pods(2, on="n"), pod("done", on="n", phase="Succeeded")])
-    assert satisfied(tree.root)
-    assert missing(tree.root) == 0
+    assert is_satisfied(tree.root)
+    assert count_missing(tree.root) == 0
     assert wanted(tree) == {}
 
 
 def test_a_gang_whose_other_pods_have_succeeded_is_ready_to_try() -> None:
     """What has done its part need not be placed again (N5)."""
     tree = gang(podgroup(minMember=2), [pod("done", phase="Succeeded"), pod("next")])
-    assert ready_to_try(tree.root)
+    assert has_enough_pods(tree.root)
     assert wanted(tree) == {"": 1}
 
 
 def test_a_succeeded_pod_counts_only_for_its_own_leaf() -> None:
     """Two finished pods of one leaf do nothing for the other (N5, M2)."""
     tree = gang(podgroup(group("a", 1), group("b", 1)), pods(2, "a", phase="Succeeded"))
-    assert not satisfied(tree.root)
+    assert not is_satisfied(tree.root)
     assert wanted(tree) == {"b": 1}
 
 
 def test_a_failed_pod_does_not_count() -> None:
     """It has not done its part and will not (N5)."""
     tree = gang(podgroup(minMember=2), [pod("up", on="n"), pod("down", on="n", phase="Failed")])
-    assert not satisfied(tree.root)
-    assert not ready_to_try(tree.root)
-    assert missing(tree.root) == 1
+    assert not is_satisfied(tree.root)
+    assert not has_enough_pods(tree.root)
+    assert count_missing(tree.root) == 1
     assert core_of(tree) == ["up"]
     assert leaving(tree) == []
 
@@ -411,11 +403,11 @@ def test_a_failed_pod_does_not_count() -> None:
 )
 def test_a_pod_is_in_one_state_that_says_what_it_counts_for(raw: Raw, expected: PodState) -> None:
     """Bound is placed even before the kubelet says so; leaving is stronger than waiting (N5)."""
-    assert state(typed_pod(raw)) == expected
+    assert pod_state(typed_pod(raw)) == expected
 
 
 def test_a_gang_without_a_single_pod_lacks_all_of_its_minimum() -> None:
     """Every count starts at nothing (N5)."""
     tree = gang(NESTED)
-    assert (satisfied(tree.root), ready_to_try(tree.root), missing(tree.root)) == (False, False, 3)
+    assert (is_satisfied(tree.root), has_enough_pods(tree.root), count_missing(tree.root)) == (False, False, 3)
     assert wanted(tree) == {"leader": 1, "workers": 2}

@@ -9,7 +9,9 @@ import msgspec
 import muster
 from muster.api.decoding import decode, encode
 from muster.api.podgroup import PodGroup, PodGroupStatus
-from muster.model.gang import Gang, Leaf, seated, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Leaf, walk
+from muster.model.gang.updates import place_members
 from muster.model.snapshot import Snapshot, take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal, Verdict
 from muster.reporting.annotations import stale_annotations
@@ -71,7 +73,7 @@ def world(
 
 def _seated(gang: Gang, bindings: Sequence[Binding]) -> Gang:
     nodes = {(one.sub_group, one.pod): one.node for one in bindings}
-    return msgspec.structs.replace(gang, root=seated(gang.root, nodes))
+    return msgspec.structs.replace(gang, root=place_members(gang.root, nodes))
 
 
 def planned(*raws: Raw) -> World:

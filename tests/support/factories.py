@@ -6,7 +6,8 @@ from typing import Any
 from muster.api.core import Pod
 from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Gang, build
+from muster.model.gang.builder import build_gang
+from muster.model.gang.gang import Gang
 
 Raw = dict[str, Any]
 
@@ -72,7 +73,7 @@ def gang(manifest: Raw, members: Iterable[Raw] = ()) -> Gang:
     """The tree of a PodGroup with these pods; every value must be of the right type."""
     owner, wrong = decode(manifest, PodGroup)
     assert not wrong, wrong
-    return build(owner, [typed_pod(raw) for raw in members])
+    return build_gang(owner, [typed_pod(raw) for raw in members])
 
 
 def typed_pod(raw: Raw) -> Pod:

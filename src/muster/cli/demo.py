@@ -21,7 +21,7 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.errors import InputError, Refused
 from muster.kube.cluster import ApiError, Raw
-from muster.model.gang import muster
+from muster.model.gang.builder import collect_gangs
 from muster.planning.decision import GangPlan
 from muster.reporting import views
 from muster.reporting.explain import sentence
@@ -156,7 +156,7 @@ class Demo:
             for kind in (POD_GROUPS, PODS, PRIORITY_CLASSES)
             for raw in store.list(kind, datacenter.NAMESPACE).items
         ]
-        (gang,) = (gang for gang in muster(codec.objects(found)).gangs if gang.key == KEY)
+        (gang,) = (gang for gang in collect_gangs(codec.objects(found)).gangs if gang.key == KEY)
         planned = self._planned()
         return views.drawn(views.look(gang), planned.domains if planned else {}, picture.leaves())
 

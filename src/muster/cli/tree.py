@@ -8,7 +8,7 @@ from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
 from muster.cli import assemble
 from muster.errors import Refused
-from muster.model.gang import muster
+from muster.model.gang.builder import collect_gangs
 from muster.reporting import views
 from muster.reporting.text import Line
 from muster.validation import podgroup
@@ -34,11 +34,11 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
     """
     objects = assemble.load(files, max_file_mib)
     _refuse_broken(objects)
-    gathered = muster(objects, schedulers)
+    gathered = collect_gangs(objects, schedulers)
     seen = [views.look(gang) for gang in gathered.gangs]
     if not seen:
         assemble.note(f"there are no PodGroups {assemble.here()}")
-    lost = [stray for stray in gathered.foreign if stray.why == "NoSuchPodGroup"]
+    lost = [stray for stray in gathered.orphans if stray.why == "NoSuchPodGroup"]
     match form:
         case "table":
             assemble.show(_spaced(seen))

@@ -15,7 +15,8 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED, Queue, QueueResource
-from muster.model.gang import PENDING, PLACED, Gang
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PENDING, PLACED
 from muster.model.roles import non_preemptible, resources
 
 USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
@@ -234,7 +235,7 @@ def any_footprint(gang: Gang) -> Footprint:
     elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
         protected = resources(non_preemptible(gang))
     kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
-    amounts = (gang.held, gang.wanted, protected, gang.terminating, kept)
+    amounts = (gang.held, gang.pending_requests, protected, gang.terminating, kept)
     return Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
 
 

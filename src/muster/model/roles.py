@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from muster.api import names
 from muster.api.quantity import Resources
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, Standing, added_up, standings, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import Standing, standings, sum_resources
+from muster.model.gang.types import Branch, Group, Leaf, Member, walk
 
 CORE = 0
 
@@ -120,7 +123,7 @@ def non_preemptible(gang: Gang) -> tuple[Member, ...]:
 
 def resources(pods: Iterable[Member]) -> Resources:
     """What pods ask for together."""
-    return added_up(pod.requests for pod in pods)
+    return sum_resources(pod.requests for pod in pods)
 
 
 class _Seats:
@@ -187,7 +190,7 @@ class _Seats:
         return len(self.units) - 1
 
     def _seat(self, leaf: Leaf, unit: int) -> None:
-        placed, done = leaf.placed, len(leaf.those(PodState.SUCCEEDED))
+        placed, done = leaf.placed, len(leaf.members_in(PodState.SUCCEEDED))
         stay = max(leaf.need - done, 0)
         self.units[unit] += placed[:stay]
         self.spare[leaf.name] = list(placed[stay:])

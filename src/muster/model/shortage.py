@@ -5,7 +5,10 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from muster.model.gang import EXISTING, Branch, Group, Leaf, PodState, Standing, preference, standings, walk
+from muster.model.gang.demand import child_rank
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import EXISTING, Standing, standings
+from muster.model.gang.types import Branch, Group, Leaf, walk
 
 NOT_COUNTED = (PodState.GATED, PodState.TERMINATING, PodState.FAILED)  # pods that are there and count for nothing (N5)
 
@@ -44,7 +47,7 @@ def _chosen(branch: Branch, now: Mapping[str, Standing], existing: Mapping[str, 
     """As many children as it needs: those with enough pods first, so that one that lacks pods blocks none (M3)."""
     order = sorted(
         branch.children,
-        key=lambda child: (not existing[child.name].satisfied, preference(child, now[child.name])),
+        key=lambda child: (not existing[child.name].satisfied, child_rank(child, now[child.name])),
     )
     return order[: branch.need]
 

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from muster.api import names
 from muster.api.core import Node, Pod, PodSpec, Taint
 from muster.api.objects import Objects, key
-from muster.model.gang import Gang, Leaf, PodState, muster, state, walk
+from muster.model.gang.builder import collect_gangs
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState, holds_resources, pod_state
+from muster.model.gang.types import Leaf, walk
 from muster.model.inter_pod_rules import ALONE, InterPodRules, alone_columns, gather, kept_alone, looked_at
 from muster.model.topology import TopologyTree, arrange
 from muster.validation.pods.membership import OURS, gang_of, is_ours
@@ -84,12 +87,12 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
     Pods that ask for none of these schedulers are members of no gang and only take room on their nodes (N6).
     """
     known = hosts(objects.nodes)
-    gangs = muster(objects, schedulers).gangs
+    gangs = collect_gangs(objects, schedulers).gangs
     groups = {gang.key for gang in gangs}
-    bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds(pod)]
+    bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds_resources(pod)]
     ours = [pod for pod in objects.pods if gang_of(pod) in groups and is_ours(pod, schedulers)]
-    pending = [pod for pod in ours if state(pod) is PodState.PENDING]
-    placed = [pod for pod in ours if pod.spec.node_name in known.index and state(pod) is PodState.PLACED]
+    pending = [pod for pod in ours if pod_state(pod) is PodState.PENDING]
+    placed = [pod for pod in ours if pod.spec.node_name in known.index and pod_state(pod) is PodState.PLACED]
     ports = Ports([*bound, *pending])
     asked = {id(pod): {**asks(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
     wanted = {id(pod): alone_columns(pod) for pod in pending}
@@ -176,11 +179,6 @@ def _ready(node: Node) -> bool:
 def _taints(node: Node) -> tuple[Taint, ...]:
     """`unschedulable` is a taint like others."""
     return (*node.spec.taints, UNSCHEDULABLE) if node.spec.unschedulable else node.spec.taints
-
-
-def holds(pod: Pod) -> bool:
-    """Whether a bound pod still takes room: until it has finished (N5)."""
-    return pod.status.phase not in ("Succeeded", "Failed")
 
 
 def asks(spec: PodSpec) -> dict[str, int]:

@@ -12,7 +12,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, preference, walk
+from muster.model.gang.demand import child_rank
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Branch, Group, Leaf, Member, walk
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
 from muster.validation.topology import unknown_level, unknown_topology
@@ -246,7 +249,7 @@ class Requirements:
 
     def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Requirement | Impossible:
         """So many of its waiting pods: any will do (M4), so those with unsupported rules keep none of the others."""
-        waiting = leaf.those(PodState.PENDING)
+        waiting = leaf.members_in(PodState.PENDING)
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
         runs = tuple(self._runs(waiting))
@@ -261,7 +264,7 @@ class Requirements:
         self, branch: Branch, made: Mapping[str, Requirement | Impossible | None], within: tuple[str, ...]
     ) -> Requirement | Impossible | None:
         done = sum(made[child.name] is None for child in branch.children)
-        wanted = sorted(branch.children, key=lambda child: preference(child, self.standings[child.name]))
+        wanted = sorted(branch.children, key=lambda child: child_rank(child, self.standings[child.name]))
         requirements = tuple(
             requirement for child in wanted if isinstance(requirement := made[child.name], Requirement)
         )

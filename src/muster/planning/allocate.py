@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from muster.api.names import SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
 from muster.fairness.entitlement import closed
-from muster.model.gang import Gang, Leaf, Standing, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import Standing
+from muster.model.gang.types import Leaf, walk
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements, located, pod_classes
 from muster.placement.search import growth

@@ -7,7 +7,9 @@ import json
 from hashlib import sha256
 
 from muster.api.names import BACKED_OFF
-from muster.model.gang import Gang, Leaf, PodState, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Leaf, walk
 from muster.model.snapshot import Snapshot
 
 LONGEST = 1024  # letters of a reason that are kept
@@ -41,7 +43,7 @@ def asked(gang: Gang) -> str:
     """What the gang asks for and with which right, in a few letters: labels change it without a new generation."""
     seen = sha256(repr((gang.queue, gang.priority, gang.preemptibility)).encode())
     for leaf in walk(gang.root):
-        for member in leaf.those(PodState.PENDING) if isinstance(leaf, Leaf) else ():
+        for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
             seen.update(repr((leaf.name, member.name, sorted(member.requests.items()))).encode())
     return seen.hexdigest()[:16]
 

@@ -20,7 +20,10 @@ from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
 from muster.fairness.queue_usage import QueueUsage, queue_usage
 from muster.fairness.shares import division
-from muster.model.gang import Gang, Leaf, Member, PodState, walk, with_members
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Leaf, Member, walk
+from muster.model.gang.updates import with_members
 from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import ONE_EACH, Snapshot

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from muster.fairness.shares import Division
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.requirements import Requirements
 

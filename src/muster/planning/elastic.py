@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
-from muster.model.gang import Branch, Group, Leaf, Standing
+from muster.model.gang.state import Standing
+from muster.model.gang.types import Branch, Group, Leaf
 
 
 def further(root: Group, now: Mapping[str, Standing]) -> Iterator[tuple[str, Group, int]]:

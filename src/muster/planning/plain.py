@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
-from muster.model.gang import PLACED, Gang, Leaf, Member, Standing
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PLACED
+from muster.model.gang.state import Standing
+from muster.model.gang.types import Leaf, Member
 from muster.model.topology import Level
 from muster.placement.packing.seat_index import Places
 from muster.placement.requirements import Requirement

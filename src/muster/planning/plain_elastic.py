@@ -10,7 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
-from muster.model.gang import Gang, Leaf, Member, PodState, changed
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Leaf, Member
+from muster.model.gang.updates import replace_members
 from muster.model.roles import core
 from muster.placement.requirements import Requirement, pod_classes
 from muster.placement.search.nested_search import ClassSeats
@@ -100,7 +103,7 @@ def _begin(cycle_state: CycleState, gang: Gang) -> GrowingGang | None:
     requirement = None if requirements.invalid() else requirements.further(leaf, 1)
     if not isinstance(requirement, Requirement) or len(set(pod_classes(requirement))) > 1:
         return None
-    waiting = leaf.those(PodState.PENDING)
+    waiting = leaf.members_in(PodState.PENDING)
     if len(waiting) != requirement.pods[0][1]:
         return None
     if gang.preemptibility == SEMI_PREEMPTIBLE and not _is_core_kept(gang, waiting):
@@ -118,4 +121,4 @@ def _placed(gang: Gang, waiting: Sequence[Member], nodes: Sequence[str]) -> Gang
     """A gang of one leaf with the first of its pods that wait on these nodes."""
     pods = zip(waiting, nodes, strict=False)
     placed = {(gang.root.name, pod.name): replace(pod, state=PodState.PLACED, node=node) for pod, node in pods}
-    return replace(gang, root=changed(gang.root, placed))
+    return replace(gang, root=replace_members(gang.root, placed))

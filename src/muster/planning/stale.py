@@ -11,7 +11,8 @@ from functools import partial
 from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Branch, Group, Leaf, Member, walk
 from muster.model.roles import units_of
 from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.make_room import Preemption

@@ -7,7 +7,7 @@ from datetime import datetime
 from muster.api import names
 from muster.api.moment import moment, stamp
 from muster.api.podgroup import PodGroup
-from muster.model.gang import satisfied
+from muster.model.gang.state import is_satisfied
 from muster.planning import backoff
 from muster.planning.preemption.relocation import moved_places
 from muster.reporting.explain import sentence
@@ -75,4 +75,4 @@ def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
     if not _is_past(old.metadata.annotations.get(names.LAST_START, ""), now):
         return True
     told = old.status is not None and bool(old.status.satisfied)
-    return not satisfied(outcome.before.root) and not told
+    return not is_satisfied(outcome.before.root) and not told

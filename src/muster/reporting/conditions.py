@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from muster.api.meta import Condition
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Branch, Gang, Leaf, PodState, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.queues import QueueTree
 from muster.model.roles import leftovers
 from muster.planning import stale
@@ -125,7 +127,7 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
         f"{outcome.gang.namespace}/{pod.name}": unschedulable(extras.get(leaf.name, says))
         for leaf in walk(outcome.gang.root)
         if isinstance(leaf, Leaf)
-        for pod in leaf.those(PodState.PENDING)
+        for pod in leaf.members_in(PodState.PENDING)
     }
     return waiting | {stray.pod: of_stray(stray) for stray in outcome.strays}
 

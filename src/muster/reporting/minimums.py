@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from muster.model.gang import Group, Leaf, Standing
+from muster.model.gang.state import Standing
+from muster.model.gang.types import Group, Leaf
 
 
 class Minimums(Struct, frozen=True):

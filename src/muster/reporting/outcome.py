@@ -10,7 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.podgroup import DisturbanceStatus
-from muster.model.gang import Gang, Group, Leaf, Member, PodState, Standing, seated, state, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState, pod_state
+from muster.model.gang.state import Standing
+from muster.model.gang.types import Group, Leaf, Member, walk
+from muster.model.gang.updates import place_members
 from muster.model.snapshot import Snapshot
 from muster.placement.requirements import Requirements
 from muster.planning import stale
@@ -96,7 +100,7 @@ def gangs_bound(snapshot: Snapshot, plan: CyclePlan) -> dict[str, Gang]:
 
 def _bound(gang: Gang, bindings: Iterable[Binding]) -> Gang:
     nodes = {(binding.sub_group, binding.pod): binding.node for binding in bindings}
-    return replace(gang, root=seated(gang.root, nodes)) if nodes else gang
+    return replace(gang, root=place_members(gang.root, nodes)) if nodes else gang
 
 
 def _short(gang: Gang) -> tuple[str, ...]:
@@ -107,14 +111,14 @@ def _short(gang: Gang) -> tuple[str, ...]:
 def _waiting(snapshot: Snapshot) -> set[str]:
     """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
     strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
-    return {name for name in strays if state(snapshot.pods[name]) is PodState.PENDING}
+    return {name for name in strays if pod_state(snapshot.pods[name]) is PodState.PENDING}
 
 
 def orphans(snapshot: Snapshot) -> tuple[Stray, ...]:
     """Pods of ours that wait and join no gang that exists: never scheduled, but not in silence (N3, N4, N6)."""
     loose = (pod for name, pod in snapshot.pods.items() if not pod.spec.node_name and name not in snapshot.class_of)
     ours = (pod for pod in loose if is_ours(pod, snapshot.schedulers))
-    return tuple(orphan(pod) for pod in ours if state(pod) is PodState.PENDING)
+    return tuple(orphan(pod) for pod in ours if pod_state(pod) is PodState.PENDING)
 
 
 # asking -------------------------------------------------------------------------------------------------------------
@@ -124,4 +128,4 @@ def pods(root: Group, *states: PodState) -> Iterator[Member]:
     """The pods of a tree; of these states only, if any are named."""
     for leaf in walk(root):
         if isinstance(leaf, Leaf):
-            yield from leaf.those(*states) if states else leaf.members
+            yield from leaf.members_in(*states) if states else leaf.members

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from muster.model.gang import Leaf, walk
+from muster.model.gang.types import Leaf, walk
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 
 How = Literal["Worse", "Leaves", "Comes", "Better", "Differs"]

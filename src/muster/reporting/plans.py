@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from muster.api.names import OURS
-from muster.model.gang import Branch, Leaf, walk
+from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
 from muster.planning.decision import Binding, CycleDisturbance, CyclePlan, Eviction, GangPlan
 from muster.reporting.explain import helps, reasons, sentence

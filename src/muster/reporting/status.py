@@ -13,7 +13,9 @@ from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroup, PodGroupStatus, ResourcesStatus
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueStatus
-from muster.model.gang import Gang, Group, PodState, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Group, walk
 from muster.model.queues import QueueTree, Uses, arrange, plus, uses
 from muster.model.roles import leftovers, non_preemptible, resources
 from muster.model.snapshot import Snapshot
@@ -82,7 +84,7 @@ def _phase(states: Counter[PodState], enough: bool) -> str:
 def resources_status(gang: Gang) -> ResourcesStatus:
     """What a gang asks for and holds (E2)."""
     return ResourcesStatus(
-        requested=_sorted(plus(gang.held, gang.wanted)),
+        requested=_sorted(plus(gang.held, gang.pending_requests)),
         allocated=_sorted(gang.held),
         allocated_non_preemptible=_sorted(resources(non_preemptible(gang))),
     )

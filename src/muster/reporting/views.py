@@ -9,7 +9,10 @@ from msgspec.structs import asdict
 from muster.api.podgroup import TopologyConstraint
 from muster.api.quantity import written
 from muster.errors import InputError
-from muster.model.gang import Branch, Gang, Group, Leaf, Standing, missing, ready_to_try, standings, walk, wants
+from muster.model.gang.demand import leaf_demands
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import Standing, count_missing, has_enough_pods, standings
+from muster.model.gang.types import Branch, Group, Leaf, walk
 from muster.model.roles import Roles, leftovers, non_preemptible, resources, roles
 from muster.model.shortage import shortages
 from muster.reporting.explain import existing, left_to
@@ -143,8 +146,8 @@ def _protected(gang: Gang) -> str:
 
 def _waiting(seen: Seen) -> str:
     gang = seen.gang
-    if ready_to_try(gang.root):
-        return f"{many(missing(gang.root), 'pod')} still to place"
+    if has_enough_pods(gang.root):
+        return f"{many(count_missing(gang.root), 'pod')} still to place"
     others = [left_to(gang.other_schedulers, is_all=gang.is_foreign)] if gang.other_schedulers else []
     lacking = [] if gang.is_foreign else [existing(one.group, asdict(one)) for one in shortages(gang.root)]
     return "; ".join((*others, *([f"not enough pods: {'; '.join(lacking)}"] if lacking else ())))
@@ -196,10 +199,10 @@ def data(seen: Seen) -> dict[str, Any]:
         "priority": gang.priority,
         "preemptibility": gang.preemptibility,
         "satisfied": seen.standings[gang.root.name].satisfied,
-        "ready": ready_to_try(gang.root),
+        "ready": has_enough_pods(gang.root),
         "missing": [
             {"subGroup": want.leaf, "pods": want.pods, "candidates": [pod.name for pod in want.candidates]}
-            for want in wants(gang.root)
+            for want in leaf_demands(gang.root)
         ],
         "notEnoughPods": [
             {"subGroup": one.group, **{name: count for name, count in asdict(one).items() if name != "group"}}

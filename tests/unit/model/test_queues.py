@@ -8,7 +8,7 @@ import pytest
 
 import muster
 from muster.api.queue import UNLIMITED
-from muster.model.gang import muster as gather
+from muster.model.gang.builder import collect_gangs as gather
 from muster.model.queues import QueueTree, Share, Uses, arrange, charged, uses
 from tests.spec.scene import queue
 from tests.support.factories import Raw, group, pod, podgroup, pods

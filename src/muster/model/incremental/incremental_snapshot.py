@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from muster.api.core import Pod
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
-from muster.model.gang import Gang, PodState, build, state
+from muster.model.gang.builder import build_gang
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState, holds_resources, pod_state
 from muster.model.inter_pod_rules import alone_columns, gather, keeps_away, kept_alone, looked_at, rules_of
 from muster.model.snapshot import (
     Hosts,
@@ -27,7 +29,6 @@ from muster.model.snapshot import (
     asks,
     classify,
     demands,
-    holds,
     host_ports,
     hosts,
     names_of,
@@ -286,7 +287,7 @@ class IncrementalSnapshot:
             self._gangs.pop(gang, None)
             self._members.pop(gang, None)
             return
-        built = self._gangs[gang] = build(
+        built = self._gangs[gang] = build_gang(
             group, [self._pods[name] for name in joined], rest.priority_classes, self._schedulers
         )
         before = self._members.get(gang, frozenset())
@@ -320,11 +321,11 @@ class IncrementalSnapshot:
     def _as_counted(self, name: str, pod: Pod) -> CountedPod:
         gang = gang_of(pod)
         held = None
-        if pod.spec.node_name and holds(pod):
+        if pod.spec.node_name and holds_resources(pod):
             leaves = pod.metadata.deletion_timestamp is not None
             member = gang is not None and name in self._members.get(gang, ())
             held = Held(self._sums.row(pod.spec.node_name), leaves, member)
-        ours, standing = gang in self._groups and is_ours(pod, self._schedulers), state(pod)
+        ours, standing = gang in self._groups and is_ours(pod, self._schedulers), pod_state(pod)
         return CountedPod(
             self._kinds.of(pod), held, ours and standing is PodState.PENDING, ours and standing is PodState.PLACED
         )

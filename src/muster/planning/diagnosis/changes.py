@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.model.gang import Branch, Leaf, walk
+from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.requirements import RequiredLevel, Requirement, Requirements, every, size

@@ -7,7 +7,8 @@ from msgspec.structs import asdict, replace
 
 from muster.api.names import PREEMPTIBLE
 from muster.fairness.entitlement import Excess, closed
-from muster.model.gang import Gang, satisfied
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import is_satisfied
 from muster.placement.requirements import Impossible, Requirement, Requirements, every, pod_classes
 from muster.planning.backoff import backed_off
 from muster.planning.bounds import least
@@ -139,7 +140,7 @@ def unplaced(requirement: Requirement) -> object:
 def unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
     """Nothing more is known of a gang; where its core is placed, that stands."""
     verdict: Verdict = (
-        "Scheduled" if gang_state.verdict == "Scheduled" or satisfied(gang_state.gang.root) else "Unknown"
+        "Scheduled" if gang_state.verdict == "Scheduled" or is_satisfied(gang_state.gang.root) else "Unknown"
     )
     return replace(gang_state, verdict=verdict, refusals=(*gang_state.refusals, *refusals))
 

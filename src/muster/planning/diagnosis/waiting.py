@@ -9,7 +9,8 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE
-from muster.model.gang import Branch, Gang, Group
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Branch, Group
 from muster.model.shortage import NOT_COUNTED, Shortage, shortages
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements

@@ -23,7 +23,9 @@ from muster.api import names
 from muster.api.duration import nanoseconds
 from muster.api.moment import past_moment
 from muster.api.quantity import Resources
-from muster.model.gang import Gang, Group, Leaf, PodState, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Group, Leaf, walk
 from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.filters import FILTERS

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from muster.model.gang import Gang, Leaf, Member, PodState, changed, satisfied, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import is_satisfied
+from muster.model.gang.types import Leaf, Member, walk
+from muster.model.gang.updates import replace_members
 from muster.model.topology import NOWHERE
 from muster.placement.requirements import RequiredLevel, Requirements
 from muster.placement.search.nested_search import ClassSeats
@@ -39,7 +43,7 @@ def checked(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats
         ClassSeats(leaf, cycle_state.pod_class(gang, name), cycle_state.snapshot.node_index[member.node], 1)
         for (leaf, name), member in placed.items()
     )
-    after = replace(gang, root=changed(gang.root, placed))
+    after = replace(gang, root=replace_members(gang.root, placed))
     if not (_is_whole(gang, after) and _keeps_levels(cycle_state, after) and _has_room(cycle_state, seats)):
         return None
     return seats if _is_allowed(cycle_state, gang, after, seats) else None
@@ -51,7 +55,7 @@ def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Mem
         (leaf.name, member.name): replace(member, state=PodState.PLACED, node=places[member.name])
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for member in leaf.those(PodState.PENDING)
+        for member in leaf.members_in(PodState.PENDING)
         if member.name in places
     }
 
@@ -59,7 +63,7 @@ def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Mem
 def _is_whole(before: Gang, after: Gang) -> bool:
     """The root is satisfied (G1), and so is every SubGroup that gets a pod (G2)."""
     had = before.standings
-    return satisfied(after.root) and all(
+    return is_satisfied(after.root) and all(
         now.satisfied or now.placed == had[name].placed for name, now in after.standings.items()
     )
 

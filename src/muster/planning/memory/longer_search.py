@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api.names import PREEMPTIBLE
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Requirement, pod_classes

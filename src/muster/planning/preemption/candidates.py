@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
-from muster.model.gang import Gang, Leaf, Member
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Leaf, Member
 from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import Unit, resources, units_of
 from muster.placement.capacity import Capacity

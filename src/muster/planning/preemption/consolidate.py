@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.decision import EvictionReason

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from muster.api.core import Pod, PodDisruptionBudget
 from muster.api.objects import key
 from muster.model.disruption_budgets import disruptions_allowed
+from muster.model.gang.pod_state import holds_resources
 from muster.model.inter_pod_rules import namespace_of
-from muster.model.snapshot import Snapshot, holds
+from muster.model.snapshot import Snapshot
 from muster.planning.preemption.label_columns import LabelColumns, keys_of
 
 Ints = NDArray[np.int64]
@@ -65,7 +66,7 @@ class _Namespace:
         self.pods = pods
         self.of: dict[int, list[int]] = defaultdict(list)
         self._labels = LabelColumns([pod.metadata.labels for pod in pods], keys)
-        self._are_alive = np.array([holds(pod) for pod in pods], dtype=bool)
+        self._are_alive = np.array([holds_resources(pod) for pod in pods], dtype=bool)
         self._are_healthy = self._are_alive & np.array([_is_healthy(pod) for pod in pods], dtype=bool)
         self._are_new = np.array([_not_started(pod) for pod in pods], dtype=bool)
         self._budgets = np.zeros(len(pods), dtype=np.int64)  # that select each of them

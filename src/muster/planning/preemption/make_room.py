@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 
 from muster.api import names
-from muster.model.gang import Gang, Member
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Member
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats

@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import closed
-from muster.model.gang import Gang, Leaf, Member, PodState, changed, satisfied, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import is_satisfied
+from muster.model.gang.types import Leaf, Member, walk
+from muster.model.gang.updates import replace_members
 from muster.model.topology import NOWHERE
 from muster.placement.requirements import RequiredLevel, Requirements
 from muster.placement.search.nested_search import ClassSeats
@@ -40,7 +44,7 @@ class Nominations:
 
     def _hold_nominated(self) -> None:
         cycle_state = self.cycle_state
-        gangs = [gang for gang in cycle_state.snapshot.gangs if gang.has_promises and not gang.is_settled]
+        gangs = [gang for gang in cycle_state.snapshot.gangs if gang.has_nominations and not gang.is_settled]
         nominated = dict(self._nominated(gangs))
         if nominated:
             cycle_state.part()
@@ -55,7 +59,7 @@ class Nominations:
         snapshot = self.cycle_state.snapshot
         for gang in gangs:
             for leaf in walk(gang.root):
-                for member in leaf.those(PodState.PENDING) if isinstance(leaf, Leaf) else ():
+                for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                     name = f"{gang.namespace}/{member.name}"
                     node = snapshot.pods[name].status.nominated_node_name
                     if node in snapshot.node_index:
@@ -66,16 +70,16 @@ class Nominations:
         seats: list[ClassSeats] = []
         placed: dict[tuple[str, str], Member] = {}
         for leaf in walk(gang.root):
-            for member in leaf.those(PodState.PENDING) if isinstance(leaf, Leaf) else ():
+            for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                 node = nominated.get(f"{gang.namespace}/{member.name}")
                 if node is not None:
                     pod_class = self.cycle_state.pod_class(gang, member.name)
                     seats.append(ClassSeats(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
                     placed[leaf.name, member.name] = replace(member, state=PodState.PLACED, node=node)
-        if not seats or closed(self.cycle_state.usage.tree, gang.queue) or satisfied(gang.root):
+        if not seats or closed(self.cycle_state.usage.tree, gang.queue) or is_satisfied(gang.root):
             return ()
-        after = replace(gang, root=changed(gang.root, placed))
-        good = satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
+        after = replace(gang, root=replace_members(gang.root, placed))
+        good = is_satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
         return tuple(seats) if good and self._is_allowed(gang, tuple(seats), later=True) else ()
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
@@ -146,7 +150,7 @@ class Nominations:
     def keep_for_victim(self, gang_state: GangState) -> GangState:
         """A gang that loses pods in this cycle waits for its places still, where they make whole what stays of it."""
         held = self._held.get(gang_state.gang.key, ())
-        if not held or not satisfied(self.cycle_state.seated(gang_state.gang, held).root):
+        if not held or not is_satisfied(self.cycle_state.seated(gang_state.gang, held).root):
             return gang_state
         return self.keep(gang_state, self.release(gang_state.gang.key))
 
@@ -155,7 +159,7 @@ class Nominations:
     def _hold_moves(self) -> None:
         unseen = self.cycle_state.policy.moved
         for gang in self.cycle_state.snapshot.gangs:
-            if gang.has_promises or gang.key in unseen:
+            if gang.has_nominations or gang.key in unseen:
                 held = self._held.get(gang.key, ())  # a pod that moved and is nominated needs one place, not two
                 self.hold_moves(self.cycle_state.seated(gang, held) if held else gang)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.queue_usage import NO_END
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.model.queues import QueueNode, plus
 from muster.placement.exact.solver import Term
 from muster.placement.requirements import Requirement

@@ -13,7 +13,7 @@ from muster.api.moment import past_moment
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.queue_usage import QueueUsage
-from muster.model.gang import Gang
+from muster.model.gang.gang import Gang
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import least

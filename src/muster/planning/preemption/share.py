@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from heapq import heappop, heappush
 
-from muster.model.gang import Gang, Standing
+from muster.model.gang.gang import Gang
+from muster.model.gang.state import Standing
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import CycleDisturbance, Eviction, MadeRoom
 from muster.planning.scheduling_queue import SchedulingQueue

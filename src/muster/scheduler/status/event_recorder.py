@@ -18,7 +18,7 @@ from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
-from muster.model.gang import PodState, state
+from muster.model.gang.pod_state import PodState, pod_state
 from muster.reporting.conditions import stray_words
 from muster.reporting.explain import is_worth_an_event, reasons
 from muster.reporting.outcome import Outcome
@@ -93,7 +93,9 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
         if is_worth_an_event(reason["reason"], reason["details"]):
             runs = reason["details"].get("role") == "extra"
             yield event(resource, meta, reason["reason"], reason["message"], now, is_normal=runs)
-    strays = [stray for stray in outcome.gang.strays if state(pods[stray.pod]) in (PodState.PENDING, PodState.GATED)]
+    strays = [
+        stray for stray in outcome.gang.strays if pod_state(pods[stray.pod]) in (PodState.PENDING, PodState.GATED)
+    ]
     if strays:
         yield event(resource, meta, STRAY_PODS, stray_words(strays), now)
     for stray in strays:

@@ -24,7 +24,8 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, PatchType, Raw, Resource
-from muster.model.gang import Gang, PodState, state
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.diagnosis.waiting import NOT_ENOUGH_PODS
@@ -373,7 +374,12 @@ def _unsaid(
     address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]
 ) -> Iterator[StatusUpdate]:
     """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
-    if pod is None or state(pod) is not PodState.PENDING or not isinstance(says, tuple) or gang_of(pod) in unsettled:
+    if (
+        pod is None
+        or pod_state(pod) is not PodState.PENDING
+        or not isinstance(says, tuple)
+        or gang_of(pod) in unsettled
+    ):
         return
     uid, _ = says
     if uid == pod.metadata.uid:

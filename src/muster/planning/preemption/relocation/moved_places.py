@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from muster.api import names
 from muster.api.moment import moment, stamp
-from muster.model.gang import Gang, Leaf, Member, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.types import Leaf, Member, walk
 from muster.model.snapshot import MOST
 from muster.planning.decision import Eviction
 from muster.planning.stale import GRACE, grace_of

@@ -7,7 +7,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from muster.model.gang import Branch, Gang, Group, Leaf, Member, PodState, changed, satisfied, walk
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.state import is_satisfied
+from muster.model.gang.types import Branch, Group, Leaf, Member, walk
+from muster.model.gang.updates import replace_members
 from muster.model.inter_pod_rules import rules_of
 from muster.model.roles import units
 from muster.model.snapshot import Snapshot
@@ -125,7 +129,7 @@ class Relocation:
             return
         kept = {(one.sub_group, one.pod) for one in back} if loses_core else self._whole_units(key, back)
         stay = tuple(one for one in gang_state.evictions if (one.sub_group, one.pod) not in kept)
-        verdict: Verdict = "Scheduled" if satisfied(gang_state.gang.root) else gang_state.verdict
+        verdict: Verdict = "Scheduled" if is_satisfied(gang_state.gang.root) else gang_state.verdict
         self.cycle_state.gang_states[key] = replace(gang_state, evictions=stay, verdict=verdict)
 
     def _whole_units(self, key: str, back: list[Eviction]) -> set[Pod]:
@@ -149,7 +153,7 @@ class Relocation:
         evictions = tuple(
             replace(one, move_to=homes.get((one.sub_group, one.pod), one.move_to)) for one in gang_state.evictions
         )
-        gang = replace(gang_state.gang, root=changed(gang_state.gang.root, placed))
+        gang = replace(gang_state.gang, root=replace_members(gang_state.gang.root, placed))
         self.cycle_state.gang_states[key] = replace(gang_state, gang=gang, evictions=evictions)
 
 
@@ -277,9 +281,9 @@ def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
         (leaf.name, one.name): replace(one, state=PodState.GATED)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.those(PodState.PENDING)
+        for one in leaf.members_in(PodState.PENDING)
     }
-    return replace(gang, root=changed(gang.root, aside | back))
+    return replace(gang, root=replace_members(gang.root, aside | back))
 
 
 def _homes(gang: Gang, leaving: set[Pod]) -> Homes:

@@ -1,0 +1,1 @@
+"""A PodGroup with its pods, as a tree of leaves and branches."""
