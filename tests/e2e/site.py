@@ -24,23 +24,10 @@ from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
-from tests.support.live_cluster import (
-    CLASSES,
-    EVENTS,
-    GROUPS,
-    LATER_SECONDS,
-    QUEUES,
-    TOPOLOGIES,
-    Crash,
-    Faulty,
-    Judge,
-    gang_of,
-    leaf_of,
-    placed,
-    pod,
-    told,
-    unsettled,
-)
+from tests.support.live.faults import Crash, Faulty
+from tests.support.live.judge import Judge
+from tests.support.live.objects import CLASSES, EVENTS, GROUPS, QUEUES, TOPOLOGIES, gang_of, gpu_pod, leaf_of, placed
+from tests.support.live.world import LATER_SECONDS, describe, unsettled
 
 SITE = "muster.test/site"  # label of nodes
 ZONE, RACK = "topology/zone", "topology/rack"
@@ -170,7 +157,7 @@ class Site:
         """A PodGroup of this site, and so many pods in each leaf."""
         name = raw["metadata"]["name"]
         made = [
-            pod(f"{name}-{one}-{i}" if one else f"{name}-{i}", name, gpus, one)
+            gpu_pod(f"{name}-{one}-{i}" if one else f"{name}-{i}", name, gpus, one)
             for one in pods
             for i in range(pods[one])
         ]
@@ -291,7 +278,9 @@ class Process:
         """A whole cycle that began after now, and was told."""
         first = self.scheduler.cycles
         while self.scheduler.told < first + 2 and not self.over:
-            assert time.monotonic() < end, f"not at rest: {(await self.site.seen()).seats()}, {told(self.scheduler)}"
+            assert time.monotonic() < end, (
+                f"not at rest: {(await self.site.seen()).seats()}, {describe(self.scheduler)}"
+            )
             await asyncio.sleep(0.005)
 
     async def _later(self) -> None:

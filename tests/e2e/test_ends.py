@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.test_run import free_port
 from tests.support.factories import Raw
-from tests.support.live_cluster import group, leaf, pod
+from tests.support.live.objects import gpu_pod, group, leaf
 
 HUGE = "search_steps=10**9, cycle_steps=10**10"
 SPINNING = f"""
@@ -52,7 +52,7 @@ def written(folder: Path, scheduler: str) -> Path:
     found: list[Raw] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}},
         group("endless", subGroups=[leaf("endless", 1)]),
-        pod("endless-0", "endless", 1, leaf="endless", scheduler=scheduler),
+        gpu_pod("endless-0", "endless", 1, leaf="endless", scheduler=scheduler),
     ]
     path = folder / "gang.yaml"
     path.write_text("\n---\n".join(msgspec.json.encode(raw).decode() for raw in found), encoding="utf-8")

@@ -20,21 +20,9 @@ from muster.kube.cluster import ApiError, Raw
 from muster.scheduler import binder
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
-from tests.support.live_cluster import (
-    HASTY,
-    Call,
-    Fault,
-    Faulty,
-    Live,
-    Script,
-    World,
-    crash_at,
-    group,
-    leaf,
-    node,
-    queue,
-    seeded,
-)
+from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
+from tests.support.live.objects import group, leaf, node, queue
+from tests.support.live.world import HASTY, Live, World
 
 SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 

@@ -10,7 +10,9 @@ from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.scheduler import binder
-from tests.support.live_cluster import EVENTS, HASTY, QUEUES, Call, Fault, Faulty, World, group, leaf, node, pod, queue
+from tests.support.live.faults import Call, Fault, Faulty
+from tests.support.live.objects import EVENTS, QUEUES, gpu_pod, group, leaf, node, queue
+from tests.support.live.world import HASTY, World
 
 
 @pytest.fixture(autouse=True)
@@ -126,8 +128,8 @@ async def test_the_same_event_is_not_told_again_and_again() -> None:
 async def test_a_pod_whose_podgroup_comes_late_is_told_and_then_bound() -> None:
     """N4: it names the PodGroup that it lacks; that one is all it takes."""
     world = World([node("a")])
-    world.want(pod("g-0", "g"))
-    world.want(pod("not-ours", "g", scheduler="default-scheduler"))
+    world.want(gpu_pod("g-0", "g"))
+    world.want(gpu_pod("not-ours", "g", scheduler="default-scheduler"))
     async with world.running() as live:
         await live.settle()
         told = world.condition(world.pod("g-0"), "PodScheduled")
@@ -191,7 +193,7 @@ async def test_extras_come_and_go() -> None:
         world.memory.store.delete(PODS, "default", "g-2")
         await live.settle()
         assert sorted(world.seats()) == ["g-0", "g-1"]
-        world.want(pod("g-9", "g"))
+        world.want(gpu_pod("g-9", "g"))
         await live.settle()
     assert sorted(world.seats()) == ["g-0", "g-1", "g-9"]
     assert world.judge.evicted == {}
@@ -236,8 +238,8 @@ async def test_a_gang_that_cannot_be_made_whole_again_is_released_after_its_grac
 
 async def test_pods_of_another_scheduler_are_left_alone_and_counted() -> None:
     world = World([node("a")])
-    world.want(pod("running", "", 2, scheduler="default-scheduler", node_name="a"))
-    world.want(pod("waiting", "g", 2, scheduler="default-scheduler"))
+    world.want(gpu_pod("running", "", 2, scheduler="default-scheduler", node_name="a"))
+    world.want(gpu_pod("waiting", "g", 2, scheduler="default-scheduler"))
     world.submit(group("g", minMember=1), {"": 3})
     async with world.running() as live:
         await live.settle()

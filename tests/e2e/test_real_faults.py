@@ -17,7 +17,8 @@ from muster.kube.cluster import Cluster
 from muster.scheduler import binder
 from tests.e2e.site import Seen, Site, fresh
 from tests.support.apiserver.apiserver import ApiServer
-from tests.support.live_cluster import Call, Fault, Faulty, Script, crash_at, group, leaf, seeded
+from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
+from tests.support.live.objects import group, leaf
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 STRIDE = 1 if NIGHTLY else 7

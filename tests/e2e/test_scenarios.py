@@ -19,7 +19,8 @@ from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.simulator import datacenter
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.site import ZONE, Seen, Site, ended, said, until
-from tests.support.live_cluster import Call, Fault, Faulty, Script, group, leaf, leaf_of, placed
+from tests.support.live.faults import Call, Fault, Faulty, Script
+from tests.support.live.objects import group, leaf, leaf_of, placed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CORE = {"prefill": 3, "decode": 1}  # replicas of the Dynamo example that start it

@@ -11,11 +11,11 @@ from itertools import combinations
 from typing import NamedTuple
 
 from tests.oracles.disturbance import disturbed, outcomes
-from tests.oracles.world import (
-    Crew,
+from tests.oracles.objects import (
+    CheckedGang,
+    ObjectIndex,
     Outcome,
     Raw,
-    World,
     apart,
     expression,
     key_of,
@@ -33,15 +33,15 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def broken(objects: list[Raw], plan: Raw, now: datetime | None = None) -> list[str]:
     """Every promise that the plan does not keep; without `now`, nothing that depends on the time is judged."""
-    world = World(objects)
-    at_once, after = outcomes(world, plan)
-    found = [*_bound_once(world, plan), *_wrong(world, at_once)]
-    if _at_once(world, plan):
-        seats = _seats(world, at_once)
-        found += _uneven(world, seats) + _scattered(world, seats)
+    index = ObjectIndex(objects)
+    at_once, after = outcomes(index, plan)
+    found = [*_bound_once(index, plan), *_wrong(index, at_once)]
+    if _at_once(index, plan):
+        seats = _seats(index, at_once)
+        found += _uneven(index, seats) + _scattered(index, seats)
     if at_once != after:
-        found += [f"in the end: {problem}" for problem in _wrong(world, after)]
-    return [*found, *_misjudged(world, plan, after), *disturbed(world, plan, now), *internal_errors(plan)]
+        found += [f"in the end: {problem}" for problem in _wrong(index, after)]
+    return [*found, *_misjudged(index, plan, after), *disturbed(index, plan, now), *internal_errors(plan)]
 
 
 def internal_errors(plan: Raw) -> list[str]:
@@ -54,16 +54,16 @@ def internal_errors(plan: Raw) -> list[str]:
     ]
 
 
-def _wrong(world: World, outcome: Outcome) -> list[str]:
+def _wrong(index: ObjectIndex, outcome: Outcome) -> list[str]:
     """What holds at every moment: now with the bindings, and in the end when everybody is gone and in place."""
-    seats = _seats(world, outcome)
+    seats = _seats(index, outcome)
     return [
-        *overfull(world, outcome),
-        *_misplaced(world, seats),
+        *overfull(index, outcome),
+        *_misplaced(index, seats),
         *_ports_clash(seats),
-        *_too_close(world, seats),
-        *_alone(world, seats),
-        *_half_started(world, outcome),
+        *_too_close(index, seats),
+        *_alone(index, seats),
+        *_half_started(index, outcome),
     ]
 
 
@@ -78,21 +78,21 @@ class Seat(NamedTuple):
         return f"{name(self.pod)} on {self.node['metadata']['name']}"
 
 
-def _seats(world: World, outcome: Outcome) -> list[Seat]:
+def _seats(index: ObjectIndex, outcome: Outcome) -> list[Seat]:
     """Every pod that holds room on a known node."""
     found = []
-    for key, pod in world.pods.items():
-        node = world.nodes.get(outcome.places.get(key) or pod["spec"].get("nodeName") or "")
+    for key, pod in index.pods.items():
+        node = index.nodes.get(outcome.places.get(key) or pod["spec"].get("nodeName") or "")
         if node and phase(pod) not in ("Succeeded", "Failed") and key not in outcome.gone:
             found.append(Seat(pod, node, key in outcome.places))
     return found
 
 
-def _bound_once(world: World, plan: Raw) -> Iterator[str]:
+def _bound_once(index: ObjectIndex, plan: Raw) -> Iterator[str]:
     """I1: a pod is bound or nominated once, and only if it waits."""
     times = Counter(key_of(one) for one in (*plan["bindings"], *(plan.get("nominations") or ())))
     for pod, count in times.items():
-        raw = world.pods.get(pod)
+        raw = index.pods.get(pod)
         if count > 1:
             yield f"{pod} is bound {count} times"
         if raw is None or raw["spec"].get("nodeName") or raw["spec"].get("schedulingGates"):
@@ -101,28 +101,28 @@ def _bound_once(world: World, plan: Raw) -> Iterator[str]:
             yield f"{pod} has ended"
 
 
-def _misplaced(world: World, seats: list[Seat]) -> Iterator[str]:
+def _misplaced(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
     """What a bound pod and its node say about each other (X5)."""
     for seat in seats:
         for rule, holds in NODE_RULES.items() if seat.new else ():
-            if not holds(world, seat.pod, seat.node):
+            if not holds(index, seat.pod, seat.node):
                 yield f"{seat}: {rule}"
 
 
-def _selected(world: World, pod: Raw, node: Raw) -> bool:
+def _selected(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     return (pod["spec"].get("nodeSelector") or {}).items() <= labels(node).items()
 
 
-def _has_affinity(world: World, pod: Raw, node: Raw) -> bool:
+def _has_affinity(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     required = _affinity(pod, "nodeAffinity").get("requiredDuringSchedulingIgnoredDuringExecution")
     return required is None or _any_term(required, node)
 
 
-def _volumes_reach(world: World, pod: Raw, node: Raw) -> bool:
+def _volumes_reach(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     """Bound claims only: where an unbound one will be is not known."""
     for volume in pod["spec"].get("volumes") or ():
-        claim = world.claims.get(f"{namespace(pod)}/{_claim(pod, volume)}")
-        bound = world.volumes.get(claim["spec"].get("volumeName") or "") if claim else None
+        claim = index.claims.get(f"{namespace(pod)}/{_claim(pod, volume)}")
+        bound = index.volumes.get(claim["spec"].get("volumeName") or "") if claim else None
         required = (bound["spec"].get("nodeAffinity") or {}).get("required") if bound else None
         if required is not None and not _any_term(required, node):
             return False
@@ -135,7 +135,7 @@ def _claim(pod: Raw, volume: Raw) -> str:
     return str((volume.get("persistentVolumeClaim") or {}).get("claimName", ""))
 
 
-def _taints_tolerated(world: World, pod: Raw, node: Raw) -> bool:
+def _taints_tolerated(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     taints = (node.get("spec") or {}).get("taints") or ()
     return all(_tolerated(pod, taint) for taint in taints if taint["effect"] in ("NoSchedule", "NoExecute"))
 
@@ -154,17 +154,17 @@ def _tolerates(toleration: Raw, taint: Raw) -> bool:
     return same and str(toleration["key"]) == taint["key"]
 
 
-def _open(world: World, pod: Raw, node: Raw) -> bool:
+def _open(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     return not (node.get("spec") or {}).get("unschedulable") or _tolerated(pod, cordon)
 
 
-def _ready(world: World, pod: Raw, node: Raw) -> bool:
+def _ready(index: ObjectIndex, pod: Raw, node: Raw) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
     return all(one["status"] == "True" for one in conditions if one["type"] == "Ready")
 
 
-NODE_RULES: dict[str, Callable[[World, Raw, Raw], bool]] = {
+NODE_RULES: dict[str, Callable[[ObjectIndex, Raw, Raw], bool]] = {
     "its nodeSelector says another node": _selected,
     "its node affinity says another node": _has_affinity,
     "a volume of its cannot be reached from there": _volumes_reach,
@@ -230,13 +230,13 @@ def _together(one: Seat, other: Seat, key: str) -> bool:
     return place is not None and place == _place(other.node, key)
 
 
-def _looks_at(world: World, pod: Raw, term: Raw, other: Raw) -> bool:
+def _looks_at(index: ObjectIndex, pod: Raw, term: Raw, other: Raw) -> bool:
     """Whether a term that `pod` carries selects `other`."""
     where, chosen = namespace(other), term.get("namespaceSelector")
     if not term.get("namespaces") and chosen is None:
         inside = where == namespace(pod)
     else:
-        known = world.namespaces.get(where, {"kubernetes.io/metadata.name": where})
+        known = index.namespaces.get(where, {"kubernetes.io/metadata.name": where})
         inside = where in (term.get("namespaces") or ()) or (chosen is not None and matches(chosen, known))
     return inside and _alike(term, pod, other)
 
@@ -251,58 +251,58 @@ def _alike(term: Raw, pod: Raw, other: Raw) -> bool:
     return agree and differ and matches(term["labelSelector"], theirs)
 
 
-def _too_close(world: World, seats: list[Seat]) -> Iterator[str]:
+def _too_close(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
     """Anti-affinity, both ways, for every pair with a new pod."""
     for one in seats:
         for term in _terms(one.pod, "podAntiAffinity"):
             for other in seats:
                 concerns = other is not one and (one.new or other.new) and _together(one, other, term["topologyKey"])
-                if concerns and _looks_at(world, one.pod, term, other.pod):
+                if concerns and _looks_at(index, one.pod, term, other.pod):
                     yield f"{one} keeps away from {other} in one {term['topologyKey']}"
 
 
-def _alone(world: World, seats: list[Seat]) -> Iterator[str]:
+def _alone(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
     """Affinity: a selected pod beside each new carrier, or one that may have started a place."""
     for one in seats:
         for term in _terms(one.pod, "podAffinity") if one.new else ():
             key = term["topologyKey"]
             if _place(one.node, key) is None:
                 yield f"{one}: affinity by {key}, which the node does not have"
-            elif not _looks_at(world, one.pod, term, one.pod) and not _company(world, one, term, seats):
+            elif not _looks_at(index, one.pod, term, one.pod) and not _company(index, one, term, seats):
                 yield f"{one}: nobody there that its affinity by {key} asks for"
 
 
-def _company(world: World, one: Seat, term: Raw, seats: list[Seat]) -> list[Seat]:
+def _company(index: ObjectIndex, one: Seat, term: Raw, seats: list[Seat]) -> list[Seat]:
     """Other pods in the place of a carrier that its term selects."""
     key = term["topologyKey"]
     return [
         other
         for other in seats
-        if other is not one and _together(one, other, key) and _looks_at(world, one.pod, term, other.pod)
+        if other is not one and _together(one, other, key) and _looks_at(index, one.pod, term, other.pod)
     ]
 
 
-def _at_once(world: World, plan: Raw) -> bool:
+def _at_once(index: ObjectIndex, plan: Raw) -> bool:
     """Whether the plan is one step: the core of one gang of which nothing was placed before."""
     gangs = {f"{b['namespace']}/{b['podGroup']}" for b in plan["bindings"]}
     placed = {
         f"{namespace(pod)}/{(pod['metadata'].get('annotations') or {}).get('pod-group-name')}"
-        for pod in world.pods.values()
+        for pod in index.pods.values()
         if pod["spec"].get("nodeName")
     }
     return len(gangs) == 1 and not gangs & placed and all(b["role"] != "extra" for b in plan["bindings"])
 
 
-def _scattered(world: World, seats: list[Seat]) -> list[str]:
+def _scattered(index: ObjectIndex, seats: list[Seat]) -> list[str]:
     """Affinity of a gang that came at once: a series starts one place, and only where no outside pod is selected."""
     started: dict[str, set[str]] = defaultdict(set)
     found = []
     for one in seats:
         for term in _terms(one.pod, "podAffinity") if one.new else ():
-            if not any(_stands(other, _series(one.pod, term)) for other in _company(world, one, term, seats)):
+            if not any(_stands(other, _series(one.pod, term)) for other in _company(index, one, term, seats)):
                 started[_series(one.pod, term)].add(str(_place(one.node, term["topologyKey"])))
                 elsewhere = [other for other in seats if not other.new and _place(other.node, term["topologyKey"])]
-                if any(_looks_at(world, one.pod, term, other.pod) for other in elsewhere):
+                if any(_looks_at(index, one.pod, term, other.pod) for other in elsewhere):
                     found.append(f"{one}: a place is started though its affinity selects a pod elsewhere")
     return found + [f"{term} is started in {sorted(places)}" for term, places in started.items() if len(places) > 1]
 
@@ -318,7 +318,7 @@ def _series(pod: Raw, term: Raw) -> str:
     return f"{namespace(pod)} {term} {[(key, labels(pod).get(key)) for key in keys]}"
 
 
-def _uneven(world: World, seats: list[Seat]) -> list[str]:
+def _uneven(index: ObjectIndex, seats: list[Seat]) -> list[str]:
     """Topology spread of a gang that came at once."""
     return [
         f"{one}: spread by {rule['topologyKey']}: {problem}"
@@ -326,52 +326,52 @@ def _uneven(world: World, seats: list[Seat]) -> list[str]:
         if one.new
         for rule in one.pod["spec"].get("topologySpreadConstraints") or ()
         if rule.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
-        if (problem := _skew(world, one, rule, seats))
+        if (problem := _skew(index, one, rule, seats))
     ]
 
 
-def _skew(world: World, one: Seat, rule: Raw, seats: list[Seat]) -> str:
+def _skew(index: ObjectIndex, one: Seat, rule: Raw, seats: list[Seat]) -> str:
     key = rule["topologyKey"]
     here = _place(one.node, key)
     if here is None:
         return "the node does not have it"
     counts = {
         place: 0
-        for node in world.nodes.values()
-        if (place := _place(node, key)) is not None and _counts(world, one.pod, rule, node)
+        for node in index.nodes.values()
+        if (place := _place(node, key)) is not None and _counts(index, one.pod, rule, node)
     }
     for other in seats:
         seen = namespace(other.pod) == namespace(one.pod) and not other.pod["metadata"].get("deletionTimestamp")
         place = _place(other.node, key)
-        if seen and place in counts and _counts(world, one.pod, rule, other.node) and _alike(rule, one.pod, other.pod):
+        if seen and place in counts and _counts(index, one.pod, rule, other.node) and _alike(rule, one.pod, other.pod):
             counts[place] += 1
     floor = 0 if len(counts) < (rule.get("minDomains") or 1) else min(counts.values(), default=0)
     return "" if counts.get(here, 0) - floor <= rule["maxSkew"] else f"{here} has too many of {counts}"
 
 
-def _counts(world: World, pod: Raw, rule: Raw, node: Raw) -> bool:
+def _counts(index: ObjectIndex, pod: Raw, rule: Raw, node: Raw) -> bool:
     """Whether a node is one of those that a pod's spread is about."""
-    chosen = _selected(world, pod, node) and _has_affinity(world, pod, node)
+    chosen = _selected(index, pod, node) and _has_affinity(index, pod, node)
     affinity = chosen or rule.get("nodeAffinityPolicy") == "Ignore"
-    return affinity and (rule.get("nodeTaintsPolicy") != "Honor" or _taints_tolerated(world, pod, node))
+    return affinity and (rule.get("nodeTaintsPolicy") != "Honor" or _taints_tolerated(index, pod, node))
 
 
-def _half_started(world: World, outcome: Outcome) -> Iterator[str]:
+def _half_started(index: ObjectIndex, outcome: Outcome) -> Iterator[str]:
     """I3, I4, G1, G2: minimums and domains at every level, for what is placed and what is new together."""
-    for key in world.gangs:
-        crew = Crew(world, key, outcome)
-        for group in crew.tree if crew.new() else ():
-            if crew.new(group) and not crew.met(group):
+    for key in index.gangs:
+        checked = CheckedGang(index, key, outcome)
+        for group in checked.tree if checked.new() else ():
+            if checked.new(group) and not checked.met(group):
                 yield f"{key}: pods of `{group}` are bound, but it is not satisfied"
-            yield from apart(world, crew, group) if crew.new(group) else ()
-        if crew.new() and not crew.met():
+            yield from apart(index, checked, group) if checked.new(group) else ()
+        if checked.new() and not checked.met():
             yield f"{key}: is started below its minimum"
 
 
-def _misjudged(world: World, plan: Raw, after: Outcome) -> Iterator[str]:
+def _misjudged(index: ObjectIndex, plan: Raw, after: Outcome) -> Iterator[str]:
     """`Scheduled` means that the root is satisfied with this plan, nominations counted."""
     verdicts = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in plan["podGroups"]}
-    for key in world.gangs:
-        met = Crew(world, key, after).met()
+    for key in index.gangs:
+        met = CheckedGang(index, key, after).met()
         if (verdicts[key] == "Scheduled") != met:
             yield f"{key}: verdict {verdicts[key]}, but satisfied is {met}"

@@ -14,12 +14,12 @@ from math import ceil
 from typing import NamedTuple
 
 from tests.oracles.fair_shares import base_units
-from tests.oracles.world import (
-    Crew,
+from tests.oracles.objects import (
+    CheckedGang,
+    ObjectIndex,
     Outcome,
     Raw,
     Unit,
-    World,
     apart,
     asks,
     closure,
@@ -42,31 +42,31 @@ Held = dict[str, dict[str, int]]  # by queue and resource
 class Leaver(NamedTuple):
     """A unit of a gang that is evicted, and whom for."""
 
-    crew: Crew
+    gang: CheckedGang
     at: int  # its index among the units of the gang
     unit: Unit
     pods: frozenset[str]  # with everything inside it
     outermost: bool
 
 
-def outcomes(world: World, plan: Raw) -> tuple[Outcome, Outcome]:
+def outcomes(index: ObjectIndex, plan: Raw) -> tuple[Outcome, Outcome]:
     """The moment of the bindings, when everybody is still there; and the end, when all are gone and in place."""
     bound = {key_of(one): one["node"] for one in plan["bindings"]}
     nominated = {key_of(one): one["node"] for one in plan.get("nominations") or ()}
     evicted = {key_of(one): one.get("moveTo", "") for one in plan.get("evictions") or ()}
     if not nominated and not evicted:
         return Outcome(bound), Outcome(bound)
-    leaving = {key for key, pod in world.pods.items() if terminating(pod)}
+    leaving = {key for key, pod in index.pods.items() if terminating(pod)}
     gone = leaving | {pod for pod, to in evicted.items() if not to}
     return Outcome(bound), Outcome(bound | nominated | {pod: to for pod, to in evicted.items() if to}, frozenset(gone))
 
 
-def disturbed(world: World, plan: Raw, now: datetime | None) -> list[str]:
+def disturbed(index: ObjectIndex, plan: Raw, now: datetime | None) -> list[str]:
     """Every promise about victims, queues and stale gangs that the plan does not keep."""
-    wrong = list(_not_there(world, plan))
+    wrong = list(_not_there(index, plan))
     if wrong:
         return wrong
-    case = Case(world, plan, now)
+    case = Case(index, plan, now)
     return [
         *_not_in_units(case),
         *_half_left(case),
@@ -88,19 +88,19 @@ def disturbed(world: World, plan: Raw, now: datetime | None) -> list[str]:
     ]
 
 
-def _not_there(world: World, plan: Raw) -> Iterator[str]:
+def _not_there(index: ObjectIndex, plan: Raw) -> Iterator[str]:
     """An eviction is about a placed pod, once, as it stands; and it has a reason and somebody whom it is for."""
     entries = plan.get("evictions") or []
     for twice, count in Counter(map(key_of, entries)).items():
         if count > 1:
             yield f"{twice} is evicted {count} times"
     for one in entries:
-        pod = world.pods.get(key_of(one))
+        pod = index.pods.get(key_of(one))
         if pod is None or terminating(pod) or phase(pod) in ("Succeeded", "Failed") or not pod["spec"].get("nodeName"):
             yield f"{key_of(one)} is evicted, but is not placed"
         elif (pod["spec"]["nodeName"], owner(pod)) != (one["node"], f"{one['namespace']}/{one['podGroup']}"):
             yield f"{key_of(one)} is not what its eviction says: {one}"
-        elif one["for"] not in world.gangs or one["reason"] not in (*LOSSES, "Consolidate", "Stale"):
+        elif one["for"] not in index.gangs or one["reason"] not in (*LOSSES, "Consolidate", "Stale"):
             yield f"{key_of(one)}: nobody knows why it is evicted: {one}"
         elif one["reason"] == "Consolidate" and not one.get("moveTo"):
             yield f"{key_of(one)}: is moved, but nowhere: {one}"
@@ -109,11 +109,11 @@ def _not_there(world: World, plan: Raw) -> Iterator[str]:
 class Case:
     """A plan and what it is about."""
 
-    def __init__(self, world: World, plan: Raw, now: datetime | None) -> None:
-        self.world, self.plan, self.now, self.queues = world, plan, now, world.queues
-        self.at_once, self.after = outcomes(world, plan)
-        self.before = {key: Crew(world, key) for key in world.gangs}
-        self.final = {key: Crew(world, key, self.after) for key in world.gangs}
+    def __init__(self, index: ObjectIndex, plan: Raw, now: datetime | None) -> None:
+        self.index, self.plan, self.now, self.queues = index, plan, now, index.queues
+        self.at_once, self.after = outcomes(index, plan)
+        self.before = {key: CheckedGang(index, key) for key in index.gangs}
+        self.final = {key: CheckedGang(index, key, self.after) for key in index.gangs}
         self.evictions: dict[str, Raw] = {key_of(one): one for one in plan.get("evictions") or ()}
         self._asks: dict[str, Mapping[str, int]] = {}  # by pod, in base units
         self.shares = self.queues.shares(self._asked(), self._pool())
@@ -136,37 +136,39 @@ class Case:
         found: dict[str, int] = defaultdict(int)
         for pod in pods:
             if pod not in self._asks:
-                self._asks[pod] = base_units(asks(self.world.pods[pod]))
+                self._asks[pod] = base_units(asks(self.index.pods[pod]))
             for resource, amount in self._asks[pod].items():
                 if resource in self.queues.resources:
                     found[resource] += amount
         return found
 
-    def held(self, crews: Mapping[str, Crew]) -> Held:
+    def held(self, gangs: Mapping[str, CheckedGang]) -> Held:
         """What every queue holds."""
         found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for crew in crews.values():
-            for resource, amount in self.amounts(crew.pods()).items():
-                found[crew.queue][resource] += amount
+        for checked in gangs.values():
+            for resource, amount in self.amounts(checked.pods()).items():
+                found[checked.queue][resource] += amount
         return self.queues.summed(found)
 
     def _asked(self) -> dict[str, dict[str, int]]:
         """Q3, demand: what is placed or could be."""
         found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for crew in self.before.values():
-            waiting = [pod for leaf in crew.inside("") if not crew.children.get(leaf) for pod in crew.waiting[leaf]]
-            for resource, amount in self.amounts([*crew.pods(), *waiting]).items():
-                found[crew.queue][resource] += amount
+        for checked in self.before.values():
+            waiting = [
+                pod for leaf in checked.inside("") if not checked.children.get(leaf) for pod in checked.waiting[leaf]
+            ]
+            for resource, amount in self.amounts([*checked.pods(), *waiting]).items():
+                found[checked.queue][resource] += amount
         return found
 
     def _pool(self) -> dict[str, int]:
         """All that ready nodes have, without what pods outside every gang hold there."""
         found: dict[str, int] = defaultdict(int)
-        for key, node in self.world.nodes.items():
+        for key, node in self.index.nodes.items():
             if not all(c["status"] == "True" for c in node["status"].get("conditions") or () if c["type"] == "Ready"):
                 continue
             raw = {resource: quantity(amount) for resource, amount in node["status"]["allocatable"].items()}
-            strangers = [pod for pod, raw in self.world.pods.items() if self._stranger(raw, key)]
+            strangers = [pod for pod, raw in self.index.pods.items() if self._stranger(raw, key)]
             taken = self.amounts(strangers)
             for resource, amount in base_units(raw).items():
                 found[resource] += max(amount - taken.get(resource, 0), 0)
@@ -174,20 +176,20 @@ class Case:
 
     def _stranger(self, pod: Raw, node: str) -> bool:
         holds = pod["spec"].get("nodeName") == node and phase(pod) not in ("Succeeded", "Failed")
-        return holds and owner(pod) not in self.world.gangs
+        return holds and owner(pod) not in self.index.gangs
 
     def leavers(self, gang: str, *reasons: str) -> list[Leaver]:
         """Units that are gone for a gang, as they leave: lower priorities first, then the youngest, then P4."""
         victims, found = self.victims(gang, *reasons), []
-        crews = [crew for crew in self.before.values() if crew.pods().keys() & victims]
-        for crew in sorted(crews, key=lambda crew: crew.created, reverse=True):
-            units = crew.units()
-            for i in crew.leaving():
+        gangs = [checked for checked in self.before.values() if checked.pods().keys() & victims]
+        for checked in sorted(gangs, key=lambda checked: checked.created, reverse=True):
+            units = checked.units()
+            for i in checked.leaving():
                 around = units[i].around
                 if (pods := closure(units, i)) and pods <= victims:
                     outermost = around is None or not (closure(units, around) <= victims)
-                    found.append(Leaver(crew, i, units[i], pods, outermost))
-        return sorted(found, key=lambda leaver: leaver.crew.priority)
+                    found.append(Leaver(checked, i, units[i], pods, outermost))
+        return sorted(found, key=lambda leaver: leaver.gang.priority)
 
     @property
     def alone(self) -> bool:
@@ -200,11 +202,11 @@ class Case:
 
 def _not_in_units(case: Case) -> Iterator[str]:
     """I5, P2-P4: protected pods stay; what leaves, leaves in whole units with everything inside them."""
-    for key, crew in case.before.items():
-        gone = crew.pods().keys() & case.evicted(*LOSSES, "Consolidate")
-        for pod in sorted(gone & crew.protected()):
+    for key, checked in case.before.items():
+        gone = checked.pods().keys() & case.evicted(*LOSSES, "Consolidate")
+        for pod in sorted(gone & checked.protected()):
             yield f"{pod} is protected, and evicted"
-        units = [] if crew.totals else crew.units()
+        units = [] if checked.totals else checked.units()
         for i, unit in enumerate(units):
             whole = closure(units, i)
             if unit.own & gone and not whole <= gone:
@@ -213,14 +215,14 @@ def _not_in_units(case: Case) -> Iterator[str]:
 
 def _half_left(case: Case) -> Iterator[str]:
     """A group that was satisfied is so in the end, or nothing of it is left; and moved pods keep their levels."""
-    for key, crew in case.before.items():
+    for key, checked in case.before.items():
         after = case.final[key]
-        if not crew.pods().keys() & case.evictions.keys():
+        if not checked.pods().keys() & case.evictions.keys():
             continue
-        for group in crew.tree:
-            if crew.met(group) and not after.met(group) and after.pods(group):
+        for group in checked.tree:
+            if checked.met(group) and not after.met(group) and after.pods(group):
                 yield f"{key}: of `{group}` only {sorted(after.pods(group))} are left"
-            yield from apart(case.world, after, group) if after.new(group) else ()
+            yield from apart(case.index, after, group) if after.new(group) else ()
 
 
 def _for_nothing(case: Case) -> Iterator[str]:
@@ -236,22 +238,22 @@ def _for_nothing(case: Case) -> Iterator[str]:
 
 def _over_budget(case: Case) -> Iterator[str]:
     """Budgets hold back all but the release of stale pods."""
-    evicted = [case.world.pods[pod] for pod in case.evicted(*LOSSES, "Consolidate")]
-    for key, budget in case.world.budgets.items():
+    evicted = [case.index.pods[pod] for pod in case.evicted(*LOSSES, "Consolidate")]
+    for key, budget in case.index.budgets.items():
         used = sum(_in_budget(pod, budget) for pod in evicted)
-        if used > (allowed := allowance(case.world, budget)):
+        if used > (allowed := allowance(case.index, budget)):
             yield f"budget {key} allows {allowed} disruptions, not {used}"
 
 
 def _not_evictable(case: Case) -> Iterator[str]:
     """The eviction subresource refuses every pod that has started and is under several budgets, whatever they allow."""
     for pod in case.evictions:
-        if stuck(case.world, case.world.pods[pod]):
+        if stuck(case.index, case.index.pods[pod]):
             yield f"{pod} is evicted, but no eviction of a pod under several budgets is let through"
 
 
-def stuck(world: World, pod: Raw) -> bool:
-    return phase(pod) != "Pending" and sum(_in_budget(pod, budget) for budget in world.budgets.values()) > 1
+def stuck(index: ObjectIndex, pod: Raw) -> bool:
+    return phase(pod) != "Pending" and sum(_in_budget(pod, budget) for budget in index.budgets.values()) > 1
 
 
 def _in_budget(pod: Raw, budget: Raw) -> bool:
@@ -259,11 +261,11 @@ def _in_budget(pod: Raw, budget: Raw) -> bool:
     return selector is not None and namespace(pod) == namespace(budget) and matches(selector, labels(pod))
 
 
-def allowance(world: World, budget: Raw) -> int:
+def allowance(index: ObjectIndex, budget: Raw) -> int:
     """`status.disruptionsAllowed`, or what the spec says of the pods that are healthy."""
     if "status" in budget:
         return int(budget["status"].get("disruptionsAllowed", 0))
-    pods = [pod for pod in world.pods.values() if _in_budget(pod, budget) and phase(pod) not in ("Succeeded", "Failed")]
+    pods = [pod for pod in index.pods.values() if _in_budget(pod, budget) and phase(pod) not in ("Succeeded", "Failed")]
     healthy = sum(bool(pod["spec"].get("nodeName")) and not terminating(pod) for pod in pods)
     spec = budget["spec"]
     if "minAvailable" in spec:
@@ -281,11 +283,11 @@ def _too_soon(case: Case) -> Iterator[str]:
     for reason in (*LOSSES, "Consolidate"):
         for gang in case.helped(reason):
             for leaver in case.leavers(gang, reason):
-                started = leaver.crew.notes.get("kai.scheduler/last-start-timestamp")
+                started = leaver.gang.notes.get("kai.scheduler/last-start-timestamp")
                 stated = fields.get(reason, ("preemptMinRuntime", "reclaimMinRuntime"))
-                runtime = max(_runtime(case, leaver.crew.queue, field) for field in stated)
+                runtime = max(_runtime(case, leaver.gang.queue, field) for field in stated)
                 if leaver.unit.kind == "core" and started and case.now and case.now < moment(started) + runtime:
-                    yield f"{leaver.crew.key}: runs since {started} only, and its core is evicted"
+                    yield f"{leaver.gang.key}: runs since {started} only, and its core is evicted"
 
 
 def _runtime(case: Case, queue: str, field: str) -> timedelta:
@@ -311,9 +313,9 @@ def duration(text: str) -> timedelta:
 
 def _closed(case: Case) -> Iterator[str]:
     """Q2: nothing is placed from a queue that does not exist, or is no leaf."""
-    for key, crew in case.final.items():
-        if case.gained(key) and not case.queues.is_open(crew.queue):
-            yield f"{key}: is placed from `{crew.queue}`, which is not open"
+    for key, checked in case.final.items():
+        if case.gained(key) and not case.queues.is_open(checked.queue):
+            yield f"{key}: is placed from `{checked.queue}`, which is not open"
 
 
 def _over_limit(case: Case, outcome: Outcome, promised: Iterable[tuple[str, str, int]] = ()) -> Iterator[str]:
@@ -321,13 +323,13 @@ def _over_limit(case: Case, outcome: Outcome, promised: Iterable[tuple[str, str,
 
     `promised`: what queues hold beside that, as resource and amount.
     """
-    final = {key: Crew(case.world, key, outcome) for key in case.world.gangs}
+    final = {key: CheckedGang(case.index, key, outcome) for key in case.index.gangs}
     held = case.held(final)
     for leaf, resource, amount in promised:
         for queue in case.queues.path(leaf):
             held[queue][resource] += amount
-    for key, crew in final.items():
-        for queue in case.queues.path(crew.queue):
+    for key, checked in final.items():
+        for queue in case.queues.path(checked.queue):
             for resource, more in case.amounts(case.gained(key)).items():
                 limit = case.queues.says(queue, resource).limit
                 if more and limit is not None and held[queue][resource] > limit:
@@ -338,14 +340,14 @@ def _over_limit_at_once(case: Case) -> Iterator[str]:
     """Q4 at the moment of the bindings: pods that are terminating or about to be evicted still hold what they hold."""
     bound = {key_of(one) for one in case.plan["bindings"]}
     held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for key, pod in case.world.pods.items():
+    for key, pod in case.index.pods.items():
         there = pod["spec"].get("nodeName") and phase(pod) not in ("Succeeded", "Failed")
         if (there or key in bound) and owner(pod) in case.before:
             for resource, amount in case.amounts([key]).items():
                 held[case.before[owner(pod)].queue][resource] += amount
     summed = case.queues.summed(held)
-    for gang in sorted({owner(case.world.pods[pod]) for pod in bound}):
-        mine = case.amounts(pod for pod in bound if owner(case.world.pods[pod]) == gang)
+    for gang in sorted({owner(case.index.pods[pod]) for pod in bound}):
+        mine = case.amounts(pod for pod in bound if owner(case.index.pods[pod]) == gang)
         for queue in case.queues.path(case.before[gang].queue):
             for resource, more in mine.items():
                 limit, have = case.queues.says(queue, resource).limit, summed[queue][resource]
@@ -369,26 +371,28 @@ def _moved_too_much(case: Case) -> Iterator[str]:
 def _disturbed_too_much(case: Case) -> Iterator[str]:
     """P8: all moves and evictions of a cycle stay within a share of what runs, or are for one gang."""
     gone = case.evicted(*LOSSES, "Consolidate")
-    running = [pod for key, pod in case.world.pods.items() if owner(pod) in case.before and _is_there(case.world, pod)]
+    running = [pod for key, pod in case.index.pods.items() if owner(pod) in case.before and _is_there(case.index, pod)]
     if len(case.helped(*LOSSES, "Consolidate")) > 1 and len(gone) > len(running) * MOST_PERCENT // 100:
         yield f"{len(gone)} of {len(running)} running pods are disturbed"
 
 
-def _is_there(world: World, pod: Raw) -> bool:
-    return pod["spec"].get("nodeName") in world.nodes and phase(pod) not in ("Succeeded", "Failed")
+def _is_there(index: ObjectIndex, pod: Raw) -> bool:
+    return pod["spec"].get("nodeName") in index.nodes and phase(pod) not in ("Succeeded", "Failed")
 
 
 def _over_quota(case: Case) -> Iterator[str]:
     """Q4: what nobody may disturb is within the quota of every queue above, if this plan adds to it."""
     protected: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for crew in case.final.values():
-        for resource, amount in case.amounts(crew.protected()).items():
-            protected[crew.queue][resource] += amount
+    for checked in case.final.values():
+        for resource, amount in case.amounts(checked.protected()).items():
+            protected[checked.queue][resource] += amount
     held = case.queues.summed(protected)
-    for key, crew in case.final.items():
+    for key, checked in case.final.items():
         before = case.amounts(case.before[key].protected())
-        for resource, amount in case.amounts(crew.protected()).items():
-            for queue in case.queues.path(crew.queue) if case.gained(key) and amount > before.get(resource, 0) else ():
+        for resource, amount in case.amounts(checked.protected()).items():
+            for queue in (
+                case.queues.path(checked.queue) if case.gained(key) and amount > before.get(resource, 0) else ()
+            ):
                 quota = case.queues.says(queue, resource).quota
                 binds = quota is not None and case.queues.governs(queue, resource)
                 if binds and held[queue][resource] > (quota or 0):
@@ -398,10 +402,10 @@ def _over_quota(case: Case) -> Iterator[str]:
 def _not_lower(case: Case) -> Iterator[str]:
     """Preempt: the same leaf queue, and a lower priority."""
     for gang in case.helped("Preempt"):
-        crew = case.before[gang]
+        checked = case.before[gang]
         for leaver in case.leavers(gang, "Preempt"):
-            if leaver.crew.queue != crew.queue or leaver.crew.priority >= crew.priority:
-                yield f"{gang}: preempts {leaver.crew.key}, of `{leaver.crew.queue}` and {leaver.crew.priority}"
+            if leaver.gang.queue != checked.queue or leaver.gang.priority >= checked.priority:
+                yield f"{gang}: preempts {leaver.gang.key}, of `{leaver.gang.queue}` and {leaver.gang.priority}"
 
 
 class Reclaim:
@@ -418,10 +422,10 @@ class Reclaim:
             for one in self.queues.path(queue):
                 self.most[one][resource] += amount
         for other in case.evictions.keys() - case.victims(gang, "Reclaim"):
-            self._add(self.least, owner(case.world.pods[other]), {other}, -1)
+            self._add(self.least, owner(case.index.pods[other]), {other}, -1)
         self.after: Held = {queue: defaultdict(int, held) for queue, held in self.least.items()}
         for leaver in leavers:
-            self._add(self.after, leaver.crew.key, set(leaver.pods) if leaver.outermost else set(), -1)
+            self._add(self.after, leaver.gang.key, set(leaver.pods) if leaver.outermost else set(), -1)
         self._add(self.after, gang, case.gained(gang), 1)
 
     def _add(self, held: Held, gang: str, pods: set[str], sign: int) -> None:
@@ -431,14 +435,14 @@ class Reclaim:
 
     def ways(self, leaver: Leaver) -> tuple[list[str], list[str]]:
         """The queues of the victim and of the gang below where their ways meet."""
-        theirs = self.queues.path(leaver.crew.queue)
+        theirs = self.queues.path(leaver.gang.queue)
         return [one for one in theirs if one not in self.path], [one for one in self.path if one not in theirs]
 
     def wrong(self) -> Iterator[str]:
         for leaver in self.leavers:
             theirs, ours = self.ways(leaver)
             if not theirs or not ours:
-                yield f"{self.gang}: reclaims from {leaver.crew.key}, which is in the same queue"
+                yield f"{self.gang}: reclaims from {leaver.gang.key}, which is in the same queue"
                 return
             yield from self._not_entitled(ours)
             yield from self._below_quota(theirs, ours[-1]) if self.case.alone else ()
@@ -464,7 +468,7 @@ class Reclaim:
 
     def _above_share(self, queue: str, resource: str) -> bool:
         """With all its victims but the largest unit gone, a queue still holds more than its share and its quota."""
-        inside = [one for one in self.leavers if one.outermost and queue in self.queues.path(one.crew.queue)]
+        inside = [one for one in self.leavers if one.outermost and queue in self.queues.path(one.gang.queue)]
         sizes = [self.case.amounts(one.pods).get(resource, 0) for one in inside]
         quota = self.queues.says(queue, resource).quota
         if quota is None:
@@ -500,13 +504,13 @@ def _awaited(case: Case, leaver: Leaver) -> bool:
 
     Where it sits is not told: that it could, with one of its pods, is enough.
     """
-    leaving = frozenset(key for key, pod in case.world.pods.items() if terminating(pod))
+    leaving = frozenset(key for key, pod in case.index.pods.items() if terminating(pod))
     waiting = (pod for gang in _gangs_that_fit_soon(case) for pods in gang.waiting.values() for pod in pods)
-    nodes = case.world.nodes.keys() & _stays(leaver).values()
-    return any(not overfull(case.world, Outcome({pod: node}, leaving)) for pod in waiting for node in nodes)
+    nodes = case.index.nodes.keys() & _stays(leaver).values()
+    return any(not overfull(case.index, Outcome({pod: node}, leaving)) for pod in waiting for node in nodes)
 
 
-def _gangs_that_fit_soon(case: Case) -> Iterator[Crew]:
+def _gangs_that_fit_soon(case: Case) -> Iterator[CheckedGang]:
     """Gangs that wait for terminating pods alone."""
     for gang in case.plan.get("podGroups") or ():
         if any((reason.get("details") or {}).get("soon") for reason in gang.get("reasons") or ()):
@@ -514,18 +518,18 @@ def _gangs_that_fit_soon(case: Case) -> Iterator[Crew]:
 
 
 def _stays(leaver: Leaver) -> dict[str, str]:
-    return {pod: node for pod, node in leaver.crew.pods().items() if pod in leaver.pods}
+    return {pod: node for pod, node in leaver.gang.pods().items() if pod in leaver.pods}
 
 
 def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bool:
     """Whether everything holds if this unit stays where it is; stale gangs are released last, and are still there."""
     stale = case.evicted("Stale")
-    if leaver.crew.pods().keys() & stale:
+    if leaver.gang.pods().keys() & stale:
         return False  # it would have to leave anyway
-    places = {**_kept(case.world), **case.after.places, **_stays(leaver)}
+    places = {**_kept(case.index), **case.after.places, **_stays(leaver)}
     outcome = Outcome(places, case.after.gone - leaver.pods - stale)
-    crew = Crew(case.world, leaver.crew.key, outcome)
-    if overfull(case.world, outcome) or any(apart(case.world, crew, group) for group in crew.tree):
+    checked = CheckedGang(case.index, leaver.gang.key, outcome)
+    if overfull(case.index, outcome) or any(apart(case.index, checked, group) for group in checked.tree):
         return False
     if list(_over_limit(case, outcome, _promised_amounts(case))) or _picky(case):
         return False
@@ -535,20 +539,20 @@ def _would_do(case: Case, gang: str, leaver: Leaver, others: list[Leaver]) -> bo
     return not list(Reclaim(case, gang, reclaims).wrong())
 
 
-def _kept(world: World) -> dict[str, str]:
+def _kept(index: ObjectIndex) -> dict[str, str]:
     """P7: places that were promised before; if one is given up now, others could not know."""
-    promised = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in world.pods.items()}
-    return {key: node for key, node in promised.items() if node in world.nodes}
+    promised = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in index.pods.items()}
+    return {key: node for key, node in promised.items() if node in index.nodes}
 
 
-def _promised_places(case: Case) -> Iterator[tuple[Crew, Raw]]:
+def _promised_places(case: Case) -> Iterator[tuple[CheckedGang, Raw]]:
     """P7: what is kept for pods that moved, and come back under other names: for the grace of S2."""
-    for crew in case.before.values():
-        text = crew.notes.get("muster.dev/moved-to")
-        grace = duration(crew.spec.get("stalenessGracePeriod", "60s"))
+    for checked in case.before.values():
+        text = checked.notes.get("muster.dev/moved-to")
+        grace = duration(checked.spec.get("stalenessGracePeriod", "60s"))
         for place in json.loads(text)["places"] if text else ():
             if case.now is None or grace < timedelta() or case.now - moment(place["since"]) < grace:
-                yield crew, place
+                yield checked, place
 
 
 def _promised_to_moves(case: Case) -> set[str]:
@@ -558,14 +562,14 @@ def _promised_to_moves(case: Case) -> set[str]:
 
 def _promised_amounts(case: Case) -> Iterator[tuple[str, str, int]]:
     """What queues hold for pods that moved: queue, resource and amount in base units."""
-    for crew, place in _promised_places(case):
+    for checked, place in _promised_places(case):
         for resource, amount in place["requests"].items():
-            yield crew.queue, resource, amount * place["pods"]
+            yield checked.queue, resource, amount * place["pods"]
 
 
 def _picky(case: Case) -> bool:
     """Whether some new pod has rules about its neighbours: then somebody may have left for them."""
-    specs = [case.world.pods[pod]["spec"] for pod in case.after.places]
+    specs = [case.index.pods[pod]["spec"] for pod in case.after.places]
     return any(spec.get("affinity") or spec.get("topologySpreadConstraints") for spec in specs)
 
 
@@ -580,20 +584,20 @@ class Short(NamedTuple):
     since: datetime | None  # None: nobody has written it down yet
 
 
-def shorts(crew: Crew) -> list[Short]:
+def shorts(checked: CheckedGang) -> list[Short]:
     """S2, S3: the root, or the topmost SubGroups that are not satisfied."""
-    since: dict[str, str] = json.loads(crew.notes.get("muster.dev/stale-subgroups") or "{}")
-    since[""] = crew.notes.get("kai.scheduler/stale-podgroup-timestamp") or ""
+    since: dict[str, str] = json.loads(checked.notes.get("muster.dev/stale-subgroups") or "{}")
+    since[""] = checked.notes.get("kai.scheduler/stale-podgroup-timestamp") or ""
     return [
-        Short(group, frozenset(crew.pods(group)), moment(since[group]) if since.get(group) else None)
-        for group in crew.tree
-        if not crew.met(group) and crew.pods(group) and all(crew.met(one) for one in crew.above(group))
+        Short(group, frozenset(checked.pods(group)), moment(since[group]) if since.get(group) else None)
+        for group in checked.tree
+        if not checked.met(group) and checked.pods(group) and all(checked.met(one) for one in checked.above(group))
     ]
 
 
-def _due(crew: Crew, short: Short, now: datetime) -> bool | None:
+def _due(checked: CheckedGang, short: Short, now: datetime) -> bool | None:
     """Whether its grace has passed; None: just now."""
-    grace = duration(crew.spec.get("stalenessGracePeriod", "60s"))
+    grace = duration(checked.spec.get("stalenessGracePeriod", "60s"))
     if grace < timedelta():
         return False
     at = (short.since or now) + grace
@@ -602,20 +606,20 @@ def _due(crew: Crew, short: Short, now: datetime) -> bool | None:
 
 def _able(case: Case, pods: Collection[str]) -> set[str]:
     """Those that can be evicted at all."""
-    return {pod for pod in pods if not stuck(case.world, case.world.pods[pod])}
+    return {pod for pod in pods if not stuck(case.index, case.index.pods[pod])}
 
 
 def _released_early(case: Case) -> Iterator[str]:
     """Only what is short, whole, for itself, and after its grace."""
-    for key, crew in case.before.items():
-        gone = crew.pods().keys() & case.evicted("Stale")
-        known = shorts(crew)
+    for key, checked in case.before.items():
+        gone = checked.pods().keys() & case.evicted("Stale")
+        known = shorts(checked)
         if gone - {pod for short in known for pod in short.pods}:
             yield f"{key}: is not short, and released: {sorted(gone)}"
         for short in known if gone else ():
             if short.pods & gone and not _able(case, short.pods) <= case.evictions.keys():
                 yield f"{key}: `{short.group}` is released only in part"
-            if short.pods & gone and case.now and _due(crew, short, case.now) is False:
+            if short.pods & gone and case.now and _due(checked, short, case.now) is False:
                 yield f"{key}: `{short.group}` is released before its grace has passed"
         if any(case.evictions[pod]["for"] != key for pod in gone):
             yield f"{key}: is stale for somebody else"
@@ -623,10 +627,10 @@ def _released_early(case: Case) -> Iterator[str]:
 
 def _not_released(case: Case) -> Iterator[str]:
     """After the grace, what is short is made whole, or gone."""
-    for key, crew in case.before.items():
+    for key, checked in case.before.items():
         after = case.final[key]
-        for short in shorts(crew) if case.now else ():
+        for short in shorts(checked) if case.now else ():
             assert case.now
             left = _able(case, after.pods(short.group).keys())
-            if _due(crew, short, case.now) and not after.met(short.group) and left:
+            if _due(checked, short, case.now) and not after.met(short.group) and left:
                 yield f"{key}: `{short.group}` is short since {short.since}, and still there"

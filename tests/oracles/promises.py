@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from tests.oracles.checker import broken
+from tests.oracles.objects import Raw, key_of, labels, leaf_of, name, owner, terminating
 from tests.oracles.placement import Host, Part, Puzzle, Shape, feasible
 from tests.oracles.view import View
-from tests.oracles.world import Raw, key_of, labels, leaf_of, name, owner, terminating
-from tests.support.worlds import Cycle, is_foreign
+from tests.support.random_cluster import Cycle, is_foreign
 
 GRACE = timedelta(seconds=60)  # S2
 MOST_MOVED, MOST_PERCENT = 16, 5  # P8
@@ -82,32 +82,32 @@ class Promises:
         return not self._is_free(view, shared) and any(pod in view.bound for pod in shared)
 
     def _nominees(self) -> set[str]:
-        return {owner(self.last.world.pods[pod]) for pod in self.last.nominated} if self.last else set()
+        return {owner(self.last.index.pods[pod]) for pod in self.last.nominated} if self.last else set()
 
     def _is_excused(self, view: View, gang: str, places: Mapping[str, str]) -> bool:
         """It or its queue changed, a node did, or one of higher priority came: the rule allows another order then."""
-        crew = view.crews.get(gang)
-        if crew is None or gang in view.cycle.touched or any(pod not in view.world.pods for pod in places):
+        checked = view.gangs.get(gang)
+        if checked is None or gang in view.cycle.touched or any(pod not in view.index.pods for pod in places):
             return True
-        mine = {f"queue/{queue}" for queue in view.world.queues.path(crew.queue)}
+        mine = {f"queue/{queue}" for queue in view.index.queues.path(checked.queue)}
         if any(key in mine or key.startswith("node/") for key in view.cycle.touched) or not mine:
             return True
-        higher = (view.crews[other].priority > crew.priority for other in view.cycle.arrived if other in view.crews)
+        higher = (view.gangs[other].priority > checked.priority for other in view.cycle.arrived if other in view.gangs)
         return any(higher) or not self._is_allowed(view, gang, places)
 
     def _is_allowed(self, view: View, gang: str, places: Iterable[str]) -> bool:
         """Whether limits (with terminating pods) and quotas of protected pods leave room for it at all (Q4)."""
-        if view.crews[gang].kind != "preemptible":
+        if view.gangs[gang].kind != "preemptible":
             return False  # what is protected in its queue is not counted here
         asked, used = sum(view.gpus(pod) for pod in places), view.usage()
-        path = view.world.queues.path(view.crews[gang].queue)
+        path = view.index.queues.path(view.gangs[gang].queue)
         mine = sum(view.gpus(pod) for pod in view.places(gang, view.bound))
         return all((limit := view.limit(queue)) is None or used[queue] - mine + asked <= limit for queue in path)
 
     def _is_free(self, view: View, places: Mapping[str, str]) -> bool:
         free = view.free()
         for pod, node in places.items():
-            free[node] -= view.gpus(pod) if pod in view.world.pods else 0
+            free[node] -= view.gpus(pod) if pod in view.index.pods else 0
         return all(free[node] >= 0 for node in places.values())
 
     # P7: a pod that moves ---------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Promises:
     def _moved(self, view: View) -> Iterator[str]:
         """The places of moved pods stay open for their gang, and it runs there as soon as its new pods exist."""
         for gang, move in sorted(self.moves.items()):
-            crew = view.crews[gang]
+            checked = view.gangs[gang]
             missing = _missing(view, gang, move)
             wanted: Counter[str] = Counter()
             for _, node, gpus in missing:
@@ -125,10 +125,10 @@ class Promises:
             if taken := {node: later[node] for node in open_room if later[node] < open_room[node]}:
                 yield f"{gang}: places that its moved pods were promised are taken: {dict(open_room)}, left {taken}"
                 continue
-            exist = Counter(leaf for leaf in crew.waiting for _ in crew.waiting[leaf])
+            exist = Counter(leaf for leaf in checked.waiting for _ in checked.waiting[leaf])
             ready = all(exist[leaf] >= count for leaf, count in Counter(leaf for leaf, _, _ in missing).items())
             for pod, node in view.bound.items():  # where not all promises can be kept yet, some are
-                now[node] -= view.gpus(pod) if owner(view.world.pods[pod]) != gang else 0
+                now[node] -= view.gpus(pod) if owner(view.index.pods[pod]) != gang else 0
             open_ = all(now[node] >= gpus for node, gpus in wanted.items())
             if ready and open_ and not view.is_met(gang) and not view.has_limit(gang):
                 yield f"{gang}: was moved, its pods exist and its places are free, and it does not run again"
@@ -138,8 +138,8 @@ class Promises:
     def _idle(self, view: View) -> Iterator[str]:
         """A nominee that fits on free room is bound, at the latest in the cycle after."""
         could = set()
-        for gang in sorted({owner(view.world.pods[pod]) for pod in view.nominated}):
-            if not view.has_limit(gang) and view.crews[gang].kind == "preemptible" and self._would_fit(view, gang):
+        for gang in sorted({owner(view.index.pods[pod]) for pod in view.nominated}):
+            if not view.has_limit(gang) and view.gangs[gang].kind == "preemptible" and self._would_fit(view, gang):
                 could.add(gang)
                 if gang in self.waited and gang not in view.cycle.touched:
                     yield f"{gang} waits for a promised place for two cycles while it fits on what is free"
@@ -147,7 +147,7 @@ class Promises:
 
     def _would_fit(self, view: View, gang: str) -> bool:
         """Whether what the gang needs fits on free room that was promised to no other, nor to pods that move."""
-        if not set(view.crews[gang].pods().values()) <= view.world.nodes.keys():
+        if not set(view.gangs[gang].pods().values()) <= view.index.nodes.keys():
             return False
         kept: Counter[str] = Counter()
         for other, move in self.moves.items():
@@ -164,15 +164,15 @@ class Promises:
         moves: dict[str, list[Raw]] = defaultdict(list)
         for one in view.cycle.plan["evictions"]:
             if one.get("moveTo"):
-                moves[owner(view.world.pods[key_of(one)])].append(one)
+                moves[owner(view.index.pods[key_of(one)])].append(one)
         for gang, some in moves.items():
-            crew = view.crews[gang]
-            if crew.met() and gang not in self.moves:
+            checked = view.gangs[gang]
+            if checked.met() and gang not in self.moves:
                 self.moves[gang] = Move(
                     view.cycle.now,
                     tuple((one["subGroup"], one["moveTo"], view.gpus(key_of(one))) for one in some),
-                    {leaf: len(pods) for leaf, pods in crew.placed.items()},
-                    frozenset(name(pod) for pod in view.world.members[gang]),
+                    {leaf: len(pods) for leaf, pods in checked.placed.items()},
+                    frozenset(name(pod) for pod in view.index.members[gang]),
                 )
 
     def _is_over(self, view: View, gang: str) -> bool:
@@ -193,19 +193,19 @@ class Promises:
 
 def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
     """Promised places that no new pod of the gang has taken yet, and that it still needs to be as it was."""
-    crew = view.crews.get(gang)
-    if crew is None:
+    checked = view.gangs.get(gang)
+    if checked is None:
         return []
     placed = {
         (leaf_of(pod), name(pod))
-        for pod in view.world.members[gang]
+        for pod in view.index.members[gang]
         if name(pod) in view.bound or (pod["spec"].get("nodeName") and not terminating(pod))
     }
     have = Counter(leaf for leaf, _ in placed)
     if all(have[leaf] >= count for leaf, count in move.before.items()):
         return []
     new = Counter(
-        (leaf, view.bound.get(pod) or view.world.pods[pod]["spec"]["nodeName"])
+        (leaf, view.bound.get(pod) or view.index.pods[pod]["spec"]["nodeName"])
         for leaf, pod in placed - _old(placed, move)
     )
     back = Counter(leaf for leaf, _ in new.elements())
@@ -252,8 +252,8 @@ def _old(placed: set[tuple[str, str]], move: Move) -> set[tuple[str, str]]:
 
 def _wrong(view: View) -> list[str]:
     """Every promise of a single plan, P6 among them; but the checker does not know of leftovers (N4) in queues."""
-    trees = {gang: crew.tree.keys() - crew.children.keys() for gang, crew in view.crews.items()}
-    running = [pod for pod in view.world.pods.values() if pod["spec"].get("nodeName") and owner(pod) in trees]
+    trees = {gang: checked.tree.keys() - checked.children.keys() for gang, checked in view.gangs.items()}
+    running = [pod for pod in view.index.pods.values() if pod["spec"].get("nodeName") and owner(pod) in trees]
     if any(leaf_of(pod) not in trees[owner(pod)] for pod in running):
         return []
     return broken(view.manifests, view.cycle.plan, view.cycle.now)
@@ -266,7 +266,7 @@ def _foreign(view: View) -> Iterator[str]:
     """N6: pods of other schedulers only take room."""
     for what in ("bindings", "nominations", "evictions"):
         for one in view.cycle.plan[what]:
-            if is_foreign(view.world.pods[key_of(one)]):
+            if is_foreign(view.index.pods[key_of(one)]):
                 yield f"{key_of(one)} asks for another scheduler, and is among the {what}"
 
 
@@ -274,9 +274,9 @@ def _over_limit(view: View) -> Iterator[str]:
     """Q4: whoever is bound leaves its queues within their limits, with those who have not left yet."""
     used = view.usage()
     taking = {
-        view.crews[owner(view.world.pods[pod])].queue for pod in view.bound if owner(view.world.pods[pod]) in view.crews
+        view.gangs[owner(view.index.pods[pod])].queue for pod in view.bound if owner(view.index.pods[pod]) in view.gangs
     }
-    for queue in sorted({one for leaf in taking for one in view.world.queues.path(leaf)}):
+    for queue in sorted({one for leaf in taking for one in view.index.queues.path(leaf)}):
         limit = view.limit(queue)
         if limit is not None and used[queue] > limit:
             yield f"queue `{queue}` holds {used[queue]} GPUs with its terminating pods, its limit is {limit}"
@@ -295,7 +295,7 @@ def _unbounded(view: View) -> Iterator[str]:
             yield f"{len(moved)} pods move for {gang}"
         if (size := sum(map(view.gpus, moved))) > asked:
             yield f"{size} GPUs move for {gang}, which asks for {asked}"
-    running = sum(bool(pod["spec"].get("nodeName")) and not terminating(pod) for pod in view.world.pods.values())
+    running = sum(bool(pod["spec"].get("nodeName")) and not terminating(pod) for pod in view.index.pods.values())
     allowed = max([running * MOST_PERCENT // 100, *map(len, by_gang.values())])
     if len(disturbed) > allowed:
         yield f"{len(disturbed)} of {running} pods are disturbed for {sorted(by_gang)}, allowed are {allowed}"
@@ -303,20 +303,24 @@ def _unbounded(view: View) -> Iterator[str]:
 
 def _leftover(view: View, gang: str, kept: Counter[str]) -> Puzzle:
     """What is free now, less what this plan binds and promises to others; and what the gang still needs."""
-    free, crew = view.free(), view.crews[gang]
+    free, checked = view.free(), view.gangs[gang]
     for pod, node in (*view.bound.items(), *view.nominated.items()):
-        if owner(view.world.pods[pod]) != gang:
+        if owner(view.index.pods[pod]) != gang:
             free[node] -= view.gpus(pod)
     hosts = tuple(
         Host(key, (labels(node)["topology/zone"], labels(node)["topology/rack"]), (max(free[key] - kept[key], 0),))
-        for key, node in view.world.nodes.items()
+        for key, node in view.index.nodes.items()
     )
     parts = []
-    for group in crew.tree:
-        level = (crew.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
-        waits = () if crew.children.get(group) else tuple((Shape((view.gpus(pod),)), 1) for pod in crew.waiting[group])
-        need = max(crew.need(group) - crew.done[group], 0)
+    for group in checked.tree:
+        level = (checked.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
+        waits = (
+            ()
+            if checked.children.get(group)
+            else tuple((Shape((view.gpus(pod),)), 1) for pod in checked.waiting[group])
+        )
+        need = max(checked.need(group) - checked.done[group], 0)
         at = ("zone", "rack").index(level) if level else None
-        placed = tuple(crew.placed[group].values())
-        parts.append(Part(group, crew.tree[group].get("parent") or "", need, at, waits, placed))
+        placed = tuple(checked.placed[group].values())
+        parts.append(Part(group, checked.tree[group].get("parent") or "", need, at, waits, placed))
     return Puzzle(hosts, tuple(parts))

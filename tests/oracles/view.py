@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 
-from tests.oracles.world import Crew, Outcome, Raw, World, asks, key_of, name, owner, phase, terminating
-from tests.support.worlds import GPU, Cycle, is_foreign
+from tests.oracles.objects import CheckedGang, ObjectIndex, Outcome, Raw, asks, key_of, name, owner, phase, terminating
+from tests.support.random_cluster import GPU, Cycle, is_foreign
 
 
 class View:
@@ -15,8 +15,8 @@ class View:
         self.manifests = [
             _disowned(raw) if raw["kind"] == "Pod" and is_foreign(raw) else raw for raw in cycle.manifests
         ]
-        self.world = World(self.manifests)
-        self.crews = {key: Crew(self.world, key) for key in self.world.gangs}
+        self.index = ObjectIndex(self.manifests)
+        self.gangs = {key: CheckedGang(self.index, key) for key in self.index.gangs}
         self.bound: dict[str, str] = {key_of(one): one["node"] for one in cycle.plan["bindings"]}
         self.nominated: dict[str, str] = {key_of(one): one["node"] for one in cycle.plan["nominations"]}
         self.evicted = {key_of(one) for one in cycle.plan["evictions"]}
@@ -30,12 +30,12 @@ class View:
 
     def gpus(self, pod: str) -> int:
         """What a pod asks for."""
-        return int(asks(self.world.pods[pod]).get(GPU, 0))
+        return int(asks(self.index.pods[pod]).get(GPU, 0))
 
     def free(self) -> Counter[str]:
         """GPUs on every node that no pod holds now, terminating ones included."""
-        left = Counter({key: int(node["status"]["allocatable"][GPU]) for key, node in self.world.nodes.items()})
-        for key, pod in self.world.pods.items():
+        left = Counter({key: int(node["status"]["allocatable"][GPU]) for key, node in self.index.nodes.items()})
+        for key, pod in self.index.pods.items():
             if pod["spec"].get("nodeName") in left and phase(pod) not in ("Succeeded", "Failed"):
                 left[pod["spec"]["nodeName"]] -= self.gpus(key)
         return left
@@ -56,14 +56,14 @@ class View:
 
     def held(self) -> dict[str, str]:
         """Pods that wait for nodes which earlier plans nominated."""
-        waiting = {key: pod for key, pod in self.world.pods.items() if not pod["spec"].get("nodeName")}
+        waiting = {key: pod for key, pod in self.index.pods.items() if not pod["spec"].get("nodeName")}
         noted = {key: str((pod.get("status") or {}).get("nominatedNodeName")) for key, pod in waiting.items()}
-        return {key: node for key, node in noted.items() if node in self.world.nodes}
+        return {key: node for key, node in noted.items() if node in self.index.nodes}
 
     def _without(self, is_gone: Callable[[str, Raw], bool]) -> Counter[str]:
         """What is free without some pods."""
         left = self.free()
-        for key, pod in self.world.pods.items():
+        for key, pod in self.index.pods.items():
             node = pod["spec"].get("nodeName")
             if node in left and is_gone(key, pod) and phase(pod) not in ("Succeeded", "Failed"):
                 left[node] += self.gpus(key)
@@ -71,36 +71,36 @@ class View:
 
     def places(self, gang: str, of: Mapping[str, str]) -> dict[str, str]:
         """The pods of a gang among bindings or nominations."""
-        return {pod: node for pod, node in of.items() if owner(self.world.pods[pod]) == gang}
+        return {pod: node for pod, node in of.items() if owner(self.index.pods[pod]) == gang}
 
     def usage(self) -> dict[str, int]:
         """GPUs that every queue holds with those below it, terminating pods and leftovers included (Q4)."""
         held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-        for key, pod in self.world.pods.items():
-            crew = self.crews.get(owner(pod))
+        for key, pod in self.index.pods.items():
+            checked = self.gangs.get(owner(pod))
             if (
-                crew
+                checked
                 and (pod["spec"].get("nodeName") or key in self.bound)
                 and phase(pod) not in ("Succeeded", "Failed")
             ):
-                held[crew.queue][GPU] += self.gpus(key)
-        return {queue: amounts[GPU] for queue, amounts in self.world.queues.summed(held).items()}
+                held[checked.queue][GPU] += self.gpus(key)
+        return {queue: amounts[GPU] for queue, amounts in self.index.queues.summed(held).items()}
 
     def limit(self, queue: str) -> int | None:
         """GPUs; None: as many as there are."""
-        return self.world.queues.says(queue, GPU).limit
+        return self.index.queues.says(queue, GPU).limit
 
     def has_limit(self, gang: str) -> bool:
         """Whether some queue on its way to the top is limited."""
-        return any(self.limit(queue) is not None for queue in self.world.queues.path(self.crews[gang].queue))
+        return any(self.limit(queue) is not None for queue in self.index.queues.path(self.gangs[gang].queue))
 
     def is_met(self, gang: str) -> bool:
         """Whether the gang is satisfied by what is placed and what this plan binds."""
-        return Crew(self.world, gang, Outcome(dict(self.bound))).met()
+        return CheckedGang(self.index, gang, Outcome(dict(self.bound))).met()
 
     def is_whole_with(self, gang: str, places: Mapping[str, str]) -> bool:
         """Whether some places would satisfy the gang, without what this plan evicts."""
-        return Crew(self.world, gang, Outcome(dict(places), frozenset(self.evicted))).met()
+        return CheckedGang(self.index, gang, Outcome(dict(places), frozenset(self.evicted))).met()
 
 
 def _disowned(pod: Raw) -> Raw:

@@ -10,7 +10,7 @@ from functools import lru_cache
 import pytest
 
 from tests.oracles.promises import EVERY, Finding, Promises
-from tests.support.worlds import CYCLES, RandomWorld
+from tests.support.random_cluster import CYCLES, RandomCluster
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"
 WORLDS = 10_000 if NIGHTLY else 500
@@ -25,10 +25,10 @@ def findings(part: int) -> list[Finding]:
     """Every broken promise of a slice of worlds, with the line that replays it."""
     found: list[Finding] = []
     for seed in range(part, WORLDS, SLICES):
-        world, promises = RandomWorld(seed), Promises()
+        cluster, promises = RandomCluster(seed), Promises()
         for _ in range(CYCLES):
-            cycle = world.cycle()
-            replay = f"world {seed}, cycle {cycle.number} (python -m tests.support.worlds {seed})"
+            cycle = cluster.cycle()
+            replay = f"world {seed}, cycle {cycle.number} (python -m tests.support.random_cluster {seed})"
             found += [(promise, f"{replay}: {text}") for promise, text in promises.look(cycle)]
     return found
 
@@ -42,22 +42,22 @@ def test_a_promise_is_kept_from_cycle_to_cycle(part: int, promise: str) -> None:
 
 @pytest.mark.parametrize("seed", BROKEN_BEFORE)
 def test_worlds_in_which_a_promise_was_broken_once(seed: int) -> None:
-    world, promises = RandomWorld(seed), Promises()
-    assert [found for _ in range(CYCLES) for found in promises.look(world.cycle())] == []
+    cluster, promises = RandomCluster(seed), Promises()
+    assert [found for _ in range(CYCLES) for found in promises.look(cluster.cycle())] == []
 
 
 @pytest.mark.parametrize("part", range(SLICES))
 def test_a_world_that_nothing_happens_to_comes_to_rest(part: int) -> None:
     """No livelock: once terminations are over, plans become empty; nothing is evicted and bound in turns for ever."""
     for seed in range(part, QUIET_WORLDS, SLICES):
-        world = RandomWorld(seed)
+        cluster = RandomCluster(seed)
         for _ in range(CYCLES // 2):
-            world.cycle()
-        world.is_quiet = True
+            cluster.cycle()
+        cluster.is_quiet = True
         idle = 0
         for _ in range(MOST_QUIET):
-            plan = world.cycle().plan
-            active = plan["bindings"] or plan["nominations"] or plan["evictions"] or not world.is_settled
+            plan = cluster.cycle().plan
+            active = plan["bindings"] or plan["nominations"] or plan["evictions"] or not cluster.is_settled
             idle = 0 if active else idle + 1
             if idle > 8:  # longer than the grace of S2
                 break

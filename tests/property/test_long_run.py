@@ -21,9 +21,9 @@ from muster.planning.decision import Binding
 from tests.oracles.checker import broken
 from tests.oracles.disturbance import shorts
 from tests.oracles.fair_shares import GPU
+from tests.oracles.objects import CheckedGang, ObjectIndex, asks, key_of, name, owner, phase, terminating
 from tests.oracles.placement import Host, Part, Shape, feasible
 from tests.oracles.placement import Puzzle as Fit
-from tests.oracles.world import Crew, World, asks, key_of, name, owner, phase, terminating
 
 Raw = dict[str, Any]
 
@@ -140,39 +140,39 @@ class Run:
 
     def _left_out(self) -> list[str]:
         """I11, as far as a plan shows it: the gang of the highest priority that waits does not fit in what is left."""
-        world = World(self.objects)
-        crews = {key: Crew(world, key) for key in world.gangs}
+        index = ObjectIndex(self.objects)
+        gangs = {key: CheckedGang(index, key) for key in index.gangs}
         said = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in self.plan["podGroups"]}
-        waiting = [crew for key, crew in crews.items() if said[key] == "Infeasible"]
+        waiting = [checked for key, checked in gangs.items() if said[key] == "Infeasible"]
         if not waiting or self.plan["evictions"] or self.plan["nominations"]:
             return []
-        first = min(waiting, key=lambda crew: (-crew.priority, crew.created, crew.key))
+        first = min(waiting, key=lambda checked: (-checked.priority, checked.created, checked.key))
         bounded = any("limit" in raw["spec"]["resources"]["gpu"] for raw in self.of("Queue"))
-        if bounded or first.kind != "preemptible" or not feasible(self._leftover(world, first)):
+        if bounded or first.kind != "preemptible" or not feasible(self._leftover(index, first)):
             return []
         return [f"{first.key} is infeasible, but fits"]
 
-    def _leftover(self, world: World, crew: Crew) -> Fit:
+    def _leftover(self, index: ObjectIndex, checked: CheckedGang) -> Fit:
         bound = {key_of(one): one["node"] for one in self.plan["bindings"]}
-        free = {key: int(node["status"]["allocatable"][GPU]) for key, node in world.nodes.items()}
-        for key, pod in world.pods.items():
+        free = {key: int(node["status"]["allocatable"][GPU]) for key, node in index.nodes.items()}
+        for key, pod in index.pods.items():
             at = bound.get(key) or pod["spec"].get("nodeName")
             if at in free and phase(pod) not in ("Succeeded", "Failed"):
                 free[at] -= int(asks(pod)[GPU])
         hosts = [
-            Host(key, (node["metadata"]["labels"]["topology/rack"],), (free[key],)) for key, node in world.nodes.items()
+            Host(key, (node["metadata"]["labels"]["topology/rack"],), (free[key],)) for key, node in index.nodes.items()
         ]
         parts = []
-        for group in crew.tree:
-            level = 0 if crew.tree[group].get("topologyConstraint") else None
+        for group in checked.tree:
+            level = 0 if checked.tree[group].get("topologyConstraint") else None
             waiting = (
                 ()
-                if crew.children.get(group)
-                else tuple((Shape((int(asks(world.pods[pod])[GPU]),)), 1) for pod in crew.waiting[group])
+                if checked.children.get(group)
+                else tuple((Shape((int(asks(index.pods[pod])[GPU]),)), 1) for pod in checked.waiting[group])
             )
-            parent = crew.tree[group].get("parent") or ""
-            need = max(crew.need(group) - crew.done[group], 0)
-            parts.append(Part(group, parent, need, level, waiting, tuple(crew.placed[group].values())))
+            parent = checked.tree[group].get("parent") or ""
+            need = max(checked.need(group) - checked.done[group], 0)
+            parts.append(Part(group, parent, need, level, waiting, tuple(checked.placed[group].values())))
         return Fit(tuple(hosts), tuple(parts))
 
     # everybody around
@@ -208,13 +208,13 @@ class Run:
 
     def _keep_notes(self) -> None:
         """Since when a gang, or a part of it, is short; and no longer than it is."""
-        world = World(self.objects)
+        index = ObjectIndex(self.objects)
         for gang in self.of("PodGroup"):
-            crew, notes = Crew(world, name(gang)), gang["metadata"]["annotations"]
-            known = {short.group for short in shorts(crew)}
+            checked, notes = CheckedGang(index, name(gang)), gang["metadata"]["annotations"]
+            known = {short.group for short in shorts(checked)}
             old = json.loads(notes.pop(STALE_GROUPS, "{}"))
             since = notes.pop(STALE, "")
-            if not crew.pods():
+            if not checked.pods():
                 notes.pop(STARTED, None)
             if "" in known:
                 notes[STALE] = since or self.stamp()

@@ -25,12 +25,12 @@ from tests.oracles.checker import broken
 from tests.support import puzzles
 
 Raw = dict[str, Any]
-World = list[Raw]
+Manifests = list[Raw]
 
 SEEDS = {"nightly": 2_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 60)
 NOW = datetime.fromisoformat("2026-01-02T00:00:00+00:00")
 LONG_AGO = "2026-01-01T00:00:00Z"
-WORLDS: dict[str, Callable[[int], World]] = {
+WORLDS: dict[str, Callable[[int], Manifests]] = {
     "trees": lambda seed: puzzles.manifests(puzzles.puzzle(seed)),
     "wishes": lambda seed: preferences.manifests(preferences.wishes(seed)),
     "neighbours": lambda seed: inter_pod.manifests(inter_pod.puzzle(seed)),
@@ -40,7 +40,7 @@ WORLDS: dict[str, Callable[[int], World]] = {
 kinds = pytest.mark.parametrize("kind", WORLDS)
 
 
-def worlds(kind: str) -> Iterator[tuple[str, random.Random, World]]:
+def worlds(kind: str) -> Iterator[tuple[str, random.Random, Manifests]]:
     """Random worlds that some nodes with pods have just left; some gangs have been short for long."""
     for seed in range(SEEDS):
         rng = random.Random(seed)
@@ -56,7 +56,7 @@ def _on_a_node(pod: Raw) -> bool:
     return bool(pod["spec"].get("nodeName"))
 
 
-def _age(rng: random.Random, objects: World) -> None:
+def _age(rng: random.Random, objects: Manifests) -> None:
     """Timers that have run out, at the root and below; pods that are gone make some gangs short."""
     for raw in objects:
         if raw["kind"] == "PodGroup" and rng.random() < 0.7:

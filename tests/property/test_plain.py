@@ -27,8 +27,7 @@ from muster.planning.plain import PlainGangs
 from muster.planning.plain_elastic import PlainElastic
 from muster.planning.policy import Policy
 from muster.reporting.plans import data
-from tests.spec.scene import queue
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, pod, podgroup, queue
 
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 300)
 SLICES = 6
@@ -39,7 +38,7 @@ CLASSES = (10, 50, 120)
 slices = pytest.mark.parametrize("part", range(SLICES))
 
 
-class World:
+class EqualGangs:
     """A small busy cluster of chance in which many gangs are equal; elastic: with more extras, and room for some."""
 
     def __init__(self, seed: int, is_elastic: bool = False) -> None:
@@ -153,7 +152,7 @@ def test_gangs_that_share_a_turn_get_what_each_would_get_at_its_own(part: int, m
 
     bind = PlainGangs.bind
     for seed in range(part, SEEDS, SLICES):
-        objects = muster.objects(World(seed).objects())
+        objects = muster.objects(EqualGangs(seed).objects())
         policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
         with monkeypatch.context() as patched:
             patched.setattr(PlainGangs, "bind", counting)
@@ -177,7 +176,7 @@ def test_extras_bound_one_by_one_are_those_of_ordinary_turns(part: int, monkeypa
 
     bind = PlainElastic.bind
     for seed in range(part, SEEDS, SLICES):
-        objects = muster.objects(World(seed, is_elastic=True).objects())
+        objects = muster.objects(EqualGangs(seed, is_elastic=True).objects())
         policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
         with monkeypatch.context() as patched:
             patched.setattr(PlainElastic, "bind", counting)
@@ -190,7 +189,7 @@ def test_extras_bound_one_by_one_are_those_of_ordinary_turns(part: int, monkeypa
 
 
 def gangs_of(seed: int) -> tuple[Gang, ...]:
-    return take(muster.objects(World(seed).objects()), NOW).gangs
+    return take(muster.objects(EqualGangs(seed).objects()), NOW).gangs
 
 
 def test_the_footprint_of_a_uniform_gang_is_the_one_of_any_gang() -> None:
@@ -228,7 +227,7 @@ def test_an_index_that_has_moved_finds_what_one_pass_over_the_nodes_finds() -> N
 @pytest.mark.parametrize("is_by_domain", [False, True])
 def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> None:
     for seed in range(SEEDS // 3):
-        snapshot = take(muster.objects(World(seed).objects()), NOW)
+        snapshot = take(muster.objects(EqualGangs(seed).objects()), NOW)
         capacity = Capacity(PodClasses(snapshot), snapshot.free)
         level = snapshot.topologies["t"].levels[1] if is_by_domain else None
         pod_classes = range(len(snapshot.classes)) if snapshot.classes else ()
@@ -249,7 +248,7 @@ def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> No
 def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> None:
     """X4: only nodes that changed are looked at."""
     for seed in range(SEEDS // 3):
-        rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
+        rng, snapshot = random.Random(seed), take(muster.objects(EqualGangs(seed).objects()), NOW)
         capacity = Capacity(PodClasses(snapshot), snapshot.free)
         regions, supposed = Domains(capacity, snapshot.topologies, Budget(10_000)), SupposedCapacity(capacity)
         for pod_class in range(len(snapshot.classes)):
@@ -265,7 +264,7 @@ def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> No
 def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
     """Numbers are copied late, or worked out again: whatever is written to the ledger and its copies, in any order."""
     for seed in range(SEEDS // 3):
-        rng, snapshot = random.Random(seed), take(muster.objects(World(seed).objects()), NOW)
+        rng, snapshot = random.Random(seed), take(muster.objects(EqualGangs(seed).objects()), NOW)
         capacities, classes = [Capacity(PodClasses(snapshot), snapshot.free)], range(len(snapshot.classes))
         for _ in range(30 if classes else 0):
             capacity, pod_class = rng.choice(capacities), rng.choice(classes)

@@ -7,8 +7,8 @@ import pytest
 
 from tests.oracles.checker import broken
 from tests.oracles.fair_shares import GPU, Queues
+from tests.oracles.objects import asks, name, owner
 from tests.oracles.victims import manifests, puzzle
-from tests.oracles.world import asks, name, owner
 from tests.support.cycles import Cluster, Raw
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE", "") == "nightly"

@@ -14,9 +14,8 @@ from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.validation.pods.requests import requests
 from tests.property.trees import Dice, Sample, counts, dice, fewer, meets_minimums, named, placed, sample, state
-from tests.spec.scene import queue
-from tests.support.aftermath import EARLIER, LATER, NOW, World, stored, world, written
-from tests.support.factories import Raw, pod, typed_pod
+from tests.support.factories import Raw, pod, queue, typed_pod
+from tests.support.planned_gang import EARLIER, LATER, NOW, PlannedGang, decided, stored, written
 
 VERDICTS: tuple[Verdict, ...] = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
 REFUSALS = (Refusal("NotEnoughPods"), Refusal("SearchCutShort"), Refusal("NoRoom", "", {"need": 2, "room": 1}))
@@ -51,12 +50,12 @@ class Case:
         }
 
     @cached_property
-    def told(self) -> World:
+    def told(self) -> PlannedGang:
         return self.on(self.manifest)
 
-    def on(self, manifest: Raw) -> World:
+    def on(self, manifest: Raw) -> PlannedGang:
         """The same cycle, with the PodGroup stored like this."""
-        return world(manifest, queue("q"), queue("top"), *self.pods, **self.plan)
+        return decided(manifest, queue("q"), queue("top"), *self.pods, **self.plan)
 
     @property
     def carried_out(self) -> list[Raw]:
@@ -95,7 +94,7 @@ def test_an_answer_that_is_written_is_the_answer(case: Case) -> None:
     """The same cycle five minutes later changes nothing: no writes for nothing, no grace that begins anew."""
     again = case.on(written(case.manifest, case.told))
     assert again.status(LATER) == case.told.status()
-    assert again.marks(LATER) == {}
+    assert again.annotations(LATER) == {}
 
 
 @given(cases)
@@ -111,9 +110,9 @@ def test_what_a_plan_binds_is_told_as_if_it_were_there(case: Case) -> None:
     """G5: whether bindings were seen or not when muster stopped, the same is told, and no run starts twice."""
     before = case.told.status()
     plan = case.plan | {"bind": {}}
-    then = world(written(case.manifest, case.told), queue("q"), queue("top"), *case.carried_out, **plan)
+    then = decided(written(case.manifest, case.told), queue("q"), queue("top"), *case.carried_out, **plan)
     assert then.status(LATER) == before
-    assert then.marks(LATER) == {}
+    assert then.annotations(LATER) == {}
 
 
 @fewer

@@ -16,8 +16,8 @@ import muster
 from tests.oracles.checker import broken
 from tests.oracles.disturbance import outcomes
 from tests.oracles.fair_shares import Claim, Queues, Says, divide
+from tests.oracles.objects import CheckedGang, ObjectIndex, key_of, labels, name, overfull
 from tests.oracles.victims import NOW, Action, Puzzle, fewest, manifests, puzzle, scarce
-from tests.oracles.world import Crew, World, key_of, labels, name, overfull
 
 Raw = dict[str, Any]
 
@@ -126,7 +126,7 @@ def test_what_was_made_room_for_is_there_and_nobody_else_leaves(part: int) -> No
 
 def carried_out(objects: list[Raw], plan: Raw) -> list[Raw]:
     """Everybody who was evicted is gone, and everybody who was promised a place is there."""
-    _, after = outcomes(World(objects), plan)
+    _, after = outcomes(ObjectIndex(objects), plan)
     found = []
     for raw in copy.deepcopy(objects):
         if raw["kind"] == "Pod" and name(raw) in after.places:
@@ -194,13 +194,13 @@ def running(given: Puzzle) -> list[str]:
 def by_hand(given: Puzzle, reason: str) -> int | None:
     """Every set of placed pods in order of size, until the judge has nothing to say."""
     objects = manifests(given)
-    world = World(objects)
-    placed = [pod for pod in world.pods.values() if pod["spec"].get("nodeName")]
+    index = ObjectIndex(objects)
+    placed = [pod for pod in index.pods.values() if pod["spec"].get("nodeName")]
     cores = list(_cores(given))
     for number in range(1, len(placed) + 1):
         for victims in combinations(placed, number):
             for core in cores:
-                if not _judged(objects, world, victims, core, reason):
+                if not _judged(objects, index, victims, core, reason):
                     return number
     return None
 
@@ -215,16 +215,18 @@ def _cores(given: Puzzle) -> Iterator[dict[str, str]]:
                 yield dict(zip(pods, places, strict=True))
 
 
-def _judged(objects: list[Raw], world: World, victims: tuple[Raw, ...], core: dict[str, str], reason: str) -> list[str]:
+def _judged(
+    objects: list[Raw], index: ObjectIndex, victims: tuple[Raw, ...], core: dict[str, str], reason: str
+) -> list[str]:
     plan = {
         "bindings": [],
         "nominations": [{"namespace": "team", "pod": pod, "node": node} for pod, node in core.items()],
         "evictions": [_eviction(pod, reason) for pod in victims],
     }
-    _, after = outcomes(world, plan)
-    if full := overfull(world, after):
+    _, after = outcomes(index, plan)
+    if full := overfull(index, after):
         return full
-    met = {key: Crew(world, key, after).met() for key in world.gangs}
+    met = {key: CheckedGang(index, key, after).met() for key in index.gangs}
     groups = [
         {"namespace": "team", "name": key[5:], "verdict": "Scheduled" if good else "Waiting"}
         for key, good in met.items()

@@ -115,49 +115,6 @@ def leaving(gang: Gang) -> list[list[str]]:
     return [called(unit) for unit in surplus(gang.root)]
 
 
-# the cluster around -------------------------------------------------------------------------------------------------
-
-
-def node(name: str, *, cpu: int = 8, **labels: str) -> Raw:
-    """A node; `rack="r1"` is the label `topology/rack`."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {f"topology/{level}": value for level, value in labels.items()}},
-        "status": {"allocatable": {"cpu": str(cpu), "memory": "64Gi", "pods": "110"}},
-    }
-
-
-def topology(*levels: str, name: str = "cluster") -> Raw:
-    """A Topology by its node labels, coarse to fine."""
-    return {
-        "apiVersion": "kai.scheduler/v1alpha1",
-        "kind": "Topology",
-        "metadata": {"name": name},
-        "spec": {"levels": [{"nodeLabel": level} for level in levels]},
-    }
-
-
-def queue(name: str, parent: str = "", **resources: Raw) -> Raw:
-    """A Queue; keyword arguments are its resources."""
-    return {
-        "apiVersion": "scheduling.run.ai/v2",
-        "kind": "Queue",
-        "metadata": {"name": name},
-        "spec": ({"parentQueue": parent} if parent else {}) | {"resources": resources},
-    }
-
-
-def priority_class(name: str, value: int, *, default: bool = False) -> Raw:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        "globalDefault": default,
-    }
-
-
 # the command line ---------------------------------------------------------------------------------------------------
 
 

@@ -15,8 +15,7 @@ from muster.planning.decision import GangPlan
 from muster.reporting import plans, text, views
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
-from tests.spec.scene import node, topology
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup, topology
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SHORT, LONG = 150, 600

@@ -11,8 +11,7 @@ from muster.model.gang import state as gang_states
 from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
 from muster.planning.scheduling_queue import SchedulingQueue
-from tests.spec.scene import node
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup
 
 
 def elastic(name: str, pods: int, **spec: Any) -> list[Raw]:

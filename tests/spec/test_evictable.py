@@ -5,8 +5,7 @@ from typing import Any
 
 import muster
 from muster.reporting.explain import reasons
-from tests.spec.scene import node, priority_class, queue, topology
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue, topology
 
 NOW = datetime.fromisoformat("2026-06-01T12:02:00+00:00")
 CLASSES = (priority_class("low", 10), priority_class("high", 90))

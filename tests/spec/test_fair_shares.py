@@ -12,8 +12,7 @@ from muster.fairness.order import rank
 from muster.fairness.shares import Claim, Division, divide, division
 from muster.model.queues import QueueTree, arrange
 from muster.model.snapshot import take
-from tests.spec.scene import queue
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, pod, podgroup, queue
 
 GPU = "nvidia.com/gpu"
 

@@ -6,9 +6,8 @@ import pytest
 
 import muster
 from muster.api.names import MOVED_TO
-from tests.spec.scene import node
-from tests.support.aftermath import NOW
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, node, pod, podgroup
+from tests.support.planned_gang import NOW
 
 
 def claiming(since: str) -> Raw:

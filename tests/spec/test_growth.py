@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 import muster
-from tests.spec.scene import topology
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.factories import Raw, group, pod, podgroup, pods, topology
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 IN_ZONE: Raw = {"topologyConstraint": {"requiredTopologyLevel": "zone"}}

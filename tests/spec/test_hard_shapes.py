@@ -13,9 +13,8 @@ import pytest
 import muster
 from muster.planning.policy import Policy
 from tests.oracles.checker import broken
-from tests.oracles.world import Outcome, World, key_of, overfull
-from tests.spec.scene import priority_class, topology
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.oracles.objects import ObjectIndex, Outcome, key_of, overfull
+from tests.support.factories import Raw, group, pod, podgroup, priority_class, topology
 
 KEY = "team/gang"
 IN_RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
@@ -43,7 +42,7 @@ def planned(objects: list[Raw], steps: int = Policy().steps, is_large: bool = Fa
     plan = muster.plan(muster.objects(objects), Policy(steps=steps))
     data = plan.to_dict()
     bound = Outcome({key_of(one): one["node"] for one in data["bindings"]})
-    assert (overfull(World(objects), bound) if is_large else broken(objects, data)) == []
+    assert (overfull(ObjectIndex(objects), bound) if is_large else broken(objects, data)) == []
     assert max(plan.decided.searches, default=0) <= steps + OVERRUN
     return plan.verdict(KEY), data
 

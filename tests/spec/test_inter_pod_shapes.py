@@ -14,8 +14,7 @@ import pytest
 import muster
 from muster.planning.policy import Policy
 from tests.oracles.checker import broken
-from tests.spec.scene import topology
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, pod, podgroup, topology
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "topology/rack", "topology/zone"
 GPU = "nvidia.com/gpu"

@@ -6,8 +6,8 @@ import pytest
 
 import muster
 from muster.reporting.explain import helps
-from tests.spec.scene import errors, node, places, topology, warnings
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.spec.scene import errors, places, warnings
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, topology
 
 SENSELESS: dict[str, tuple[Raw, str]] = {
     "no pods": (podgroup(minMember=0), "spec.minMember"),

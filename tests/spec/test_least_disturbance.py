@@ -11,9 +11,8 @@ from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.outcome import outcomes
 from muster.reporting.status import pod_group_status
-from tests.spec.scene import node, priority_class, queue, topology
 from tests.support.busy import busy_cluster
-from tests.support.factories import Raw, pod, podgroup, pods
+from tests.support.factories import Raw, node, pod, podgroup, pods, priority_class, queue, topology
 
 NOW = datetime.fromisoformat("2026-06-01T12:02:00+00:00")
 CLASSES = (priority_class("low", 10), priority_class("mid", 40), priority_class("high", 90))

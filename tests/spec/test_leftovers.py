@@ -14,9 +14,8 @@ from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
 from muster.reporting import views
 from muster.reporting.text import plain
-from tests.spec.scene import node, priority_class, queue
-from tests.support.aftermath import NOW, planned
-from tests.support.factories import Raw, gang, group, pod, podgroup, pods
+from tests.support.factories import Raw, gang, group, node, pod, podgroup, pods, priority_class, queue
+from tests.support.planned_gang import NOW, planned
 
 TREE = podgroup(group("a", 1), group("b", 1), minSubGroup=1, queue="team")
 TEAM = queue("team", cpu={"quota": 0, "limit": -1})

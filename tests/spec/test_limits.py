@@ -8,8 +8,7 @@ import pytest
 import muster
 from muster.fairness.shares import division
 from muster.model.snapshot import take
-from tests.spec.scene import node, priority_class, queue
-from tests.support.factories import Raw, pod, podgroup, pods
+from tests.support.factories import Raw, node, pod, podgroup, pods, priority_class, queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 CLASSES = (priority_class("low", 10), priority_class("high", 90))

@@ -8,8 +8,7 @@ from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.conditions import pod_conditions, scheduled
 from muster.reporting.outcome import outcomes
-from tests.spec.scene import node, priority_class, queue, topology
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue, topology
 
 NOW = datetime.fromisoformat("2026-06-01T12:02:00+00:00")
 RACKS = topology("topology/zone", "topology/rack")

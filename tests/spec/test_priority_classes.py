@@ -6,8 +6,8 @@ import pytest
 
 import muster
 from muster.reporting.explain import reasons
-from tests.spec.scene import node, priority_class, warnings
-from tests.support.factories import Raw, pod, podgroup
+from tests.spec.scene import warnings
+from tests.support.factories import Raw, node, pod, podgroup, priority_class
 
 HIGH = priority_class("high", 90)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from muster.api.names import MOVED_TO
-from tests.spec.scene import node, priority_class, queue, topology
 from tests.support.cycles import Cluster
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup, priority_class, queue, topology
 
 CLASSES = (priority_class("low", 10), priority_class("mid", 40), priority_class("high", 90))
 RACK = {"requiredTopologyLevel": "rack"}

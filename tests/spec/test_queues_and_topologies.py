@@ -10,8 +10,8 @@ from muster.api.topology import Topology
 from muster.validation.defaults import constraints, preemptibility, priority
 from muster.validation.defaults import queue as queue_of
 from muster.validation.topology import find_level
-from tests.spec.scene import errors, gathered, node, places, priority_class, problems, queue, topology
-from tests.support.factories import Raw, group, podgroup
+from tests.spec.scene import errors, gathered, places, problems
+from tests.support.factories import Raw, group, node, podgroup, priority_class, queue, topology
 
 
 def typed(raw: Raw) -> PodGroup:

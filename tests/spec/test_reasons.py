@@ -11,8 +11,8 @@ from muster.planning.policy import Policy
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.explain import sentence
 from muster.reporting.outcome import outcomes
-from tests.spec.scene import node, priority_class, queue, run, topology
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.spec.scene import run
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue, topology
 
 RACK: Raw = {"topologyConstraint": {"requiredTopologyLevel": "rack"}}
 LEVELS = topology("topology/zone", "topology/rack")

@@ -8,9 +8,8 @@ import pytest
 
 from muster.api.moment import stamp
 from muster.api.names import LAST_START, STALE_SINCE, STALE_SUBGROUPS
-from tests.spec.scene import node, priority_class, queue
 from tests.support.cycles import Cluster
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, node, pod, podgroup, priority_class, queue
 
 AHEAD = (1, 30, 400, 10**6, 10**9)  # seconds
 

@@ -16,9 +16,8 @@ from muster.planning.decision import Binding, CyclePlan, Refusal, Verdict
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.reporting.views import data, look
-from tests.spec.scene import node, queue, topology
-from tests.support.aftermath import EARLIER, LATER, NOW, World, planned, stored, world, written
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, queue, topology
+from tests.support.planned_gang import EARLIER, LATER, NOW, PlannedGang, decided, planned, stored, written
 
 NO_ROOM = Refusal("NoRoom", "", {"need": 4, "room": 2})
 
@@ -43,7 +42,7 @@ def noted(manifest: Raw, **annotations: str) -> Raw:
 
 def test_a_gang_whose_minimums_are_met_is_scheduled() -> None:
     """By pods that are there and pods that this plan binds (E3)."""
-    told = world(podgroup(minMember=2), pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").status()
+    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").status()
     assert condition(told, "Scheduled") == Condition(
         "Scheduled", "True", "Scheduled", "every minimum is met", last_transition_time=NOW
     )
@@ -66,7 +65,7 @@ def test_a_gang_whose_minimums_are_met_is_scheduled() -> None:
 def test_a_gang_that_waits_tells_its_reason_as_a_word(verdict: Verdict, reason: str, status: str) -> None:
     """Programs rely on the word; unknown is never merged with no (E3, X2)."""
     details = {"need": 2, "room": 1, "queue": "q", "resource": "cpu", "allowed": 1, "held": 1, "extra": 1}
-    told = world(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[Refusal(reason, "", details)])
+    told = decided(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[Refusal(reason, "", details)])
     found = condition(told.status(), "Scheduled")
     assert (found.status, found.reason) == (status, reason)
     assert found.message
@@ -85,7 +84,7 @@ def test_the_message_is_the_sentence_with_what_would_help() -> None:
 
 def test_places_on_room_that_is_being_freed_are_not_taken_yet() -> None:
     """The verdict is Scheduled, but nothing is placed before the victims are gone (E3, P7)."""
-    told = world(podgroup(minMember=2), *pods(2), nominate={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled").status()
+    told = decided(podgroup(minMember=2), *pods(2), nominate={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled").status()
     found = condition(told, "Scheduled")
     assert (found.status, found.reason) == ("False", "Nominated")
     assert (told.satisfied, told.running, told.pending) == (False, 0, 2)
@@ -94,7 +93,7 @@ def test_places_on_room_that_is_being_freed_are_not_taken_yet() -> None:
 def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
     """Its constraint names what does not exist: whoever looks must see it (E3, T6)."""
     refusal = Refusal("InvalidSpec", "", {"detail": "there is no level `galaxy`"})
-    told = world(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
+    told = decided(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
     found = condition(told, "Scheduled")
     assert (found.status, found.reason, found.message) == (
         "False",
@@ -107,7 +106,7 @@ def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
 def test_a_gang_that_has_to_leave_is_told_for_whom() -> None:
     """It runs until its pods are gone, and knows before they are (E1)."""
     evicted = Refusal("Evicted", "", {"for": "team/other", "by": "Preempt", "pods": 2})
-    told = world(podgroup(minMember=1), *pods(2, on="n"), evict=["pod-0", "pod-1"], refusals=[evicted]).status()
+    told = decided(podgroup(minMember=1), *pods(2, on="n"), evict=["pod-0", "pod-1"], refusals=[evicted]).status()
     found = condition(told, "Scheduled")
     assert (found.status, found.reason) == ("True", "Evicted")
     assert found.message.endswith("2 pods had to leave (preempt) to make room for `team/other`")
@@ -119,22 +118,22 @@ def test_nobody_says_that_a_spec_which_is_no_tree_is_satisfied() -> None:
     told = planned(manifest, pod("a-0", "a", on="n1"), node("n1"))
     assert told.status().satisfied is False
     assert told.status().levels == ()
-    assert told.marks() == {}
+    assert told.annotations() == {}
 
 
 def test_a_running_gang_is_not_stale_because_its_spec_was_broken() -> None:
     """Its pods must not be released for a slip in an edit (S2, V3)."""
     manifest = podgroup(group("a", 2), group("b", 1, parent="nobody"))
-    told = world(manifest, pod("a-0", "a", on="n"), verdict="Invalid")
+    told = decided(manifest, pod("a-0", "a", on="n"), verdict="Invalid")
     assert kinds(told.status()) == ["Scheduled"]
-    assert told.marks() == {}
+    assert told.annotations() == {}
 
 
 def test_conditions_say_which_generation_they_are_about() -> None:
     """Whoever changed the spec can wait for the answer to the change (E3)."""
     manifest = podgroup(minMember=1)
     manifest["metadata"]["generation"] = 7
-    told = world(manifest, pod("a", on="n"), pod("x", "nobody"), verdict="Scheduled").status()
+    told = decided(manifest, pod("a", on="n"), pod("x", "nobody"), verdict="Scheduled").status()
     assert {one.observed_generation for one in told.conditions} == {7}
 
 
@@ -144,8 +143,8 @@ def test_conditions_say_which_generation_they_are_about() -> None:
 def test_the_time_of_a_condition_is_when_its_status_changed() -> None:
     """Another reason is not another status (E3)."""
     manifest = podgroup(minMember=4)
-    first = world(manifest, *pods(4), verdict="Infeasible", refusals=[NO_ROOM])
-    second = world(written(manifest, first), *pods(4), refusals=[Refusal("NotEnoughPods")])
+    first = decided(manifest, *pods(4), verdict="Infeasible", refusals=[NO_ROOM])
+    second = decided(written(manifest, first), *pods(4), refusals=[Refusal("NotEnoughPods")])
     found = condition(second.status(LATER), "Scheduled")
     assert (found.reason, found.last_transition_time) == ("NotEnoughPods", NOW)
 
@@ -153,15 +152,15 @@ def test_the_time_of_a_condition_is_when_its_status_changed() -> None:
 def test_the_time_of_a_condition_moves_when_its_status_does() -> None:
     """From False to True (E3)."""
     manifest = podgroup(minMember=1)
-    first = world(manifest, pod("a"), verdict="Infeasible", refusals=[NO_ROOM])
-    second = world(written(manifest, first), pod("a"), bind={"a": "n"}, verdict="Scheduled")
+    first = decided(manifest, pod("a"), verdict="Infeasible", refusals=[NO_ROOM])
+    second = decided(written(manifest, first), pod("a"), bind={"a": "n"}, verdict="Scheduled")
     assert condition(second.status(LATER), "Scheduled").last_transition_time == LATER
 
 
 def test_times_are_whole_seconds_in_utc() -> None:
     """As Kubernetes keeps them (E3)."""
     moment = datetime.fromisoformat("2026-05-01T14:00:00.750+02:00")
-    found = condition(world(podgroup(minMember=1), pod("a")).status(moment), "Scheduled").last_transition_time
+    found = condition(decided(podgroup(minMember=1), pod("a")).status(moment), "Scheduled").last_transition_time
     assert found is not None
     assert (found, found.tzinfo) == (NOW, UTC)
 
@@ -177,7 +176,7 @@ def test_conditions_of_other_writers_stay_as_they_are() -> None:
             ]
         }
     }
-    told = world(manifest, pod("a", on="n"), verdict="Scheduled").status()
+    told = decided(manifest, pod("a", on="n"), verdict="Scheduled").status()
     assert kinds(told) == ["Scheduled", "Billed", "Ready"]
     assert condition(told, "Billed").reason == "Paid"
 
@@ -185,7 +184,7 @@ def test_conditions_of_other_writers_stay_as_they_are() -> None:
 def test_a_condition_fits_into_its_field_whatever_was_said() -> None:
     """The API server would refuse the whole status (E3)."""
     refusal = Refusal("InvalidSpec", "", {"detail": "x" * 50_000})
-    told = world(podgroup(minMember=1), pod("a"), verdict="Invalid", refusals=[refusal])
+    told = decided(podgroup(minMember=1), pod("a"), verdict="Invalid", refusals=[refusal])
     assert len(condition(told.status(), "Scheduled").message) == 32768
 
 
@@ -203,7 +202,7 @@ ONE_EACH = (
 
 def test_pods_are_counted_by_what_they_count_for() -> None:
     """Those behind gates wait too; those that leave count for nothing (N5)."""
-    told = world(podgroup(minMember=1), *ONE_EACH).status()
+    told = decided(podgroup(minMember=1), *ONE_EACH).status()
     assert (told.running, told.pending, told.succeeded, told.failed) == (1, 2, 1, 1)
 
 
@@ -223,13 +222,13 @@ def test_pods_are_counted_by_what_they_count_for() -> None:
 )
 def test_the_phase_says_how_far_a_gang_has_come(phase: str, minimum: int, some: list[Raw]) -> None:
     """Running with every minimum met; over when no pod runs or waits (N5, M2)."""
-    assert world(podgroup(minMember=minimum), *some).status().phase == phase
+    assert decided(podgroup(minMember=minimum), *some).status().phase == phase
 
 
 # E2: resources ------------------------------------------------------------------------------------------------------
 
 
-def used(told: World) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+def used(told: PlannedGang) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     found = told.status().resources_status
     return dict(found.requested), dict(found.allocated), dict(found.allocated_non_preemptible)
 
@@ -241,36 +240,36 @@ def used(told: World) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
 def test_what_nobody_may_disturb_depends_on_preemptibility(preemptibility: str, kept: dict[str, int]) -> None:
     """The core of a semi-preemptible gang, all of a non-preemptible one, nothing of a preemptible one (E2, P3)."""
     manifest = podgroup(minMember=2, preemptibility=preemptibility)
-    told = world(manifest, *pods(3, on="n", cpu=1), pod("more", cpu=1), verdict="Scheduled")
+    told = decided(manifest, *pods(3, on="n", cpu=1), pod("more", cpu=1), verdict="Scheduled")
     assert used(told) == ({"cpu": 4000}, {"cpu": 3000}, kept)
 
 
 def test_pods_that_this_plan_binds_are_allocated() -> None:
     """They are placed with this plan (E2)."""
     manifest = podgroup(minMember=2, preemptibility="non-preemptible")
-    told = world(manifest, *pods(2, cpu=1), bind={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled")
+    told = decided(manifest, *pods(2, cpu=1), bind={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled")
     assert used(told) == ({"cpu": 2000}, {"cpu": 2000}, {"cpu": 2000})
 
 
 def test_pods_that_are_only_nominated_are_not_allocated() -> None:
     """Their room is still being freed (E2)."""
-    told = world(podgroup(minMember=1), pod("a", cpu=1), nominate={"a": "n"}, verdict="Scheduled")
+    told = decided(podgroup(minMember=1), pod("a", cpu=1), nominate={"a": "n"}, verdict="Scheduled")
     assert used(told) == ({"cpu": 1000}, {}, {})
 
 
 def test_pods_that_are_told_to_leave_are_allocated_until_they_go() -> None:
     """A budget may still refuse the eviction; once they are terminating they count for nothing (E2, N5)."""
-    told = world(podgroup(minMember=1), *pods(2, on="n", cpu=1), evict=["pod-0", "pod-1"], verdict="Waiting")
+    told = decided(podgroup(minMember=1), *pods(2, on="n", cpu=1), evict=["pod-0", "pod-1"], verdict="Waiting")
     assert used(told)[1] == {"cpu": 2000}
     assert condition(told.status(), "Scheduled").status == "True"
-    gone = world(podgroup(minMember=1), *pods(2, on="n", cpu=1, terminating=True))
+    gone = decided(podgroup(minMember=1), *pods(2, on="n", cpu=1, terminating=True))
     assert used(gone) == ({}, {}, {})
 
 
 def test_pods_that_cannot_be_placed_or_are_over_ask_for_nothing() -> None:
     """Gated, done, failed, leaving (E2, N5)."""
     some = [raw | {"spec": raw["spec"] | {"containers": containers(cpu=1)}} for raw in ONE_EACH]
-    assert used(world(podgroup(minMember=1), *some)) == ({"cpu": 2000}, {"cpu": 1000}, {})
+    assert used(decided(podgroup(minMember=1), *some)) == ({"cpu": 2000}, {"cpu": 1000}, {})
 
 
 def containers(**requests: Any) -> list[Raw]:
@@ -281,8 +280,8 @@ def test_amounts_come_back_from_the_store_as_they_were() -> None:
     """Millicores and bytes inside, Kubernetes' own way of writing outside (X6)."""
     amounts: Raw = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": 2}
     some = pod("a", on="n", **amounts)
-    told = world(podgroup(minMember=1), some, verdict="Scheduled").status()
-    assert written(podgroup(), world(podgroup(minMember=1), some))["status"]["resourcesStatus"]["allocated"] == {
+    told = decided(podgroup(minMember=1), some, verdict="Scheduled").status()
+    assert written(podgroup(), decided(podgroup(minMember=1), some))["status"]["resourcesStatus"]["allocated"] == {
         "cpu": "1500m",
         "memory": "1Gi",
         "nvidia.com/gpu": "2",
@@ -297,7 +296,7 @@ def test_every_level_tells_how_it_stands() -> None:
     """Minimum, satisfied, placed, pending; children and pods apart; parents first, siblings in spec order (E2)."""
     manifest = podgroup(group("roles", of=1), group("b", 2, parent="roles"), group("a", 1, parent="roles"))
     some = [*pods(2, "b", on="n"), pod("b-more", "b"), pod("b-gated", "b", gated=True), pod("a-0", "a")]
-    assert world(manifest, *some, verdict="Scheduled").status().levels == (
+    assert decided(manifest, *some, verdict="Scheduled").status().levels == (
         LevelStatus("", 0, 1, 1, 1, satisfied=True, placed=2, pending=2, gated=1),
         LevelStatus("roles", 0, 1, 2, 1, satisfied=True, placed=2, pending=2, gated=1),
         LevelStatus("b", 2, satisfied=True, placed=2, pending=1, gated=1),
@@ -307,13 +306,13 @@ def test_every_level_tells_how_it_stands() -> None:
 
 def test_an_older_branch_tells_its_pods_in_all() -> None:
     """Both of its minimums, or nobody would see why it is not satisfied (M5)."""
-    told = world(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
+    told = decided(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
     assert told.levels[0] == LevelStatus("", 3, 1, 1, 1, satisfied=False, placed=1)
 
 
 def test_the_root_of_a_flat_gang_counts_pods_and_no_children() -> None:
     """E2: a PodGroup without SubGroups is a leaf; what has succeeded counts, and is told apart from what is placed."""
-    told = world(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
+    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
     assert told.levels == (LevelStatus("", 2, satisfied=True, placed=1, succeeded=1),)
 
 
@@ -346,7 +345,7 @@ def test_a_level_tells_the_domain_that_it_sits_in() -> None:
 
 def test_a_nominated_place_is_no_domain_yet() -> None:
     """And an eviction takes none away before the pods are gone (E2)."""
-    told = world(
+    told = decided(
         IN_RACKS,
         pod("a-0", "a"),
         pod("b-0", "b", on="n1"),
@@ -362,8 +361,8 @@ def test_a_nominated_place_is_no_domain_yet() -> None:
 
 def test_a_gang_below_its_minimum_is_marked_since_now() -> None:
     """The annotation is the only memory of when its grace began (S2)."""
-    told = world(podgroup(minMember=3), *pods(2, on="n"), refusals=[Refusal("NotEnoughPods")])
-    assert told.marks() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    told = decided(podgroup(minMember=3), *pods(2, on="n"), refusals=[Refusal("NotEnoughPods")])
+    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
     found = condition(told.status(), "Stale")
     assert (found.status, found.reason) == ("True", "BelowMinimum")
     assert found.message == (
@@ -373,13 +372,13 @@ def test_a_gang_below_its_minimum_is_marked_since_now() -> None:
 
 def test_a_gang_that_stays_short_keeps_its_mark() -> None:
     """A grace that began anew with every cycle would never end (S2)."""
-    assert world(noted(podgroup(minMember=3), stale=EARLIER), *pods(2, on="n")).marks() == {}
+    assert decided(noted(podgroup(minMember=3), stale=EARLIER), *pods(2, on="n")).annotations() == {}
 
 
 def test_a_mark_is_exact() -> None:
     """A mark cut to the second would end the grace early (S2)."""
     moment = datetime.fromisoformat("2026-05-01T14:00:00.750+02:00")
-    assert world(podgroup(minMember=3), pod("a", on="n")).marks(moment) == {
+    assert decided(podgroup(minMember=3), pod("a", on="n")).annotations(moment) == {
         names.STALE_SINCE: "2026-05-01T12:00:00.750000Z"
     }
 
@@ -387,42 +386,42 @@ def test_a_mark_is_exact() -> None:
 @pytest.mark.parametrize("mark", ["", "yesterday", "2026-05-01T12:00:00", "[]"])
 def test_a_mark_that_nobody_can_read_is_written_anew(mark: str) -> None:
     """Otherwise the gang would be short since never (S2)."""
-    told = world(noted(podgroup(minMember=3), stale=mark), *pods(2, on="n"))
-    assert told.marks() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    told = decided(noted(podgroup(minMember=3), stale=mark), *pods(2, on="n"))
+    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
 
 
 def test_the_mark_goes_when_the_gang_is_whole_again() -> None:
     """A satisfied group is never stale (S1)."""
     manifest = noted(podgroup(minMember=3), stale=EARLIER, start=EARLIER)
-    told = world(manifest, *pods(2, on="n"), pod("new"), bind={"new": "n"}, verdict="Scheduled")
-    assert told.marks()[names.STALE_SINCE] is None
+    told = decided(manifest, *pods(2, on="n"), pod("new"), bind={"new": "n"}, verdict="Scheduled")
+    assert told.annotations()[names.STALE_SINCE] is None
     assert kinds(told.status()) == ["Scheduled"]
 
 
 def test_the_mark_goes_when_nothing_is_placed_any_more() -> None:
     """It waits like any other gang (S2)."""
     manifest = noted(podgroup(minMember=3), stale=EARLIER)
-    assert world(manifest, *pods(3)).marks() == {names.STALE_SINCE: None}
-    assert world(manifest, *pods(3, on="n", terminating=True)).marks() == {names.STALE_SINCE: None}
+    assert decided(manifest, *pods(3)).annotations() == {names.STALE_SINCE: None}
+    assert decided(manifest, *pods(3, on="n", terminating=True)).annotations() == {names.STALE_SINCE: None}
 
 
 def test_a_nomination_does_not_make_a_gang_whole() -> None:
     """Its missing pods are not placed until the room is free (S2)."""
-    told = world(podgroup(minMember=2), pod("a", on="n"), pod("b"), nominate={"b": "n"}, verdict="Scheduled")
-    assert told.marks() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), nominate={"b": "n"}, verdict="Scheduled")
+    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
     assert kinds(told.status()) == ["Scheduled", "Stale"]
 
 
 def test_the_grace_of_a_gang_is_its_own() -> None:
     """As its spec has it (S2)."""
-    told = world(podgroup(minMember=2, stalenessGracePeriod="1m30s"), pod("a", on="n")).status()
+    told = decided(podgroup(minMember=2, stalenessGracePeriod="1m30s"), pod("a", on="n")).status()
     assert "within 90s" in condition(told, "Stale").message
 
 
 @pytest.mark.parametrize("grace", [-1, "-1s"])
 def test_a_gang_that_is_never_released_is_told_so(grace: int | str) -> None:
     """A negative grace (S2)."""
-    told = world(podgroup(minMember=2, stalenessGracePeriod=grace), pod("a", on="n")).status()
+    told = decided(podgroup(minMember=2, stalenessGracePeriod=grace), pod("a", on="n")).status()
     assert condition(told, "Stale").message.endswith("none is ever released")
 
 
@@ -433,8 +432,8 @@ REPLICAS = podgroup(group("r0", 2), group("r1", 2), group("r2", 2), minSubGroup=
 
 def test_a_surplus_subgroup_that_falls_short_is_marked_by_name() -> None:
     """The gang itself is not stale (S1, S3)."""
-    told = world(REPLICAS, *pods(2, "r0", on="n"), pod("r2-0", "r2", on="n"), pod("r1-0", "r1", on="n"))
-    marks = told.marks()
+    told = decided(REPLICAS, *pods(2, "r0", on="n"), pod("r2-0", "r2", on="n"), pod("r1-0", "r1", on="n"))
+    marks = told.annotations()
     assert json.loads(marks[names.STALE_SUBGROUPS] or "") == {
         "r1": "2026-05-01T12:00:00Z",
         "r2": "2026-05-01T12:00:00Z",
@@ -447,8 +446,8 @@ def test_a_surplus_subgroup_that_falls_short_is_marked_by_name() -> None:
 def test_each_subgroup_has_a_time_of_its_own() -> None:
     """One that was short before keeps its time, one that is whole or gone leaves (S3)."""
     manifest = noted(REPLICAS, parts=json.dumps({"r1": EARLIER, "r0": EARLIER, "gone": EARLIER}), start=EARLIER)
-    told = world(manifest, *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"), pod("r2-0", "r2", on="n"))
-    assert told.marks() == {
+    told = decided(manifest, *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"), pod("r2-0", "r2", on="n"))
+    assert told.annotations() == {
         names.STALE_SUBGROUPS: '{"r1":"2026-05-01T11:58:00Z","r2":"2026-05-01T12:00:00Z"}',
     }
 
@@ -456,7 +455,7 @@ def test_each_subgroup_has_a_time_of_its_own() -> None:
 def test_the_marks_of_subgroups_go_when_all_are_whole() -> None:
     """No empty list is left behind (S3)."""
     manifest = noted(REPLICAS, parts=json.dumps({"r1": EARLIER}), start=EARLIER)
-    assert world(manifest, *pods(2, "r0", on="n")).marks() == {names.STALE_SUBGROUPS: None}
+    assert decided(manifest, *pods(2, "r0", on="n")).annotations() == {names.STALE_SUBGROUPS: None}
 
 
 @pytest.mark.parametrize(
@@ -466,8 +465,8 @@ def test_the_marks_of_subgroups_go_when_all_are_whole() -> None:
 )
 def test_marks_of_subgroups_that_nobody_can_read_are_written_anew(mark: str) -> None:
     """Somebody edited them; a plan must not stop for it (S3)."""
-    told = world(noted(REPLICAS, parts=mark, start=EARLIER), *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"))
-    assert told.marks() == {names.STALE_SUBGROUPS: '{"r1":"2026-05-01T12:00:00Z"}'}
+    told = decided(noted(REPLICAS, parts=mark, start=EARLIER), *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"))
+    assert told.annotations() == {names.STALE_SUBGROUPS: '{"r1":"2026-05-01T12:00:00Z"}'}
 
 
 def test_below_a_group_that_is_short_no_other_is_marked() -> None:
@@ -476,10 +475,10 @@ def test_below_a_group_that_is_short_no_other_is_marked() -> None:
         group("x", of=2), group("x0", 2, parent="x"), group("x1", 2, parent="x"), group("y", 1), minSubGroup=1
     )
     inner = pod("x0-0", "x0", on="n")
-    assert json.loads(world(manifest, inner, pod("y-0", "y", on="n")).marks()[names.STALE_SUBGROUPS] or "") == {
+    assert json.loads(decided(manifest, inner, pod("y-0", "y", on="n")).annotations()[names.STALE_SUBGROUPS] or "") == {
         "x": "2026-05-01T12:00:00Z"
     }
-    assert list(world(manifest, inner).marks()) == [names.STALE_SINCE]
+    assert list(decided(manifest, inner).annotations()) == [names.STALE_SINCE]
 
 
 # the last start -----------------------------------------------------------------------------------------------------
@@ -487,40 +486,40 @@ def test_below_a_group_that_is_short_no_other_is_marked() -> None:
 
 def test_the_start_is_noted_when_the_plan_makes_the_gang_whole() -> None:
     """Minimum run times count from it (P5)."""
-    told = world(noted(podgroup(minMember=1), start=EARLIER), pod("a"), bind={"a": "n"}, verdict="Scheduled")
-    assert told.marks() == {names.LAST_START: "2026-05-01T12:00:00Z"}
+    told = decided(noted(podgroup(minMember=1), start=EARLIER), pod("a"), bind={"a": "n"}, verdict="Scheduled")
+    assert told.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
 
 
 def test_extras_that_come_later_are_no_start() -> None:
     """The gang runs already (P5)."""
     manifest = noted(podgroup(minMember=1), start=EARLIER)
-    assert world(manifest, pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").marks() == {}
+    assert decided(manifest, pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").annotations() == {}
 
 
 def test_a_gang_that_runs_without_a_start_gets_one() -> None:
     """muster stopped between binding and noting, or took the gang over: a restart ends in the same place (G5)."""
-    told = world(podgroup(minMember=1), pod("a", on="n"), verdict="Scheduled")
-    assert told.marks() == {names.LAST_START: "2026-05-01T12:00:00Z"}
+    told = decided(podgroup(minMember=1), pod("a", on="n"), verdict="Scheduled")
+    assert told.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
 
 
 def test_the_same_plan_told_twice_is_one_start() -> None:
     """The bindings may not be seen yet when the next cycle looks (G5)."""
     manifest = podgroup(minMember=1)
-    first = world(manifest, pod("a"), bind={"a": "n"}, verdict="Scheduled")
-    again = world(written(manifest, first), pod("a"), bind={"a": "n"}, verdict="Scheduled")
-    assert again.marks(LATER) == {}
+    first = decided(manifest, pod("a"), bind={"a": "n"}, verdict="Scheduled")
+    again = decided(written(manifest, first), pod("a"), bind={"a": "n"}, verdict="Scheduled")
+    assert again.annotations(LATER) == {}
 
 
 # N4, S4: pods -------------------------------------------------------------------------------------------------------
 
 
-def on_pods(told: World) -> dict[str, Condition]:
+def on_pods(told: PlannedGang) -> dict[str, Condition]:
     return pod_conditions(told.outcome, told.stored)
 
 
 def test_pods_that_wait_tell_why_their_gang_waits() -> None:
     """As `kubectl describe pod` shows it, and as autoscalers read it (E1)."""
-    told = world(podgroup(minMember=4), *pods(2), pod("up", on="n"), verdict="Infeasible", refusals=[NO_ROOM])
+    told = decided(podgroup(minMember=4), *pods(2), pod("up", on="n"), verdict="Infeasible", refusals=[NO_ROOM])
     sentence = "no room for the gang: needs 4 pods, the cluster has room for 2"
     waits = Condition("PodScheduled", "False", "Unschedulable", sentence)
     assert on_pods(told) == {"team/pod-0": waits, "team/pod-1": waits}
@@ -528,12 +527,12 @@ def test_pods_that_wait_tell_why_their_gang_waits() -> None:
 
 def test_pods_behind_gates_are_left_to_kubernetes() -> None:
     """It says SchedulingGated on them (N5)."""
-    assert on_pods(world(podgroup(minMember=1), pod("a", gated=True), refusals=[Refusal("NotEnoughPods")])) == {}
+    assert on_pods(decided(podgroup(minMember=1), pod("a", gated=True), refusals=[Refusal("NotEnoughPods")])) == {}
 
 
 def test_a_pod_that_is_bound_now_is_not_told_to_wait() -> None:
     """Extras that stay behind are (G3)."""
-    found = on_pods(world(podgroup(minMember=1), *pods(2), bind={"pod-0": "n"}, verdict="Scheduled"))
+    found = on_pods(decided(podgroup(minMember=1), *pods(2), bind={"pod-0": "n"}, verdict="Scheduled"))
     assert list(found) == ["team/pod-1"]
     assert found["team/pod-1"].message == "the gang runs without this pod: it is an extra and waits for a place"
 
@@ -541,7 +540,7 @@ def test_a_pod_that_is_bound_now_is_not_told_to_wait() -> None:
 def test_extras_tell_what_keeps_them_out_where_it_is_known() -> None:
     """The queue is gone, the gang runs on (E1, Q2)."""
     closed = Refusal("QueueDoesNotExist", "", {"queue": "q"})
-    told = world(podgroup(minMember=1), pod("a", on="n"), pod("b"), verdict="Scheduled", refusals=[closed])
+    told = decided(podgroup(minMember=1), pod("a", on="n"), pod("b"), verdict="Scheduled", refusals=[closed])
     assert on_pods(told)["team/b"].message == "queue `q` does not exist"
     found = condition(told.status(), "Scheduled")
     assert (found.status, found.reason) == ("True", "Scheduled")
@@ -550,7 +549,7 @@ def test_extras_tell_what_keeps_them_out_where_it_is_known() -> None:
 
 def test_a_pod_with_a_nominated_place_waits_for_it() -> None:
     """It is not bound yet (P7)."""
-    found = on_pods(world(podgroup(minMember=1), pod("a"), nominate={"a": "n"}, verdict="Scheduled"))
+    found = on_pods(decided(podgroup(minMember=1), pod("a"), nominate={"a": "n"}, verdict="Scheduled"))
     assert found["team/a"].message == "its places are on room that is still being freed"
 
 
@@ -560,7 +559,7 @@ WITH_ROLES = podgroup(group("roles"), group("a", 1, parent="roles"))
 
 def test_strays_are_told_on_the_pod() -> None:
     """Each with its own reason; one that runs already is scheduled, whoever did it (N4)."""
-    told = world(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
+    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
     assert {name: one.message for name, one in on_pods(told).items()} == {
         "team/high": "the pod names subgroup `roles`, which has children and no pods of its own",
         "team/lost": "the pod names subgroup `nobody`, which does not exist",
@@ -570,7 +569,7 @@ def test_strays_are_told_on_the_pod() -> None:
 
 def test_no_autoscaler_is_called_for_strays() -> None:
     """`Unschedulable` asks for nodes, and no node would help them (E3, N4)."""
-    told = world(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
+    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
     assert {name: one.reason for name, one in on_pods(told).items()} == {
         "team/high": "SubGroupIsABranch",
         "team/lost": "UnknownSubGroup",
@@ -580,7 +579,7 @@ def test_no_autoscaler_is_called_for_strays() -> None:
 
 def test_strays_are_told_on_the_podgroup() -> None:
     """All of them, the running one too; nothing is dropped in silence (N4)."""
-    told = world(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled").status()
+    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled").status()
     found = condition(told, "StrayPods")
     assert (found.status, found.reason) == ("True", "SubGroupIsABranch")
     assert all(f"`team/{name}`" in found.message for name in ("high", "lost", "none", "runs"))
@@ -589,14 +588,14 @@ def test_strays_are_told_on_the_podgroup() -> None:
 
 def test_many_strays_are_counted_and_not_all_listed() -> None:
     """A message is for people (N4)."""
-    told = world(podgroup(minMember=1), *(pod(f"s{i:02}", "nobody") for i in range(40))).status()
+    told = decided(podgroup(minMember=1), *(pod(f"s{i:02}", "nobody") for i in range(40))).status()
     assert condition(told, "StrayPods").message.endswith("and 35 more")
 
 
 def test_a_gang_that_does_not_want_it_has_no_conditions_on_its_pods() -> None:
     """The PodGroup still tells (S4)."""
     manifest = WITH_ROLES | {"spec": WITH_ROLES["spec"] | {"markUnschedulable": False}}
-    told = world(manifest, *STRAYS, pod("a-0", "a"), verdict="Infeasible", refusals=[NO_ROOM])
+    told = decided(manifest, *STRAYS, pod("a-0", "a"), verdict="Infeasible", refusals=[NO_ROOM])
     assert on_pods(told) == {}
     assert kinds(told.status()) == ["Scheduled", "StrayPods"]
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 import muster
-from tests.spec.scene import node
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, node, pod, podgroup
 
 SELECTED = "volume.kubernetes.io/selected-node"
 

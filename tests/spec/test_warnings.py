@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.spec.scene import errors, node, places, problems, queue, run, topology, warnings
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.spec.scene import errors, places, problems, run, warnings
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, queue, topology
 
 LEVELS = topology("topology/zone", "topology/block", "topology/rack")
 

@@ -9,8 +9,8 @@ import yaml
 
 import muster
 from muster.errors import InputError, Refused
-from tests.spec.scene import Ran, node, priority_class, queue, run, topology
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.spec.scene import Ran, run
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue, topology
 from tests.support.puzzles import manifests, puzzle
 
 RACKS = topology("topology/zone", "topology/rack")

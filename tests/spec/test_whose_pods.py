@@ -14,8 +14,8 @@ from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
 from muster.scheduler.status.status_writer import CycleOutcome, Drafts
-from tests.spec.scene import node, priority_class, queue, run
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.spec.scene import run
+from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LONG_AGO = "2026-05-01T11:00:00Z"

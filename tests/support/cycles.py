@@ -11,7 +11,7 @@ from typing import Any
 import muster
 from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import outcomes
-from tests.oracles.world import key_of, name, owner, terminating
+from tests.oracles.objects import key_of, name, owner, terminating
 
 Raw = dict[str, Any]
 

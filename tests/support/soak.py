@@ -27,7 +27,8 @@ from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.client.client import connect
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.placement.budget import OutOfSteps
-from tests.support.live_cluster import CLASSES, GROUPS, QUEUES, TOPOLOGIES, Judge, gang_of, leaf_of, placed
+from tests.support.live.judge import Judge
+from tests.support.live.objects import CLASSES, GROUPS, QUEUES, TOPOLOGIES, gang_of, leaf_of, placed
 from tests.support.soak_workload import NAMESPACE, PRIORITIES, Gang, Gangs, probe, queues, replacement
 
 HOSTS = 64

@@ -13,7 +13,9 @@ from muster.kube.cache import reflector
 from muster.kube.cluster import ApiError, Raw, Resource
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.progress import Progress
-from tests.support.live_cluster import GROUPS, Call, Fault, Faulty, World, group, node, pod
+from tests.support.live.faults import Call, Fault, Faulty
+from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.world import World
 
 
 class Slow(Faulty):
@@ -54,7 +56,7 @@ async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answere
 
     monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
     there.create(GROUPS, group("g", minMember=1))
-    there.create(PODS, pod("g-0", "g"))
+    there.create(PODS, gpu_pod("g-0", "g"))
     async with asyncio.timeout(20):
         with pytest.raises(OSError, match="no port"):
             await run._run(Config(), cluster)
@@ -92,7 +94,7 @@ async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkey
 
     monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
     there.create(GROUPS, group("g", minMember=1))
-    there.create(PODS, pod("g-0", "g"))
+    there.create(PODS, gpu_pod("g-0", "g"))
     settings = replace(Config(), scheduling=replace(Config().scheduling, bind_timeout_seconds=1))
     async with asyncio.timeout(20):
         with pytest.raises(OSError, match="no port"):

@@ -10,8 +10,7 @@ import muster
 from muster.api.queue import UNLIMITED
 from muster.model.gang.builder import collect_gangs as gather
 from muster.model.queues import QueueTree, Share, Uses, arrange, charged, uses
-from tests.spec.scene import queue
-from tests.support.factories import Raw, group, pod, podgroup, pods
+from tests.support.factories import Raw, group, pod, podgroup, pods, queue
 
 GPU = "nvidia.com/gpu"
 

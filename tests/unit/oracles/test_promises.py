@@ -8,9 +8,9 @@ import pytest
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.plans import data
 from tests.oracles.promises import Promises
-from tests.spec.scene import priority_class, queue
+from tests.support.factories import priority_class, queue
+from tests.support.random_cluster import GPU, Cycle, RandomCluster
 from tests.support.virtual import LeafTemplate, Raw, VirtualCluster, Workload, is_terminating, key_of
-from tests.support.worlds import GPU, Cycle, RandomWorld
 
 NOTHING: dict[str, list[Raw]] = {"bindings": [], "nominations": [], "evictions": []}
 
@@ -72,7 +72,7 @@ def found(*cycles: Cycle) -> set[str]:
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_kept_up_to_date_plans_as_what_is_taken_anew(seed: int) -> None:
     """The bench plans on incremental snapshots, the properties on the definition: both are the same cluster."""
-    world = RandomWorld(seed)
+    world = RandomCluster(seed)
     for _ in range(3):
         world.cycle()
         kept, taken = (data(make_plan(world.cluster.snapshot(way))) for way in (True, False))
@@ -80,7 +80,7 @@ def test_what_is_kept_up_to_date_plans_as_what_is_taken_anew(seed: int) -> None:
 
 
 def test_worlds_are_the_same_from_the_same_seed() -> None:
-    first, again = ([RandomWorld(5).cycle().plan for _ in range(1)] for _ in range(2))
+    first, again = ([RandomCluster(5).cycle().plan for _ in range(1)] for _ in range(2))
     assert first == again
 
 

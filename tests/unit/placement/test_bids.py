@@ -8,8 +8,7 @@ import pytest
 import muster
 from muster.model.snapshot import take
 from muster.placement.capacity import Capacity, PodClasses
-from tests.spec.scene import topology
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, pod, podgroup, topology
 
 GPU = "nvidia.com/gpu"
 

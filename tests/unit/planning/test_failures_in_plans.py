@@ -21,8 +21,7 @@ from muster.planning.policy import Policy
 from muster.reporting import plans
 from muster.reporting.explain import sentence
 from tests.oracles.checker import broken
-from tests.spec.scene import node, queue
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup, queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

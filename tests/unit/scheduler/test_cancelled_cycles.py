@@ -27,7 +27,9 @@ from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
-from tests.support.live_cluster import GROUPS, Faulty, Live, World, group, leaf, node, pod
+from tests.support.live.faults import Faulty
+from tests.support.live.objects import GROUPS, gpu_pod, group, leaf, node
+from tests.support.live.world import Live, World
 
 PATIENT = Scheduling(
     debounce_milliseconds=1, idle_cycle_seconds=3600, search_steps=10**9, cycle_steps=10**10, long_search_steps=0
@@ -141,7 +143,7 @@ async def test_muster_run_ends_within_seconds_in_the_middle_of_a_plan(
     world = World([node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
     world.create(GROUPS, endless())
-    world.create(PODS, pod("endless-0", "endless", 1, leaf="endless"))
+    world.create(PODS, gpu_pod("endless-0", "endless", 1, leaf="endless"))
     monkeypatch.setattr(run, "_servers", lambda *_: [])
     monkeypatch.setattr(shutdown, "_watch", lambda *_: None)  # it would end the tests
     task = asyncio.create_task(run._run(replace(Config(), scheduling=PATIENT), Faulty(world.memory)))
@@ -371,7 +373,7 @@ async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: 
     for i in range(400):
         world.create(GROUPS, group(f"g{i}", minMember=3))
         for j in range(6):
-            world.create(PODS, pod(f"g{i}-{j}", f"g{i}", 3))
+            world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}", 3))
     seen: dict[str, float] = {}
     build, decide = Cache.build, Scheduler._decide
     monkeypatch.setattr(Cache, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import ApiError, Raw, Resource
 from muster.scheduler.leader_election import LEASES, Leader, LeaseTerms
-from tests.support.live_cluster import Call, Fault, Faulty
+from tests.support.live.faults import Call, Fault, Faulty
 
 TERMS = LeaseTerms(namespace="default")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

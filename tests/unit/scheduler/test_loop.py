@@ -25,22 +25,9 @@ from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import TELL_SECONDS, Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
-from tests.support.live_cluster import (
-    CLASSES,
-    EVENTS,
-    GROUPS,
-    HASTY,
-    QUEUES,
-    Call,
-    Fault,
-    Faulty,
-    Live,
-    World,
-    group,
-    node,
-    pod,
-    queue,
-)
+from tests.support.live.faults import Call, Fault, Faulty
+from tests.support.live.objects import CLASSES, EVENTS, GROUPS, QUEUES, gpu_pod, group, node, queue
+from tests.support.live.world import HASTY, Live, World
 
 PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
 
@@ -82,7 +69,7 @@ async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
     world.create(GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
     for i, seat in enumerate(("a", "", "")):
-        world.create(PODS, elsewhere(pod(f"theirs-{i}", "theirs", node_name=seat)))
+        world.create(PODS, elsewhere(gpu_pod(f"theirs-{i}", "theirs", node_name=seat)))
     world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
     cluster = Faulty(world.memory)
     async with world.running(cluster, replace(HASTY, namespaces=("default",))) as live:
@@ -98,7 +85,7 @@ async def test_without_namespaces_all_are_scheduled() -> None:
     world = World([node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
     world.create(GROUPS, elsewhere(group("theirs", minMember=1)))
-    world.create(PODS, elsewhere(pod("theirs-0", "theirs")))
+    world.create(PODS, elsewhere(gpu_pod("theirs-0", "theirs")))
     async with world.running() as live:
         await live.until(lambda: world.seats() == {"theirs-0": "a"})
 
@@ -108,7 +95,7 @@ async def test_pods_of_other_schedulers_are_left_alone() -> None:
     world = World([node("a"), node("b", gpus=2)])
     world.create(GROUPS, group("theirs", minMember=3, priorityClassName="low"))
     for i, seat in enumerate(("a", "", "")):
-        world.create(PODS, pod(f"theirs-{i}", "theirs", node_name=seat, scheduler="kai-scheduler"))
+        world.create(PODS, gpu_pod(f"theirs-{i}", "theirs", node_name=seat, scheduler="kai-scheduler"))
     world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
     cluster = Faulty(world.memory)
     async with world.running(cluster) as live:
@@ -124,7 +111,7 @@ async def test_a_second_name_is_ours_too() -> None:
     world = World([node("a")])
     world.create(GROUPS, group("kai", minMember=2))
     for i, name in enumerate(("kai-scheduler", "muster")):
-        world.create(PODS, pod(f"kai-{i}", "kai", scheduler=name))
+        world.create(PODS, gpu_pod(f"kai-{i}", "kai", scheduler=name))
     async with world.running(settings=replace(HASTY, scheduler_names=("muster", "kai-scheduler"))) as live:
         await live.until(lambda: world.seats() == {"kai-0": "a", "kai-1": "a"})
 
@@ -564,7 +551,7 @@ def _told_to_go(world: World) -> None:
 
 def _replaced(world: World) -> None:
     world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0)
-    world.create(PODS, pod("g-0", "g"))
+    world.create(PODS, gpu_pod("g-0", "g"))
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE.values(), ids=MEANWHILE)

@@ -22,7 +22,9 @@ from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.binder import AGAIN_SECONDS, LOST_SECONDS, Done, Writer
 from muster.scheduler.observer import NoObserver
 from muster.scheduler.plan_applier import Applier, concerned
-from tests.support.live_cluster import GROUPS, Call, Crash, Fault, Faulty, Script, World, group, node, pod
+from tests.support.live.faults import Call, Crash, Fault, Faulty, Script
+from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.world import World
 
 
 class Flag:
@@ -65,7 +67,7 @@ class Bench:
         self.world = World([node("a", gpus=64)])
         self.world.create(GROUPS, group("g"))
         for i in range(pods):
-            self.world.create(PODS, pod(f"p{i}", "g"))
+            self.world.create(PODS, gpu_pod(f"p{i}", "g"))
         self.cluster, self.assumed_pods, self.leadership = Faulty(self.world.memory, script), AssumedPods(), Flag()
         self.applier, self.seen = self.applying(self.cluster, at_once), Seen()
         self.look()
@@ -169,7 +171,7 @@ async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: py
     else:
         store.delete(PODS, "default", "p0", grace_seconds=0)
     if fate == "another":
-        bench.world.create(PODS, pod("p0", "g"))
+        bench.world.create(PODS, gpu_pod("p0", "g"))
     await until(lambda: bench.applier.write_pool.at_rest)
     assert (len(bench.assumed_pods), bench.cluster.log.count("bind p0: lost")) == (0, 1)
 
@@ -250,7 +252,7 @@ async def test_a_pod_that_came_back_under_its_name_is_not_bound_evicted_or_nomin
     bench = Bench()
     for name in ("p0", "p1", "p2"):
         bench.world.memory.store.delete(PODS, "default", name)
-        bench.world.create(PODS, pod(name, "g"))
+        bench.world.create(PODS, gpu_pod(name, "g"))
     done = await bench.do(CyclePlan(bindings=(to_a("p0"),), nominations=(to_a("p2"),), evictions=(out("p1"),)))
     assert (done.bound, done.evicted, done.nominated, len(done.failures)) == (0, 0, 0, 3)
     assert bench.world.seats() == {}
@@ -555,7 +557,7 @@ async def test_ten_thousand_bindings_are_no_burden() -> None:
 
 def about(*pods: str, verdict: Verdict = "Infeasible", name: str = "g") -> GangPlan:
     """A plan says something about a gang of these pods."""
-    raw = [group(name), *(pod(one, name) for one in pods)]
+    raw = [group(name), *(gpu_pod(one, name) for one in pods)]
     (gang,) = take(muster.objects(raw)).gangs
     return GangPlan(gang, verdict)
 
@@ -750,7 +752,7 @@ async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
     bench = Bench()
     seated(bench, "p0", "p1")
     bench.world.memory.store.delete(PODS, "default", "p1", grace_seconds=0)
-    bench.world.create(PODS, pod("p1", "g", node_name="a"))
+    bench.world.create(PODS, gpu_pod("p1", "g", node_name="a"))
     done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
     assert done.evicted == 0
     assert not any(line.startswith("evict") for line in bench.cluster.log)

@@ -9,8 +9,7 @@ from muster.api.names import MOVED_TO
 from muster.api.podgroup import PodGroup
 from muster.planning.cycle import plan
 from muster.scheduler.promises import UnseenPromises
-from tests.spec.scene import node, topology
-from tests.support.factories import Raw, pod, podgroup
+from tests.support.factories import Raw, node, pod, podgroup, topology
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 RACK = {"requiredTopologyLevel": "rack"}

@@ -21,7 +21,9 @@ from muster.scheduler.binder import Writer
 from muster.scheduler.plan_applier import Applier
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
-from tests.support.live_cluster import GROUPS, Call, Faulty, World, group, node, pod
+from tests.support.live.faults import Call, Faulty
+from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.world import World
 
 
 class Replica:
@@ -39,7 +41,7 @@ class Scene:
         self.world, self.leadership = World([node("a", gpus=64)]), Replica()
         self.world.create(GROUPS, group("g", minMember=9))
         for name in ("p0", "p1", "p2"):
-            self.world.create(PODS, pod(name, "g", node_name="a" if name in placed else ""))
+            self.world.create(PODS, gpu_pod(name, "g", node_name="a" if name in placed else ""))
         self.cluster = Faulty(self.world.memory, self._end_term)
 
     def _end_term(self, _: Call) -> None:

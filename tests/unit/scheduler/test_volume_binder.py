@@ -6,7 +6,9 @@ import pytest
 
 from muster.embedded.store.kinds import CLAIMS, PODS, STORAGE_CLASSES
 from muster.kube.cluster import Raw
-from tests.support.live_cluster import GROUPS, HASTY, Call, Fault, Faulty, World, group, node, pod
+from tests.support.live.faults import Call, Fault, Faulty
+from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.world import HASTY, World
 
 SELECTED = "volume.kubernetes.io/selected-node"
 SELECTS = "patch persistentvolumeclaims"
@@ -23,7 +25,7 @@ def world(*names: str, selected: str = "", mode: str = "WaitForFirstConsumer") -
         found.create(
             CLAIMS, {"metadata": {"name": name, "namespace": "default"} | notes, "spec": {"storageClassName": "fast"}}
         )
-        raw = pod(name, "g")
+        raw = gpu_pod(name, "g")
         raw["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
         found.create(PODS, raw)
     return found

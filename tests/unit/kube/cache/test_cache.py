@@ -27,7 +27,7 @@ from muster.model.incremental import incremental_snapshot
 from muster.model.inter_pod_rules import looked_at
 from muster.model.snapshot import Snapshot, outside, take
 from muster.planning.cycle import plan
-from tests.support.live_cluster import RACK, group, leaf, node, pod, queue
+from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -48,10 +48,10 @@ def test_what_is_heard_is_known_and_what_is_gone_is_not() -> None:
 
 def test_the_same_again_is_no_change() -> None:
     cache = Cache()
-    assert cache.handle(Pod, Changed(pod("p", "g")))
+    assert cache.handle(Pod, Changed(gpu_pod("p", "g")))
     before, version = cache.objects, cache.version
-    assert not cache.handle(Pod, Changed(pod("p", "g")))
-    assert not cache.handle(Pod, Gone(pod("other", "g")))
+    assert not cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    assert not cache.handle(Pod, Gone(gpu_pod("other", "g")))
     assert not cache.handle(Pod, Synced("7"))
     assert cache.objects is before
     assert cache.version == version
@@ -64,13 +64,13 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
     def members(gang: str) -> list[str]:
         return [found.metadata.name for found in cache.pods_of(f"default/{gang}")]
 
-    for raw in (pod("a", "g"), pod("b", "g"), pod("c", "h")):
+    for raw in (gpu_pod("a", "g"), gpu_pod("b", "g"), gpu_pod("c", "h")):
         cache.handle(Pod, Changed(raw))
     assert (members("g"), members("h"), members("other")) == (["a", "b"], ["c"], [])
-    cache.handle(Pod, Changed(pod("b", "h")))
+    cache.handle(Pod, Changed(gpu_pod("b", "h")))
     assert (members("g"), members("h")) == (["a"], ["c", "b"])
-    cache.handle(Pod, Gone(pod("a", "g")))
-    cache.handle(Pod, Gone(pod("a", "g")))
+    cache.handle(Pod, Gone(gpu_pod("a", "g")))
+    cache.handle(Pod, Gone(gpu_pod("a", "g")))
     assert (members("g"), members("h")) == ([], ["c", "b"])
     assert cache._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
 
@@ -78,8 +78,8 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
 def test_what_muster_does_not_read_is_no_change() -> None:
     """A kubelet that reports the same pod again wakes nobody."""
     cache = Cache()
-    cache.handle(Pod, Changed(pod("p", "g")))
-    noisy = pod("p", "g")
+    cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    noisy = gpu_pod("p", "g")
     noisy["metadata"] |= {"resourceVersion": "99", "managedFields": [{"manager": "kubelet"}]}
     noisy["status"] = {"hostIP": "10.0.0.1", "containerStatuses": [{"name": "main", "restartCount": 3}]}
     assert not cache.handle(Pod, Changed(noisy))
@@ -87,26 +87,26 @@ def test_what_muster_does_not_read_is_no_change() -> None:
 
 def test_what_muster_reads_is_a_change() -> None:
     cache = Cache()
-    cache.handle(Pod, Changed(pod("p", "g")))
-    assert cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
+    cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    assert cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
     assert cache.version == 2
 
 
 def test_a_value_that_was_given_out_stays_as_it_was() -> None:
     """A plan is made in another thread while news arrive."""
     cache = Cache()
-    cache.handle(Pod, Changed(pod("p", "g")))
+    cache.handle(Pod, Changed(gpu_pod("p", "g")))
     before = cache.objects
-    cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
-    cache.handle(Pod, Changed(pod("q", "g")))
+    cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
+    cache.handle(Pod, Changed(gpu_pod("q", "g")))
     assert [one.spec.node_name for one in before.pods] == [""]
 
 
 def test_names_are_apart_by_namespace_and_kind() -> None:
     cache = Cache()
-    there = pod("same", "g")
+    there = gpu_pod("same", "g")
     there["metadata"]["namespace"] = "elsewhere"
-    for kind, raw in ((Pod, pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
+    for kind, raw in ((Pod, gpu_pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
         assert cache.handle(kind, Changed(raw))
     assert (len(cache.objects.pods), len(cache.objects.nodes), len(cache.objects.pod_groups)) == (2, 1, 1)
 
@@ -125,7 +125,7 @@ def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
     """Annotations and volumes that no rule reads are gone; pods of one template are one but for their names."""
     cache = Cache()
     for name in ("p", "q"):
-        raw = pod(name, "g", node_name="a")
+        raw = gpu_pod(name, "g", node_name="a")
         raw["metadata"]["annotations"]["big"] = "x" * 10_000
         raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "1"}]
         raw["spec"]["volumes"] = [{"name": f"token-{name}"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
@@ -141,7 +141,7 @@ def test_what_was_expected_is_an_echo() -> None:
     """A binding as it was laid over, and statuses and notes that we wrote: no plan has to be made for them."""
     cache = Cache()
     queued = queue("team")
-    for struct, raw in ((Pod, pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
+    for struct, raw in ((Pod, gpu_pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
         assert cache.handle(struct, Changed(raw))
         assert not cache.echo, "it is new"
     seen = cache.pod("default/p")
@@ -151,7 +151,7 @@ def test_what_was_expected_is_an_echo() -> None:
     told["metadata"]["annotations"] = {"kai.scheduler/last-start-timestamp": "2026-01-01T00:00:00Z"}
     told["status"] = {"phase": "Running"}
     echoes = (
-        (Pod, pod("p", "g", node_name="a")),
+        (Pod, gpu_pod("p", "g", node_name="a")),
         (PodGroup, told),
         (Queue, {**queued, "status": {"childQueues": ["x"]}}),
     )
@@ -159,7 +159,7 @@ def test_what_was_expected_is_an_echo() -> None:
         assert cache.handle(struct, Changed(raw))
         assert cache.echo
     told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
-    for struct, raw in ((Pod, pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
+    for struct, raw in ((Pod, gpu_pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
         assert cache.handle(struct, Changed(raw))
         assert not cache.echo, "somebody did that"
 
@@ -209,7 +209,7 @@ TWISTS: dict[str, Callable[[Raw], Any]] = {
 
 
 def _pod(i: int, gang: str, gpus: int, leaf: str, at: str, twists: list[str]) -> tuple[type[Wire], Raw]:
-    raw = pod(f"p{i}", gang, gpus, leaf, node_name=at)
+    raw = gpu_pod(f"p{i}", gang, gpus, leaf, node_name=at)
     raw["metadata"]["uid"] = f"u{i}"
     for twist in twists:
         TWISTS[twist](raw)
@@ -411,18 +411,18 @@ def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
     cache.handle(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
     found = cache.snapshot(NOW)
     assert found.class_of["default/p1"] != found.class_of["default/p2"]
-    cache.handle(Pod, Gone(pod("p3", "g")))
+    cache.handle(Pod, Gone(gpu_pod("p3", "g")))
     assert len(cache.snapshot(NOW).classes) == 1
 
 
 def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
     cache = Cache()
-    for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+    for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, gpu_pod("p", "g", node_name="a"))):
         cache.handle(kind, Changed(raw))
     first = cache.snapshot(NOW)
     before = repr(list(_parts(first)))
-    cache.handle(Pod, Changed(pod("q", "g", 1, node_name="a")))
-    cache.handle(Pod, Gone(pod("p", "g")))
+    cache.handle(Pod, Changed(gpu_pod("q", "g", 1, node_name="a")))
+    cache.handle(Pod, Gone(gpu_pod("p", "g")))
     cache.snapshot(NOW)
     assert repr(list(_parts(first))) == before
 
@@ -438,12 +438,12 @@ def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
     cache.handle(PodGroup, Changed(group("g", minMember=1)))
     for i in range(70):
         cache.handle(Node, Changed(node(f"n{i}")))
-        raw: Any = pod(f"p{i}", "g", node_name=f"n{i}")
+        raw: Any = gpu_pod(f"p{i}", "g", node_name=f"n{i}")
         raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
         cache.handle(Pod, Changed(raw))
         if i % 23 == 0:
             cache.snapshot(NOW)
-    cache.handle(Pod, Changed(pod("waits", "g")))
+    cache.handle(Pod, Changed(gpu_pod("waits", "g")))
     assert same(cache)
 
 
@@ -451,12 +451,16 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
     """I2: kinds of pods that came and went are forgotten; who stayed all the time is counted again."""
     monkeypatch.setattr(incremental_snapshot, "SPARE", 0)
     cache = Cache()
-    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+    for struct, raw in (
+        (Node, node("a")),
+        (PodGroup, group("g", minMember=1)),
+        (Pod, gpu_pod("p", "g", node_name="a")),
+    ):
         cache.handle(struct, Changed(raw))
     for i in range(12):
-        cache.handle(Pod, Changed(pod("q", "g", gpus=i)))
+        cache.handle(Pod, Changed(gpu_pod("q", "g", gpus=i)))
         assert same(cache)
-    cache.handle(Pod, Gone(pod("q", "g")))
+    cache.handle(Pod, Gone(gpu_pod("q", "g")))
     assert same(cache)
     assert len(cache._kept._kinds.asked) < 12
 
@@ -465,7 +469,7 @@ def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
     """It was on its node as a stranger, and did not change at all."""
     cache = Cache()
     cache.handle(Node, Changed(node("a")))
-    cache.handle(Pod, Changed(pod("p", "g", leaf="left", node_name="a")))
+    cache.handle(Pod, Changed(gpu_pod("p", "g", leaf="left", node_name="a")))
     for name in ("right", "left", "right"):
         cache.handle(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
         assert same(cache)
@@ -475,13 +479,13 @@ def test_what_goes_away_after_an_echo_is_news() -> None:
     """A pod that is lost right after it was bound: somebody has to plan for that."""
     cache = Cache()
     cache.handle(Node, Changed(node("a")))
-    cache.handle(Pod, Changed(pod("p", "g")))
+    cache.handle(Pod, Changed(gpu_pod("p", "g")))
     seen = cache.pod("default/p")
     assert seen is not None
-    for struct, raw in ((Pod, pod("p", "g")), (Node, node("a"))):
+    for struct, raw in ((Pod, gpu_pod("p", "g")), (Node, node("a"))):
         cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
-        cache.handle(Pod, Changed(pod("p", "g")))
-        assert cache.handle(Pod, Changed(pod("p", "g", node_name="a")))
+        cache.handle(Pod, Changed(gpu_pod("p", "g")))
+        assert cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
         assert cache.echo
         assert cache.handle(struct, Gone(raw))
         assert not cache.echo
@@ -493,7 +497,7 @@ def small(raw: Raw) -> Pod:
 
 def test_parts_that_look_alike_stay_what_they_are() -> None:
     """Labels and a status that are written the same are kept apart."""
-    raw = pod("p", "g")
+    raw = gpu_pod("p", "g")
     raw["metadata"]["labels"] = raw["spec"]["nodeSelector"] = {"phase": "Running"}
     raw["status"] = {"phase": "Running"}
     found = small(raw)
@@ -503,7 +507,7 @@ def test_parts_that_look_alike_stay_what_they_are() -> None:
 
 def test_a_volume_that_is_made_for_a_pod_is_kept() -> None:
     """Such a pod is not placed, and told why: nobody would see that if it were left out."""
-    raw = pod("p", "g")
+    raw = gpu_pod("p", "g")
     ephemeral = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     raw["spec"]["volumes"] = [ephemeral, claim, {"name": "tmp", "emptyDir": {}}]

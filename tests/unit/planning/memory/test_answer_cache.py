@@ -13,8 +13,7 @@ from muster.planning.cycle import plan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.reporting import plans
-from tests.spec.scene import node, priority_class, queue, topology
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup, priority_class, queue, topology
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LAST_START = "kai.scheduler/last-start-timestamp"

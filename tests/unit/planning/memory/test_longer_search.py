@@ -22,8 +22,7 @@ from muster.planning.memory.longer_search import cut_short, search_longer
 from muster.planning.policy import Policy
 from muster.reporting import plans
 from tests.oracles.checker import broken
-from tests.spec.scene import node, queue, topology
-from tests.support.factories import Raw, group, pod, podgroup
+from tests.support.factories import Raw, group, node, pod, podgroup, queue, topology
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 RACK = "topology/rack"

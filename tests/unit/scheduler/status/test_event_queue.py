@@ -16,7 +16,9 @@ from muster.scheduler.leadership import AlwaysLeading
 from muster.scheduler.observer import NoObserver
 from muster.scheduler.status import event_queue
 from muster.scheduler.status.event_queue import EventQueue
-from tests.support.live_cluster import EVENTS, GROUPS, HASTY, Call, Fault, Faulty, World, group, node, queue
+from tests.support.live.faults import Call, Fault, Faulty
+from tests.support.live.objects import EVENTS, GROUPS, group, node, queue
+from tests.support.live.world import HASTY, World
 
 HIGH = "`default/high`, which has a higher priority"
 Told = list[tuple[str, str, str, str]]

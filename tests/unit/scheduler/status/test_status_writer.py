@@ -41,23 +41,9 @@ from muster.scheduler.status.status_writer import (
     StatusWriter,
 )
 from muster.validation.pods.membership import Stray
-from tests.support.live_cluster import (
-    EVENTS,
-    GROUPS,
-    QUEUES,
-    RACK,
-    Call,
-    Crash,
-    Fault,
-    Faulty,
-    World,
-    crash_at,
-    group,
-    leaf,
-    node,
-    pod,
-    queue,
-)
+from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
+from tests.support.live.objects import EVENTS, GROUPS, QUEUES, RACK, gpu_pod, group, leaf, node, queue
+from tests.support.live.world import World
 from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
 
 
@@ -147,7 +133,7 @@ def waiting(pods: int = 1, groups: int = 1) -> World:
     for i in range(groups):
         world.create(GROUPS, group(f"g{i}", minMember=pods))
         for j in range(pods):
-            world.create(PODS, pod(f"g{i}-{j}", f"g{i}"))
+            world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}"))
     return world
 
 
@@ -210,7 +196,7 @@ async def test_only_the_latest_outcome_is_told_and_never_twice_at_a_time() -> No
         bench.news()
         await until(lambda: gate.now.total() == 2)
         for i in (7, 8, 9):
-            world.create(PODS, pod(f"g0-{i}", "g0"))
+            world.create(PODS, gpu_pod(f"g0-{i}", "g0"))
             bench.news()
             await asyncio.sleep(0.01)
         gate.go.set()
@@ -245,7 +231,7 @@ async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
         await until(lambda: gate.now.total() == AT_ONCE)
         first = {what for what, _ in gate.sent}
         for i in range(30):
-            world.create(PODS, pod(f"g{i}-new", f"g{i}"))
+            world.create(PODS, gpu_pod(f"g{i}-new", f"g{i}"))
         bench.news()
         await until(lambda: bench.status_writer._number == 2)
         gate.go.set()
@@ -328,7 +314,7 @@ async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_busi
     world.memory.store.delete(GROUPS, "default", "g0")
     world.create(GROUPS, group("g0", minMember=1))
     world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
-    world.create(PODS, pod("g0-0", "g0"))
+    world.create(PODS, gpu_pod("g0-0", "g0"))
     async with bench.running():
         await bench.told()
     assert "status" not in world.group("g0")
@@ -408,7 +394,7 @@ async def test_the_same_event_is_one_object_that_counts() -> None:
         assert told(first) == ("NoRoom", 1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
         for i in range(2):
             await world.time.advance(AGAIN_SECONDS)
-            world.create(PODS, pod(f"more-{i}", "g0"))
+            world.create(PODS, gpu_pod(f"more-{i}", "g0"))
             world.memory.store.patch(GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
             bench.news()
             await bench.told()
@@ -486,7 +472,7 @@ async def test_what_was_told_is_forgotten_with_its_events() -> None:
     world = World([])
     recorder = Recorder(world.memory, lambda: world.seconds)
     for i in range(100):
-        one = pod(f"p{i}", "")
+        one = gpu_pod(f"p{i}", "")
         lost, _ = decode(one, Pod)
         await recorder.record(about_stray(Stray(f"default/p{i}", "NoPodGroup"), lost, world.time.now()))
         await world.time.advance(KEPT_SECONDS / 10)
@@ -497,7 +483,7 @@ async def test_what_was_told_is_forgotten_with_its_events() -> None:
 
 
 def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
-    one = pod(name, "g", leaf=leaf)
+    one = gpu_pod(name, "g", leaf=leaf)
     return one | {"spec": one["spec"] | spec}
 
 
@@ -506,7 +492,7 @@ async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool
     """N4: always; also where no conditions are wanted (S4), and behind gates. One that runs is scheduled already."""
     world = World([node("a")])
     world.create(GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
-    world.create(PODS, pod("g-0", "g", leaf="w", node_name="a"))
+    world.create(PODS, gpu_pod("g-0", "g", leaf="w", node_name="a"))
     for one in (
         lost("lost"),
         lost("none", ""),
@@ -537,9 +523,9 @@ async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool
 async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
     """N3, N4: nothing is dropped in silence; what is over, bound or behind a gate does not wait for a PodGroup."""
     world = World([node("a")])
-    gated, done = pod("gated", "g"), pod("done", "g")
+    gated, done = gpu_pod("gated", "g"), gpu_pod("done", "g")
     gated["spec"]["schedulingGates"] = [{"name": "x"}]
-    for one in (pod("lost", "g"), pod("alone", ""), pod("up", "g", node_name="a"), gated, done):
+    for one in (gpu_pod("lost", "g"), gpu_pod("alone", ""), gpu_pod("up", "g", node_name="a"), gated, done):
         world.create(PODS, one)
     world.memory.store.patch(PODS, "default", "done", {"status": {"phase": "Failed"}}, subresource="status")
     bench = Bench(world, Faulty(world.memory))
@@ -562,7 +548,7 @@ async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
 async def test_what_a_pod_lacked_is_not_said_any_more_once_it_is_there(mark: bool) -> None:
     """The gang's own reason takes its place; where the gang wants no conditions, nothing does (S4)."""
     world = World([node("a", gpus=0)])
-    world.create(PODS, pod("lost", "g"))
+    world.create(PODS, gpu_pod("lost", "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
@@ -581,7 +567,7 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
     """Its condition is what the API server made of it."""
     world = World([node("a", gpus=0)])
     for name in ("now", "seen"):
-        world.create(PODS, pod(name, "g"))
+        world.create(PODS, gpu_pod(name, "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
@@ -644,7 +630,11 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(status_writer, "outcomes", counted)
-    for struct, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, pod("p", "g", node_name="a"))):
+    for struct, raw in (
+        (Node, node("a")),
+        (PodGroup, group("g", minMember=1)),
+        (Pod, gpu_pod("p", "g", node_name="a")),
+    ):
         cache.handle(struct, Changed(raw))
     for cycle in range(4):
         snapshot = cache.snapshot(EPOCH)
@@ -659,7 +649,7 @@ async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
     """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
     world = World([node("a", gpus=0)])
     world.create(GROUPS, group("g", minMember=1))
-    world.create(PODS, pod("g-0", "g"))
+    world.create(PODS, gpu_pod("g-0", "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
@@ -674,7 +664,7 @@ async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
     """Its timers would run from a time at which it was not there."""
     world = World([node("a")])
     world.create(GROUPS, group("g", minMember=1))
-    world.create(PODS, pod("g-0", "g", node_name="a"))
+    world.create(PODS, gpu_pod("g-0", "g", node_name="a"))
 
     def returns(call: Call) -> None:
         if (call.verb, call.what, call.again) == ("patch", "podgroups g", 0):
@@ -693,7 +683,7 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
     """Whoever is bound waits for the letter about it: it must not wait for ever."""
     world = World([node("a", gpus=0)])
     world.create(GROUPS, group("g", minMember=1))
-    world.create(PODS, pod("g-0", "g"))
+    world.create(PODS, gpu_pod("g-0", "g"))
     gate = Gate(world)
     bench = Bench(world, gate)
     bench.status_writer.seconds = 0.02
@@ -715,7 +705,7 @@ def _said(cache: Cache, drafts: Drafts) -> list[str]:
 
 
 HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
-    "one more runs": (Pod, pod("q", "g", node_name="a")),
+    "one more runs": (Pod, gpu_pod("q", "g", node_name="a")),
     "its rack has another name": (Node, node("a", rack="r2")),
 }
 
@@ -729,7 +719,7 @@ def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(
         (Topology, racks),
         (Node, node("a")),
         (PodGroup, group("g", minMember=1, topologyConstraint=where)),
-        (Pod, pod("p", "g", node_name="a")),
+        (Pod, gpu_pod("p", "g", node_name="a")),
     ]
     for kind, one in there:
         cache.handle(kind, Changed(one))

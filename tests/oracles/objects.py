@@ -16,7 +16,7 @@ SUFFIXES: dict[str, Fraction] = {
 }
 
 
-class World:
+class ObjectIndex:
     """The objects, by what the promises are about."""
 
     def __init__(self, objects: list[Raw]) -> None:
@@ -155,16 +155,16 @@ def turn(pod: Raw) -> tuple[int, str, str]:
     return -int(labels(pod).get("kai.scheduler/task-priority", 0)), meta.get("creationTimestamp", ""), meta["name"]
 
 
-class Crew:
+class CheckedGang:
     """A gang as it stands once something has changed."""
 
-    def __init__(self, world: World, key: str, outcome: Outcome = Outcome()) -> None:  # noqa: B008
-        raw = world.gangs[key]
+    def __init__(self, index: ObjectIndex, key: str, outcome: Outcome = Outcome()) -> None:  # noqa: B008
+        raw = index.gangs[key]
         spec = raw["spec"]
         self.key, self.spec, self.notes = key, spec, raw["metadata"].get("annotations") or {}
         self.created = raw["metadata"].get("creationTimestamp", "")
         self.queue = spec.get("queue") or labels(raw).get("kai.scheduler/queue") or "default"
-        self.priority = _priority(world, spec.get("priorityClassName") or labels(raw).get("priorityClassName", ""))
+        self.priority = _priority(index, spec.get("priorityClassName") or labels(raw).get("priorityClassName", ""))
         unset = "preemptible" if self.priority < 100 else "non-preemptible"
         self.kind = spec.get("preemptibility") or labels(raw).get("kai.scheduler/preemptibility") or unset
         self.tree: dict[str, Raw] = {"": dict(spec, name="", parent=None)}
@@ -176,7 +176,7 @@ class Crew:
         self.placed: dict[str, dict[str, str]] = defaultdict(dict)  # leaf -> pod -> node, in the order of M4
         self.done: dict[str, int] = defaultdict(int)
         self.waiting: dict[str, list[str]] = defaultdict(list)
-        for pod in world.members[key]:
+        for pod in index.members[key]:
             self._count(pod, outcome)
 
     def _count(self, pod: Raw, outcome: Outcome) -> None:
@@ -287,28 +287,28 @@ def closure(units: list[Unit], i: int) -> frozenset[str]:
     return units[i].own.union(*inner)
 
 
-def _priority(world: World, named: str) -> int:
+def _priority(index: ObjectIndex, named: str) -> int:
     """P1."""
-    if named in world.classes:
-        return int(world.classes[named]["value"])
-    return min((int(raw["value"]) for raw in world.classes.values() if raw.get("globalDefault")), default=50)
+    if named in index.classes:
+        return int(index.classes[named]["value"])
+    return min((int(raw["value"]) for raw in index.classes.values() if raw.get("globalDefault")), default=50)
 
 
-def apart(world: World, crew: Crew, group: str) -> list[str]:
+def apart(index: ObjectIndex, checked: CheckedGang, group: str) -> list[str]:
     """T1: every pod of the group in one domain of its required level; where that is not known, none is added (0010)."""
-    level = (crew.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
+    level = (checked.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
     if not level:
         return []
-    named = next((found for one in (group, *crew.above(group)) if (found := _topology(crew.tree[one]))), "")
-    topology = world.topologies[named] if named else next(iter(world.topologies.values()))
+    named = next((found for one in (group, *checked.above(group)) if (found := _topology(checked.tree[one]))), "")
+    topology = index.topologies[named] if named else next(iter(index.topologies.values()))
     keys = [one["nodeLabel"] for one in topology["spec"]["levels"]]
     at = next(i for i, label in enumerate(keys) if level in (label, label.rsplit("/", 1)[-1]))
-    if lost := sorted(set(crew.pods(group).values()) - world.nodes.keys()):
-        return [f"{crew.key}: pods of `{group}` are on {lost}, which nobody knows to be in any {level}"]
-    nodes = [world.nodes[node] for node in crew.pods(group).values()]
+    if lost := sorted(set(checked.pods(group).values()) - index.nodes.keys()):
+        return [f"{checked.key}: pods of `{group}` are on {lost}, which nobody knows to be in any {level}"]
+    nodes = [index.nodes[node] for node in checked.pods(group).values()]
     domains = {tuple(labels(node).get(label) for label in keys[: at + 1]) for node in nodes}
     if len(domains) > 1 or any(None in domain for domain in domains):
-        return [f"{crew.key}: pods of `{group}` are in {sorted(map(str, domains))}, not in one {level}"]
+        return [f"{checked.key}: pods of `{group}` are in {sorted(map(str, domains))}, not in one {level}"]
     return []
 
 
@@ -317,17 +317,17 @@ def _topology(group: Raw) -> str:
     return str((group.get("topologyConstraint") or {}).get("topology") or "")
 
 
-def overfull(world: World, outcome: Outcome) -> list[str]:
+def overfull(index: ObjectIndex, outcome: Outcome) -> list[str]:
     """I2: no node that takes a pod is over its allocatable, other schedulers' pods included."""
     used: dict[str, dict[str, Fraction]] = {node: defaultdict(Fraction) for node in set(outcome.places.values())}
-    for key, pod in world.pods.items():
+    for key, pod in index.pods.items():
         node = outcome.places.get(key) or pod["spec"].get("nodeName")
         if node in used and phase(pod) not in ("Succeeded", "Failed") and key not in outcome.gone:
             for resource, amount in asks(pod).items():
                 used[node][resource] += amount
     found = []
     for node in sorted(used):
-        room = {"pods": 10**9} | world.nodes[node]["status"]["allocatable"]
+        room = {"pods": 10**9} | index.nodes[node]["status"]["allocatable"]
         for resource, amount in used[node].items():
             if amount > quantity(room.get(resource, 0)):
                 found.append(f"{node} has {room.get(resource, 0)} {resource}, but {amount} are asked of it")

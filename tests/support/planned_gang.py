@@ -25,7 +25,7 @@ EARLIER = "2026-05-01T11:58:00Z"
 Places = Mapping[str, str]  # pod -> node
 
 
-class World(msgspec.Struct, frozen=True, eq=False):
+class PlannedGang(msgspec.Struct, frozen=True, eq=False):
     """A snapshot and what was decided about its one gang."""
 
     snapshot: Snapshot
@@ -43,18 +43,18 @@ class World(msgspec.Struct, frozen=True, eq=False):
     def status(self, now: datetime = NOW) -> PodGroupStatus:
         return pod_group_status(self.outcome, self.stored, now)
 
-    def marks(self, now: datetime = NOW) -> dict[str, str | None]:
+    def annotations(self, now: datetime = NOW) -> dict[str, str | None]:
         return stale_annotations(self.outcome, self.stored, now)
 
 
-def world(
+def decided(
     *raws: Raw,
     bind: Places | None = None,
     nominate: Places | None = None,
     evict: Sequence[str] = (),
     verdict: Verdict = "Waiting",
     refusals: Sequence[Refusal] = (),
-) -> World:
+) -> PlannedGang:
     """One PodGroup among these objects, and a plan for it."""
     snapshot = take(muster.objects(raws), NOW)
     (gang,) = snapshot.gangs
@@ -68,7 +68,7 @@ def world(
     )
     after = _seated(gang, (*bindings, *nominations))
     plan = CyclePlan(bindings, nominations, evictions, (GangPlan(after, verdict, tuple(refusals), snapshot),))
-    return World(snapshot, plan)
+    return PlannedGang(snapshot, plan)
 
 
 def _seated(gang: Gang, bindings: Sequence[Binding]) -> Gang:
@@ -76,16 +76,16 @@ def _seated(gang: Gang, bindings: Sequence[Binding]) -> Gang:
     return msgspec.structs.replace(gang, root=place_members(gang.root, nodes))
 
 
-def planned(*raws: Raw) -> World:
+def planned(*raws: Raw) -> PlannedGang:
     """One PodGroup among these objects, and what muster decides about it."""
     made = muster.plan(muster.objects(raws), now=NOW)
-    return World(made.snapshot, made.decided)
+    return PlannedGang(made.snapshot, made.decided)
 
 
-def written(manifest: Raw, told: World, now: datetime = NOW) -> Raw:
+def written(manifest: Raw, told: PlannedGang, now: datetime = NOW) -> Raw:
     """The PodGroup with its status and its marks stored, by way of the wire."""
     meta = dict(manifest["metadata"])
-    notes: dict[str, Any] = {**meta.get("annotations", {}), **told.marks(now)}
+    notes: dict[str, Any] = {**meta.get("annotations", {}), **told.annotations(now)}
     meta["annotations"] = {name: mark for name, mark in notes.items() if mark is not None}
     return manifest | {"metadata": meta, "status": encode(told.status(now))}
 

@@ -1,6 +1,6 @@
 """Small worlds of chance over a few cycles: gangs, queues with limits, other schedulers, nodes that go and return.
 
-Everything follows from the seed. `python -m tests.support.worlds SEED` tells one world cycle by cycle.
+Everything follows from the seed. `python -m tests.support.random_cluster SEED` tells one world cycle by cycle.
 """
 
 import random
@@ -35,7 +35,7 @@ class Cycle(Struct, frozen=True, eq=False):
     arrived: frozenset[str]  # PodGroups that are new
 
 
-class RandomWorld:
+class RandomCluster:
     """One world."""
 
     def __init__(self, seed: int) -> None:
@@ -278,17 +278,17 @@ class RandomWorld:
 
 
 EVENTS = (
-    RandomWorld.arrive,
-    RandomWorld.arrive,
-    RandomWorld.arrive,
-    RandomWorld.finish,
-    RandomWorld.scale,
-    RandomWorld.shrink,
-    RandomWorld.fail,
-    RandomWorld.lose,
-    RandomWorld.recover,
-    RandomWorld.resize,
-    RandomWorld.intrude,
+    RandomCluster.arrive,
+    RandomCluster.arrive,
+    RandomCluster.arrive,
+    RandomCluster.finish,
+    RandomCluster.scale,
+    RandomCluster.shrink,
+    RandomCluster.fail,
+    RandomCluster.lose,
+    RandomCluster.recover,
+    RandomCluster.resize,
+    RandomCluster.intrude,
 )
 
 
@@ -310,9 +310,9 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **more: Any
 
 def told(seed: int, cycles: int = CYCLES) -> Iterator[str]:
     """A world in lines: what had changed, and what each plan does."""
-    world = RandomWorld(seed)
+    cluster = RandomCluster(seed)
     for _ in range(cycles):
-        cycle = world.cycle()
+        cycle = cluster.cycle()
         yield f"cycle {cycle.number}: changed {sorted(cycle.touched)}, new {sorted(cycle.arrived)}"
         for what in ("bindings", "nominations", "evictions"):
             for one in cycle.plan[what]:
