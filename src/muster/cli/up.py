@@ -21,7 +21,7 @@ from muster.cli.shutdown import stop_on
 from muster.config.settings import Log, Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
-from muster.embedded.kubeconfig import make_way
+from muster.embedded.kubeconfig import remove_stale_kubeconfig
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
@@ -95,7 +95,7 @@ def command(
     domains_by_level = datacenter.levels(topology)
     if not host:
         raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
-    make_way(kubeconfig)
+    remove_stale_kubeconfig(kubeconfig)
     given = assemble.read(files, max_file_mib)
     filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, domains_by_level, given), *given])
     for text in initial_objects.words(filled):

@@ -20,14 +20,14 @@ from muster.api.reader import documents
 from muster.errors import InputError
 
 NAME = "muster"
-MARK = "muster.dev/up"  # an extension: kubectl keeps it when it writes the file
+EXTENSION = "muster.dev/up"  # an extension: kubectl keeps it when it writes the file
 ANSWER_SECONDS = 2.0
-LARGEST = 1 << 20  # bytes; more is not ours
+MAX_BYTES = 1 << 20  # bytes; more is not ours
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-ANOTHER = "choose another --kubeconfig"
+OTHER_PATH = "choose another --kubeconfig"
 
 
-def kubeconfig(address: str, token: str, authority: bytes = b"") -> dict[str, Any]:
+def build_kubeconfig(address: str, token: str, authority: bytes = b"") -> dict[str, Any]:
     """As kubectl reads it; `authority` is PEM, empty where the address is plain http."""
     cluster = {"server": address}
     if authority:
@@ -39,12 +39,12 @@ def kubeconfig(address: str, token: str, authority: bytes = b"") -> dict[str, An
         "clusters": [{"name": NAME, "cluster": cluster}],
         "users": [{"name": NAME, "user": {"token": token}}],
         "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-        "extensions": [{"name": MARK, "extension": {"goes": "when its cluster ends"}}],
+        "extensions": [{"name": EXTENSION, "extension": {"goes": "when its cluster ends"}}],
     }
 
 
 @contextmanager
-def kept(path: Path, config: dict[str, Any]) -> Iterator[None]:
+def publish_kubeconfig(path: Path, config: dict[str, Any]) -> Iterator[None]:
     """Written where nothing is, there while it is open, and gone afterwards if it is still what was written."""
     data = to_yaml([config]).encode()
     _write(path, data)
@@ -55,20 +55,20 @@ def kept(path: Path, config: dict[str, Any]) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def make_way(path: Path) -> None:
+def remove_stale_kubeconfig(path: Path) -> None:
     """InputError where a kubeconfig cannot be written here; what a cluster that is no more left behind is removed."""
     if not path.parent.is_dir():
-        raise InputError(f"{path}: there is no folder `{path.parent}`", hint=f"make it, or {ANOTHER}")
+        raise InputError(f"{path}: there is no folder `{path.parent}`", hint=f"make it, or {OTHER_PATH}")
     if not os.path.lexists(path):
         return
-    config = _ours(_read(path))
+    config = _parse_own(_read(path))
     if config is None:
         raise InputError(
-            f"{path}: is there already, and is not a kubeconfig of `muster up`", hint=f"{ANOTHER}, or move it away"
+            f"{path}: is there already, and is not a kubeconfig of `muster up`", hint=f"{OTHER_PATH}, or move it away"
         )
-    if _answers(config):
+    if _is_running(config):
         raise InputError(
-            f"{path}: belongs to a `muster up` that still runs", hint=f"{ANOTHER}, or end the other one first"
+            f"{path}: belongs to a `muster up` that still runs", hint=f"{OTHER_PATH}, or end the other one first"
         )
     path.unlink(missing_ok=True)
 
@@ -80,17 +80,17 @@ def _write(path: Path, data: bytes) -> None:
         fresh.unlink(missing_ok=True)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
-        _name(fresh, path)
+        _link(fresh, path)
     except FileExistsError:
-        raise InputError(f"{path}: is there already", hint=ANOTHER) from None
+        raise InputError(f"{path}: is there already", hint=OTHER_PATH) from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}", hint=ANOTHER) from None
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}", hint=OTHER_PATH) from None
     finally:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
 
 
-def _name(fresh: Path, path: Path) -> None:
+def _link(fresh: Path, path: Path) -> None:
     """Unlike a move, a link leaves alone what has come to be there; some file systems have none."""
     try:
         os.link(fresh, path)
@@ -103,27 +103,27 @@ def _name(fresh: Path, path: Path) -> None:
 def _read(path: Path) -> bytes:
     """Empty where it is no file that could be read."""
     try:
-        return path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST else b""
+        return path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_BYTES else b""
     except OSError:
         return b""
 
 
-def _ours(data: bytes) -> dict[str, Any] | None:
+def _parse_own(data: bytes) -> dict[str, Any] | None:
     """A kubeconfig that holds what an embedded cluster wrote, and no other cluster, user or context."""
     try:
         found = documents(data, "kubeconfig")
     except InputError:
         return None
     config = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
-    alone = all(_names(config.get(part)) == [NAME] for part in ("clusters", "users", "contexts"))
-    return config if alone and MARK in _names(config.get("extensions")) else None
+    alone = all(_collect_names(config.get(part)) == [NAME] for part in ("clusters", "users", "contexts"))
+    return config if alone and EXTENSION in _collect_names(config.get("extensions")) else None
 
 
-def _names(parts: Any) -> list[Any]:
+def _collect_names(parts: Any) -> list[Any]:
     return [part.get("name") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
-def _answers(config: dict[str, Any]) -> bool:
+def _is_running(config: dict[str, Any]) -> bool:
     """Whether the very cluster that wrote it is there: somebody else on its port does not have its certificate."""
     try:
         cluster = config["clusters"][0]["cluster"]

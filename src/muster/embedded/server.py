@@ -13,7 +13,8 @@ import uvicorn
 from msgspec import Struct
 from starlette.types import ASGIApp
 
-from muster.embedded import kubeconfig, tls
+from muster.embedded import tls
+from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, face, now
 from muster.errors import InputError
@@ -63,7 +64,7 @@ async def serve(
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _started(server, running)
-            with kubeconfig.kept(path, kubeconfig.kubeconfig(address, token, certificates.authority)):
+            with publish_kubeconfig(path, build_kubeconfig(address, token, certificates.authority)):
                 yield Serving(address, path)
         finally:
             server.should_exit = True

@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from muster.api.codec import to_yaml
-from muster.embedded.kubeconfig import kept, kubeconfig, make_way
+from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig, remove_stale_kubeconfig
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
 from muster.errors import InputError
 
-CONFIG = kubeconfig("http://127.0.0.1:1", "t")
+CONFIG = build_kubeconfig("http://127.0.0.1:1", "t")
 
 
 def test_it_is_there_while_it_is_open_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    with kept(path, CONFIG):
+    with publish_kubeconfig(path, CONFIG):
         assert yaml.safe_load(path.read_text()) == CONFIG
         assert path.stat().st_mode & 0o777 == 0o600
         assert [entry.name for entry in tmp_path.iterdir()] == ["config"]
@@ -29,21 +29,21 @@ def test_it_is_there_while_it_is_open_and_only_its_owner_may_read_it(tmp_path: P
 def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("precious")
-    with pytest.raises(InputError, match="is there already"), kept(path, CONFIG):
+    with pytest.raises(InputError, match="is there already"), publish_kubeconfig(path, CONFIG):
         pass
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("config", "precious")]
 
 
 def test_what_somebody_else_has_written_since_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    with kept(path, CONFIG):
+    with publish_kubeconfig(path, CONFIG):
         path.write_text("precious")
     assert path.read_text() == "precious"
 
 
 def test_no_folder_is_made_for_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no folder"):
-        make_way(tmp_path / "missing" / "config")
+        remove_stale_kubeconfig(tmp_path / "missing" / "config")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_only_a_file_of_an_embedded_cluster_makes_way(tmp_path: Path, text: str)
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(InputError, match="not a kubeconfig of `muster up`"):
-        make_way(path)
+        remove_stale_kubeconfig(path)
     assert path.read_text() == text
 
 
@@ -73,7 +73,7 @@ def test_what_is_no_file_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
     os.mkfifo(path)
     with pytest.raises(InputError, match="not a kubeconfig"):
-        make_way(path)
+        remove_stale_kubeconfig(path)
     assert path.exists()
 
 
@@ -82,7 +82,7 @@ def test_a_leftover_of_a_cluster_that_is_no_more_makes_way(tmp_path: Path) -> No
     path = tmp_path / "config"
     contexts = [{"name": "muster", "context": {"cluster": "muster", "user": "muster", "namespace": "other"}}]
     path.write_text(to_yaml([CONFIG | {"contexts": contexts}]))
-    make_way(path)
+    remove_stale_kubeconfig(path)
     assert not path.exists()
 
 
@@ -91,7 +91,7 @@ async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> No
     async with serve(MemoryCluster(), kubeconfig_path=path):
         before = path.read_bytes()
         with pytest.raises(InputError, match="still runs") as caught:
-            await asyncio.to_thread(make_way, path)
+            await asyncio.to_thread(remove_stale_kubeconfig, path)
         assert "--kubeconfig" in caught.value.hint
         assert path.read_bytes() == before
     assert not path.exists()
@@ -105,7 +105,7 @@ async def test_somebody_else_on_the_port_is_not_the_cluster(tmp_path: Path) -> N
     async with serve(MemoryCluster()) as other:
         old["clusters"][0]["cluster"]["server"] = other.address
         path.write_text(to_yaml([old]))
-        await asyncio.to_thread(make_way, path)
+        await asyncio.to_thread(remove_stale_kubeconfig, path)
     assert not path.exists()
 
 

@@ -29,12 +29,12 @@ EXEC_INSTEAD: Final = {
 
 
 class Identity(Struct, frozen=True):
-    """Headers and certificate: secrets. `changes`: a file that another process keeps up to date."""
+    """Headers and certificate: secrets. `rotates`: a file that another process keeps up to date."""
 
     headers: tuple[Header, ...]
     certificate: Certificate | None = None
     expires: datetime | None = None  # None: not known
-    changes: bool = False
+    rotates: bool = False
 
     def __repr__(self) -> str:
         return "Identity()"
@@ -47,7 +47,7 @@ def authenticate(target: Target, authority: Pem) -> Identity:
         raise _refuse_auth_provider(user.auth_provider, place.at("auth-provider"))
     certificate, impersonation = _read_certificate(user, place), tuple(_impersonate(user))
     if token := _read_token(user, place):
-        return Identity((_bearer(token), *impersonation), certificate, changes=bool(user.token_file))
+        return Identity((_bearer(token), *impersonation), certificate, rotates=bool(user.token_file))
     if user.exec:
         return _run_exec(target, authority, certificate, impersonation)
     basic = (_basic(user.username, user.password),) if user.username else ()
@@ -56,7 +56,7 @@ def authenticate(target: Target, authority: Pem) -> Identity:
 
 def authenticate_by_token_file(file: str, place: Place) -> Identity:
     """The token of a service account."""
-    return Identity((_bearer(read_token_file(file, place)),), changes=True)
+    return Identity((_bearer(read_token_file(file, place)),), rotates=True)
 
 
 # files --------------------------------------------------------------------------------------------------------------

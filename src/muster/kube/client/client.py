@@ -49,7 +49,7 @@ def connect(
 ) -> "Kubernetes":
     """The cluster of a kubeconfig's context, or the one we run in; InputError where there is none."""
     credentials = Credentials(find_loader(kubeconfig, context))
-    credentials.access.tls()  # files that cannot be used are told now
+    credentials.access.build_tls_context()  # files that cannot be used are told now
     return Kubernetes(Http(credentials, limits), credentials.access.server)
 
 

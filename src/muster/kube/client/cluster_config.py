@@ -53,7 +53,7 @@ def load_kubeconfig(paths: str, context: str | None = None) -> Access:
 
 
 def load_in_cluster() -> Access:
-    """The service account of the pod we run in; its token is a file that changes."""
+    """The service account of the pod we run in; its token is a file that rotates."""
     host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not host or not port:
         raise IN_CLUSTER.problem("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must both be set", HINT)
@@ -101,7 +101,7 @@ def _assemble(cluster: ClusterEntry, place: Place, authority: Pem, identity: Ide
         cluster.tls_server_name,
         _choose_proxy(cluster, place),
         expires=identity.expires,
-        changes=identity.changes,
+        rotates=identity.rotates,
     )
 
 

@@ -10,7 +10,7 @@ import aiohttp
 from yarl import URL
 
 from muster.kube.client.credentials import Access
-from muster.kube.client.proxy import nameable
+from muster.kube.client.proxy import redact_proxy
 from muster.kube.client.responses import Unanswered
 from muster.kube.cluster import ApiError
 
@@ -36,12 +36,12 @@ def failure(error: Exception, request: str, access: Access) -> ApiError:
 
 
 def _proxy(access: Access) -> str:
-    return f"{access.server}: its proxy {nameable(access.proxy)}"
+    return f"{access.server}: its proxy {redact_proxy(access.proxy)}"
 
 
 def _through(access: Access) -> str:
     """Who else it may have been."""
-    return f" through its proxy {nameable(access.proxy)}" if access.proxy else ""
+    return f" through its proxy {redact_proxy(access.proxy)}" if access.proxy else ""
 
 
 def _peer(error: aiohttp.ClientConnectorError, access: Access) -> str:

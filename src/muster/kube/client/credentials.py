@@ -20,9 +20,9 @@ from msgspec import Struct
 
 from muster.errors import InputError
 
-EARLY = timedelta(seconds=60)  # before a token expires
-FILE_SECONDS = 60.0  # how old a token from a file may get; the kubelet renews it long before it expires
-REST_SECONDS = 5.0  # between two readings: an exec plugin that gives bad tokens is not run for every request
+RENEW_BEFORE = timedelta(seconds=60)  # before a token expires
+TOKEN_FILE_SECONDS = 60.0  # how old a token from a file may get; the kubelet renews it long before it expires
+MIN_INTERVAL_SECONDS = 5.0  # between two readings: an exec plugin that gives bad tokens is not run for every request
 WAIT_SECONDS = 60.0  # for a reading, before the API server is asked whether what is there is still good
 
 
@@ -42,17 +42,17 @@ class Access(Struct, frozen=True):
     server_name: str = ""  # empty: the host of the address
     proxy: str = ""
     expires: datetime | None = None  # None: not known
-    changes: bool = False  # a file that somebody else keeps up to date
+    rotates: bool = False  # a file that somebody else keeps up to date
 
     def __repr__(self) -> str:
         return f"Access({self.server!r})"
 
     @property
-    def expired(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether it is known to be of no use any more."""
         return self.expires is not None and datetime.now(UTC) >= self.expires
 
-    def tls(self) -> ssl.SSLContext | bool:
+    def build_tls_context(self) -> ssl.SSLContext | bool:
         """What aiohttp takes as `ssl`; for plain HTTP it means nothing."""
         if urlsplit(self.server).scheme != "https":
             return True
@@ -65,9 +65,9 @@ class Access(Struct, frozen=True):
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def stamp(self) -> tuple[object, ...]:
+    def fingerprint(self) -> tuple[object, ...]:
         """Equal as long as open connections are good: files change under the same name."""
-        parts = [_stamp(pem) for pem in (self.ca, *(self.certificate or ())) if pem]
+        parts = [_fingerprint(pem) for pem in (self.ca, *(self.certificate or ())) if pem]
         return (self.server, self.verify, self.server_name, self.proxy, *parts)
 
     def _trust_authority(self) -> ssl.SSLContext:
@@ -105,33 +105,33 @@ class Credentials:
         self.access = load()
         self._read_at = clock()
 
-    async def current(self) -> Access:
+    async def current_access(self) -> Access:
         """What the next request should use."""
-        if self._due():
-            self._read_again()
-        if self.access.expired:
-            await self._read_out()
+        if self._is_due():
+            self._start_reading()
+        if self.access.is_expired:
+            await self._wait_for_reading()
         return self.access
 
-    async def renewed(self, stale: Access) -> Access:
+    async def renew(self, stale: Access) -> Access:
         """After `stale` was refused; the same where no other is to be had."""
         if self.access is stale:
-            self._read_again()
-            await self._read_out()
+            self._start_reading()
+            await self._wait_for_reading()
         return self.access
 
-    def _due(self) -> bool:
+    def _is_due(self) -> bool:
         if self.access.expires is not None:
-            return datetime.now(UTC) >= self.access.expires - EARLY
-        return self.access.changes and self._clock() - self._read_at >= FILE_SECONDS
+            return datetime.now(UTC) >= self.access.expires - RENEW_BEFORE
+        return self.access.rotates and self._clock() - self._read_at >= TOKEN_FILE_SECONDS
 
-    def _read_again(self) -> None:
-        if self._reading is None and self._clock() - self._read_at >= REST_SECONDS:
+    def _start_reading(self) -> None:
+        if self._reading is None and self._clock() - self._read_at >= MIN_INTERVAL_SECONDS:
             self._reading = done = asyncio.Event()
             # nobody waits for this thread at the end of the process, unlike those of an executor
             threading.Thread(target=self._read, args=(asyncio.get_running_loop(), done), daemon=True).start()
 
-    async def _read_out(self) -> None:
+    async def _wait_for_reading(self) -> None:
         reading = self._reading  # its thread takes it away
         if reading is not None:
             with suppress(TimeoutError):
@@ -151,7 +151,7 @@ class Credentials:
             loop.call_soon_threadsafe(done.set)
 
 
-def _stamp(pem: Pem) -> object:
+def _fingerprint(pem: Pem) -> object:
     if isinstance(pem, bytes):
         return pem
     try:

@@ -106,7 +106,7 @@ class Lines:
     """Connections of one reading of certificates."""
 
     def __init__(self, access: Access) -> None:
-        tls = access.tls()
+        tls = access.build_tls_context()
         self._leases, self._others = _session(tls), _session(tls)
 
     def session(self, request: Request) -> aiohttp.ClientSession:
@@ -135,7 +135,7 @@ class Http:
         self._spared_until = -math.inf
         self._lines: list[Lines] = []
         self._seen: Access | None = None
-        self._stamp: tuple[object, ...] = ()
+        self._fingerprint: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
         return f"Http({self._credentials.access.server!r})"
@@ -204,12 +204,12 @@ class Http:
         """Let go of every connection."""
         while self._lines:
             await self._lines.pop().close()
-        self._seen, self._stamp = None, ()
+        self._seen, self._fingerprint = None, ()
 
     async def _answered(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
-        access = await self._credentials.current()
+        access = await self._credentials.current_access()
         response = await self._sent(access, request, silence_seconds)
-        if response.status == 401 and (newer := await self._credentials.renewed(access)) is not access:
+        if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
             response.release()
             response = await self._sent(newer, request, silence_seconds)
         if 200 <= response.status < 300:
@@ -259,7 +259,7 @@ class Http:
                 with suppress(InputError):  # what cannot be used leaves what was there
                     self._look_at_files(access)
             if isinstance(error, aiohttp.ClientSSLError):  # the kubeconfig itself may hold another CA by now
-                await self._credentials.renewed(access)
+                await self._credentials.renew(access)
             raise failure(error, str(request), access) from None
 
     async def _lines_of(self, access: Access) -> Lines:
@@ -273,9 +273,9 @@ class Http:
 
     def _look_at_files(self, access: Access) -> None:
         """Certificates that were replaced are for the connections to come."""
-        if (stamp := access.stamp()) != self._stamp:
+        if (fingerprint := access.fingerprint()) != self._fingerprint:
             self._lines.append(Lines(access))
-            self._stamp = stamp
+            self._fingerprint = fingerprint
 
 
 def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:

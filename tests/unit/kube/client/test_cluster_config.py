@@ -86,7 +86,7 @@ def test_a_token_file_beside_the_kubeconfig_without_its_last_newline(tmp_path: P
     (tmp_path / "token").write_text(f"{SECRET}\n")
     access = load_kubeconfig(kubeconfig(tmp_path / "c", {"tokenFile": "token"}))
     assert authorization(access) == f"Bearer {SECRET}"
-    assert access.changes
+    assert access.rotates
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_token_file_that_can_be_read_comes_before_a_token(tmp_path: Path, file
         (tmp_path / "token").write_text(file)
     access = load_kubeconfig(kubeconfig(tmp_path / "c", {"token": "static", "tokenFile": "token"}))
     assert authorization(access) == f"Bearer {token}"
-    assert access.changes
+    assert access.rotates
 
 
 def test_what_is_empty_is_not_given(tmp_path: Path, tls: Path) -> None:
@@ -124,7 +124,7 @@ def test_client_certificates_as_files_and_as_data(tmp_path: Path, tls: Path) -> 
     user = {"client-certificate-data": data["admin.crt"], "client-key-data": data["admin.key"]}
     inline = load_kubeconfig(kubeconfig(tmp_path / "b", user, **{"certificate-authority-data": data["ca.crt"]}))
     for access in (files, inline):
-        context = access.tls()
+        context = access.build_tls_context()
         assert isinstance(context, ssl.SSLContext)
         assert [ca["subject"] for ca in context.get_ca_certs()] == [((("commonName", "ca"),),)]
         assert access.certificate is not None
@@ -148,7 +148,7 @@ def test_an_exec_plugin_that_gives_a_certificate(tmp_path: Path, tls: Path) -> N
     )
     access = load_kubeconfig(path)
     assert access.certificate is not None
-    assert isinstance(access.tls(), ssl.SSLContext)
+    assert isinstance(access.build_tls_context(), ssl.SSLContext)
 
 
 def test_an_exec_plugin_that_fails_is_named_and_not_quoted(
@@ -250,7 +250,7 @@ def test_in_cluster(tmp_path: Path, tls: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     assert find_loader() is load_in_cluster
     access = load_in_cluster()
-    assert (access.server, access.changes) == ("https://[fd00::1]:443", True)
+    assert (access.server, access.rotates) == ("https://[fd00::1]:443", True)
     assert authorization(access).lower() == f"bearer {SECRET}"
 
 
@@ -319,7 +319,7 @@ def test_how_it_is_reached(tmp_path: Path) -> None:
     }
     access = load_kubeconfig(kubeconfig(tmp_path / "c", {}, **special))
     assert (access.verify, access.server_name, access.proxy) == (False, "inside", "http://proxy.test:3128")
-    context = access.tls()
+    context = access.build_tls_context()
     assert isinstance(context, ssl.SSLContext)
     assert context.verify_mode == ssl.CERT_NONE
 
@@ -329,7 +329,7 @@ def test_schemes_are_read_in_any_case(tmp_path: Path, tls: Path) -> None:
     cluster = {"server": "HTTPS://api.test:6443/", "certificate-authority": str(tls / "ca.crt")}
     access = load_kubeconfig(kubeconfig(tmp_path / "c", {}, **cluster))
     assert (access.server, access.ca) == ("https://api.test:6443", str(tls / "ca.crt"))
-    assert isinstance(Access("HTTPS://api.test").tls(), ssl.SSLContext)
+    assert isinstance(Access("HTTPS://api.test").build_tls_context(), ssl.SSLContext)
 
 
 @pytest.mark.parametrize(
@@ -450,12 +450,12 @@ def test_files_that_are_missing_or_no_certificates(tmp_path: Path) -> None:
         find_loader(tmp_path / "nowhere")()
     (tmp_path / "ca").write_text("no certificate")
     with pytest.raises(InputError, match="cannot be used"):
-        load_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).tls()
+        load_kubeconfig(kubeconfig(tmp_path / "c", {}, **{"certificate-authority": "ca"})).build_tls_context()
 
 
 def test_a_certificate_that_is_written_anew_needs_new_connections(tls: Path) -> None:
     access = Access("https://x", ca=str(tls / "ca.crt"), certificate=(str(tls / "admin.crt"), str(tls / "admin.key")))
-    before = access.stamp()
-    assert access.stamp() == before
+    before = access.fingerprint()
+    assert access.fingerprint() == before
     (tls / "admin.crt").write_text("another")
-    assert access.stamp() != before
+    assert access.fingerprint() != before

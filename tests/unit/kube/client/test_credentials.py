@@ -20,7 +20,7 @@ from aiohttp.test_utils import TestServer
 
 from muster.embedded import tls
 from muster.errors import InputError
-from muster.kube.client.credentials import EARLY, Access, Credentials
+from muster.kube.client.credentials import RENEW_BEFORE, Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.responses import Unanswered
 from tests.support.apiserver.envtest_certificates import certificates
@@ -57,7 +57,7 @@ class Turns:
 
 async def used(credentials: Credentials) -> str:
     """What the request after this one will use: whatever this one has begun is done."""
-    await credentials.current()
+    await credentials.current_access()
     await read(credentials)
     return authorization(credentials.access)
 
@@ -69,7 +69,7 @@ async def read(credentials: Credentials) -> None:
 
 
 async def test_a_token_file_is_read_again_every_minute() -> None:
-    turns = Turns(changes=True)
+    turns = Turns(rotates=True)
     credentials = Credentials(turns, turns.clock)
     for now, count in ((0.0, 1), (59.0, 1), (60.0, 2), (61.0, 2), (121.0, 3)):
         turns.now = now
@@ -84,7 +84,7 @@ async def test_a_token_is_renewed_before_it_expires_and_plugins_are_not_run_for_
         assert await used(credentials) == str(count)
 
 
-@pytest.mark.parametrize("ends_in", [None, EARLY * 2])
+@pytest.mark.parametrize("ends_in", [None, RENEW_BEFORE * 2])
 async def test_what_does_not_expire_is_read_once(ends_in: timedelta | None) -> None:
     turns = Turns(ends_in=ends_in)
     credentials = Credentials(turns, turns.clock)
@@ -96,14 +96,14 @@ async def test_many_that_are_refused_at_once_read_once() -> None:
     turns = Turns()
     credentials = Credentials(turns, turns.clock)
     turns.now, stale = 10.0, credentials.access
-    found = await asyncio.gather(*(credentials.renewed(stale) for _ in range(5)))
+    found = await asyncio.gather(*(credentials.renew(stale) for _ in range(5)))
     assert {authorization(access) for access in found} == {"2"}
     assert turns.count == 2
 
 
 @pytest.mark.parametrize("wrong", [InputError("gone"), RuntimeError("s3cr3t")])
 async def test_a_reading_that_fails_leaves_what_was_there(wrong: Exception) -> None:
-    turns = Turns(changes=True)
+    turns = Turns(rotates=True)
     credentials = Credentials(turns, turns.clock)
     turns.wrong, turns.now = wrong, 100.0
     assert await used(credentials) == "1"
@@ -118,10 +118,10 @@ async def test_a_slow_plugin_holds_nobody_up_while_the_token_is_good() -> None:
     credentials = Credentials(turns, turns.clock)
     turns.now = 10.0
     async with asyncio.timeout(5):
-        assert [authorization(await credentials.current()) for _ in range(3)] == ["1", "1", "1"]
+        assert [authorization(await credentials.current_access()) for _ in range(3)] == ["1", "1", "1"]
     turns.go.set()
     await read(credentials)
-    assert authorization(await credentials.current()) == "2"
+    assert authorization(await credentials.current_access()) == "2"
     assert turns.count == 2, "three requests, one reading"
 
 
@@ -133,11 +133,11 @@ async def test_what_a_slow_plugin_gives_is_used_although_nobody_waited_for_it() 
     for _ in range(3):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
-                await credentials.current()
+                await credentials.current_access()
         turns.now += 10.0
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
-            await credentials.renewed(credentials.access)
+            await credentials.renew(credentials.access)
     turns.go.set()
     await read(credentials)
     assert (authorization(credentials.access), turns.count) == ("2", 2)
@@ -147,7 +147,7 @@ async def test_a_token_that_has_expired_waits_for_the_next() -> None:
     turns = Turns(slow=True, ends_in=timedelta(0))
     credentials = Credentials(turns, turns.clock)
     turns.now = 10.0
-    asked = asyncio.create_task(credentials.current())
+    asked = asyncio.create_task(credentials.current_access())
     await asyncio.sleep(0.05)
     assert not asked.done()
     turns.go.set()
@@ -162,7 +162,7 @@ async def test_a_plugin_that_hangs_is_not_waited_for_without_end(monkeypatch: py
     before = set(threading.enumerate())
     for now in (10.0, 100.0, 1000.0):
         turns.now = now
-        assert authorization(await credentials.current()) == "1"
+        assert authorization(await credentials.current_access()) == "1"
     assert (turns.count, len(set(threading.enumerate()) - before)) == (2, 1)
     turns.go.set()
     await read(credentials)

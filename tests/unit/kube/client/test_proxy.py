@@ -12,7 +12,7 @@ import pytest
 from muster.embedded import tls
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
-from muster.kube.client.proxy import find_proxy, nameable
+from muster.kube.client.proxy import find_proxy, redact_proxy
 from muster.kube.client.responses import Unanswered
 
 PROXY = "http://proxy.test:3128"
@@ -174,4 +174,4 @@ async def test_a_proxy_whose_certificate_is_refused_is_named(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("given", [f"http://u:{SECRET}@a.test:1", f"http://u:{SECRET}@x@a.test:1", "http://a.test:1"])
 def test_a_proxy_is_named_without_its_password(given: str) -> None:
-    assert nameable(given) == "http://a.test:1"
+    assert redact_proxy(given) == "http://a.test:1"
