@@ -25,7 +25,7 @@ from msgspec import Struct
 from tests.support.apiserver import envtest
 from tests.support.apiserver.apiserver import started
 
-from muster.cli.run import tune
+from muster.cli.assemble.process import tune
 from muster.config.settings import Log, Scheduling
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.store.kinds import NODES, POD_GROUPS, PODS

@@ -29,7 +29,7 @@ from muster.api.core import Node, Pod
 from muster.api.decoding import decode
 from muster.api.objects import Objects
 from muster.api.topology import Topology
-from muster.cli.run import tune
+from muster.cli.assemble.process import tune
 from muster.config.settings import Certificates, Webhook
 from muster.validation.context import ValidationContext
 from muster.validation.pods.membership import gang_of

@@ -19,7 +19,7 @@ from tests.support.live.objects import gpu_pod, group, leaf
 HUGE = "search_steps=10**9, cycle_steps=10**10"
 SPINNING = f"""
 import sys
-from muster.cli import up
+from muster.cli.assemble import embedded_cluster
 from muster.config.settings import Scheduling
 from muster.placement.requirements import every
 from muster.placement.search import flat, preferences
@@ -36,7 +36,7 @@ cycle_state.find_with_growth = find
 flat.applies = lambda *_, **__: False
 if "--spin" in sys.argv:
     sys.argv.remove("--spin")
-    up.Scheduling = lambda **more: Scheduling({HUGE}, **more)
+    embedded_cluster.Scheduling = lambda **more: Scheduling({HUGE}, **more)
 from muster.cli.main import main
 main()
 """

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 from muster import facade
 from muster.api import codec
 from muster.api.names import OURS
-from muster.cli import assemble
+from muster.cli import options, printing
 from muster.errors import InputError
 from muster.kube.manifest_files import ManifestFile, sources
 from muster.reporting.text import Span
@@ -64,8 +64,8 @@ class CaseOutcome(Struct, frozen=True):
 
 @click.command("conformance")
 @click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(allow_dash=True))
-@assemble.output("table", "json", "yaml")
-@assemble.max_file_mib
+@options.output("table", "json", "yaml")
+@options.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """Run the conformance suite: plain Kubernetes objects, each file with a Case that says what must come out, and why.
 
@@ -78,10 +78,10 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """
     outcomes = [run(source) for source in sources(files or ("conformance",), max_file_mib)]
     if form == "table":
-        assemble.show(line for outcome in outcomes for line in _lines(outcome))
+        printing.show(line for outcome in outcomes for line in _lines(outcome))
     else:
         cases = [{"name": one.name, "passed": not one.misses, "misses": list(one.misses)} for one in outcomes]
-        assemble.emit(form, "Conformance", {"cases": cases})
+        printing.emit(form, "Conformance", {"cases": cases})
     failed = sum(bool(outcome.misses) for outcome in outcomes)
     click.echo(f"{len(outcomes) - failed} passed, {failed} failed", err=True)
     return int(failed > 0)

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.api import codec
 from muster.api.reader import documents
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.conversion.older_formats import READINGS, Conversion, Reading, convert
 from muster.errors import InputError, MusterError
 from muster.kube.manifest_files import ManifestFile, replace, sources
@@ -26,7 +26,7 @@ class Converted(Struct, frozen=True):
 
 
 @click.command("convert")
-@assemble.files
+@options.files
 @click.option(
     "--dialect",
     "reading",
@@ -36,8 +36,8 @@ class Converted(Struct, frozen=True):
     help="What `minMember` counts on a group with children; auto refuses where it could be both.",
 )
 @click.option("--in-place", is_flag=True, help="Write the files back; those that need no change stay untouched.")
-@assemble.output("yaml", "json")
-@assemble.max_file_mib
+@options.output("yaml", "json")
+@options.max_file_mib
 def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str, max_file_mib: int) -> int:
     """Rewrite PodGroups of older dialects to the form of record; everything else passes unchanged.
 
@@ -59,7 +59,7 @@ def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str,
         return max(error.exit_code for error in refused)
     for converted in done:
         for change in (change for result in converted.results for change in result.changes):
-            assemble.note(change)
+            printing.note(change)
     if not in_place:
         _print([result.raw for converted in done for result in converted.results], form)
         return 0
@@ -88,7 +88,7 @@ def _convert_all(
 
 def _documents(source: ManifestFile) -> list[codec.Document]:
     """Whole documents, lists as lists; what is not a Kubernetes object is refused."""
-    assemble.read_source(source)
+    inputs.read_source(source)
     whole = documents(source.data, source.name)
     return [
         codec.Document(source.name if len(whole) == 1 else f"{source.name}, document {i}", raw)
@@ -97,10 +97,10 @@ def _documents(source: ManifestFile) -> list[codec.Document]:
 
 
 def _print(raws: list[Any], form: str) -> None:
-    if form == "yaml":
-        click.echo(codec.to_yaml(raws), nl=False)
+    if form == "json" and len(raws) == 1:
+        click.echo(codec.to_json(raws[0]))
     else:
-        click.echo(codec.to_json(raws[0] if len(raws) == 1 else {"apiVersion": "v1", "kind": "List", "items": raws}))
+        printing.emit_list(form, raws)
 
 
 def _text(converted: Converted) -> str:

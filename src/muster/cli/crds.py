@@ -2,13 +2,12 @@
 
 import click
 
-from muster.api import codec
-from muster.cli import assemble
+from muster.cli import options, printing
 from muster.validation.crds import crds
 
 
 @click.command("crds")
-@assemble.output("yaml", "json")
+@options.output("yaml", "json")
 def command(form: str) -> int:
     """Print the CRDs of PodGroup, Queue and Topology.
 
@@ -16,9 +15,5 @@ def command(form: str) -> int:
     Examples:
       muster crds | kubectl apply --server-side -f -
     """
-    made = crds()
-    if form == "yaml":
-        click.echo(codec.to_yaml(made), nl=False)
-    else:
-        click.echo(codec.to_json({"apiVersion": "v1", "kind": "List", "items": made}))
+    printing.emit_list(form, crds())
     return 0

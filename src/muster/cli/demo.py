@@ -15,10 +15,8 @@ import click
 from msgspec import Struct
 
 from muster.api import codec, names
-from muster.cli import assemble
-from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
+from muster.cli import printing
+from muster.cli.assemble.embedded_cluster import EmbeddedCluster
 from muster.errors import InputError, Refused
 from muster.kube.cluster import ApiError, Raw
 from muster.model.gang.builder import collect_gangs
@@ -26,7 +24,6 @@ from muster.planning.decision import GangPlan
 from muster.reporting import views
 from muster.reporting.explain import sentence
 from muster.reporting.text import Line, Role, Span, many
-from muster.scheduler.loop import Scheduler
 from muster.simulator import datacenter
 
 if TYPE_CHECKING:
@@ -38,7 +35,6 @@ LOOK_SECONDS = 0.05
 KEY = f"{datacenter.NAMESPACE}/{datacenter.GANG}"
 SIZE = sum(replicas * pods for replicas, _, pods in datacenter.REPLICAS.values())
 WORDS = {"Running": "running", "Pending": "starting", "Failed": "lost", "Succeeded": "done"}
-SUBMITTED = {resource.kind: resource for resource in (NAMESPACES, POD_GROUPS, PODS)}
 SLOW = "try again when this machine has less to do"
 ENOUGH = "`muster up --demo` without --nodes, --gpus, --topology and files has room for it"
 
@@ -100,8 +96,8 @@ def _role(counts: Counter[tuple[str, str]]) -> Role:
 class Demo:
     """The demonstration on a cluster that runs."""
 
-    def __init__(self, memory: MemoryCluster, scheduler: Scheduler, kubelets: Kubelets) -> None:
-        self._memory, self._scheduler, self._kubelets = memory, scheduler, kubelets
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self._cluster = cluster
 
     async def run(self) -> None:
         """From the first pod to the last word. Refused: the cluster does not hold it, and why."""
@@ -112,7 +108,7 @@ class Demo:
         node = _busiest(formed)
         lost = [seat for seat in formed.seats if seat.node == node]
         _say(f"Node {node} is lost, and with it {_parts(lost)}.")
-        await self._kubelets.fail_node(node)
+        await self._cluster.kubelets.fail_node(node)
         healed = await self._watch(lambda picture: picture.whole and node not in picture.nodes, formed)
         self._judged(healed, "heal")
         back = sorted(set(healed.running) - set(formed.seats))
@@ -122,9 +118,9 @@ class Demo:
     async def _submit(self) -> None:
         for raw in datacenter.dynamo():
             try:
-                await self._memory.create(SUBMITTED[raw["kind"]], raw)
+                await self._cluster.submit(raw)
             except ApiError as error:
-                if error.reason != "AlreadyExists" or raw["kind"] != NAMESPACES.kind:
+                if error.reason != "AlreadyExists" or raw["kind"] != "Namespace":
                     raise InputError(f"the example cannot be submitted: {error.message}", hint=ENOUGH) from error
 
     async def _watch(self, done: Callable[[Picture], bool], last: Picture | None = None) -> Picture:
@@ -146,27 +142,22 @@ class Demo:
     # what is seen
 
     def _look(self) -> Picture:
-        pods = self._memory.store.list(PODS, datacenter.NAMESPACE).items
+        pods = self._cluster.pods(datacenter.NAMESPACE)
         return Picture(tuple(sorted(_seat(raw) for raw in pods if _is_of_it(raw))))
 
     def _drawn(self, picture: Picture) -> Iterator[Line]:
-        store = self._memory.store
-        found = [
-            codec.Document(kind.plural, raw)
-            for kind in (POD_GROUPS, PODS, PRIORITY_CLASSES)
-            for raw in store.list(kind, datacenter.NAMESPACE).items
-        ]
-        (gang,) = (gang for gang in collect_gangs(codec.objects(found)).gangs if gang.key == KEY)
+        objects = codec.objects(self._cluster.gang_objects(datacenter.NAMESPACE))
+        (gang,) = (gang for gang in collect_gangs(objects).gangs if gang.key == KEY)
         planned = self._planned()
         return views.drawn(views.look(gang), planned.domains if planned else {}, picture.leaves())
 
     def _planned(self) -> GangPlan | None:
-        gangs = self._scheduler.last[1].gangs if self._scheduler.last else ()
+        gangs = self._cluster.scheduler.last[1].gangs if self._cluster.scheduler.last else ()
         return next((found for found in gangs if found.gang.key == KEY), None)
 
     def _at_rest(self, picture: Picture) -> bool:
         """A plan knew of every pod that waits, and had no place for it."""
-        planned, last = self._planned(), self._scheduler.last
+        planned, last = self._planned(), self._cluster.scheduler.last
         if planned is None or last is None or last[1].bindings or picture.moving:
             return False
         return planned.gang.standing.pending == len(picture.seats) - len(picture.running)
@@ -231,7 +222,7 @@ class _Pages:
 
     def end(self, lines: Iterator[Line]) -> None:
         click.echo()
-        assemble.show(lines)
+        printing.show(lines)
 
 
 class _Terminal:
@@ -251,7 +242,7 @@ class _Terminal:
     def _draw(self, lines: Iterator[Line]) -> None:
         from rich.text import Text
 
-        rows = [Text.assemble(*((span.text, assemble.COLOURS.get(span.role, "")) for span in line)) for line in lines]
+        rows = [Text.assemble(*((span.text, printing.COLOURS.get(span.role, "")) for span in line)) for line in lines]
         whole = Text("\n", no_wrap=True, overflow="ellipsis").join(rows)
         self.live.update(whole, refresh=True)
 

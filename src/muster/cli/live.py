@@ -9,27 +9,24 @@ import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from muster.api import codec
 from muster.api.codec import Document
 from muster.api.objects import FIELDS, Objects
-from muster.cli import assemble
+from muster.cli import printing
+from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
 from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cache.interning import Slim
 from muster.kube.cluster import ApiError, Cluster, Listing, Resource
 
-if TYPE_CHECKING:
-    from muster.kube.client.client import Kubernetes
-
 T = TypeVar("T")
 Keep = Callable[[list[Document]], T]
 PAGE = 500
 QUIET_SECONDS = 5.0  # then whoever waits is told for what
-ANSWER_SECONDS, ATTEMPTS = 20.0, 3  # someone sits there and waits: after a minute of silence it is given up
 INSTALLED = {"PodGroup": "PodGroups", "Queue": "Queues", "Topology": "Topologies"}  # by `muster crds`
 
 
@@ -50,18 +47,11 @@ def objects(kubeconfig: str | None, context: str | None) -> Objects:
 
 def read(kubeconfig: str | None, context: str | None, keep: Keep[T]) -> dict[Resource, list[T]]:
     """What is kept of each page of each kind that planning reads. Kinds that are not installed are told on stderr."""
-    cluster = _connected(kubeconfig, context)
+    cluster = connect_reader(kubeconfig, context)
     found, missing = asyncio.run(_read(cluster, cluster.server, keep))
     if missing:
         _note_missing(missing, kubeconfig, context)
     return found
-
-
-def _connected(kubeconfig: str | None, context: str | None) -> "Kubernetes":
-    from muster.kube.client.client import connect  # asked for only where a cluster is
-    from muster.kube.client.http import Limits
-
-    return connect(kubeconfig, context, Limits(answer_seconds=ANSWER_SECONDS, attempts=ATTEMPTS))
 
 
 def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str | None) -> None:
@@ -72,7 +62,7 @@ def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str 
         *(["--context", context] if context else []),
     ]
     apply = f"{shlex.join(words)} apply --server-side -f -"  # into this cluster, which may not be the current one
-    assemble.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
+    printing.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
 
 
 async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
@@ -96,7 +86,7 @@ async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Reso
 @contextmanager
 def _told(text: str) -> Iterator[None]:
     """A note, should this take long."""
-    timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, assemble.note, text)
+    timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, printing.note, text)
     try:
         yield
     finally:

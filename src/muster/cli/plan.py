@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from muster import facade
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.planning.policy import Policy
 from muster.planning.whatif import setting
 from muster.reporting import plans
@@ -49,10 +49,10 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command("plan")
-@assemble.some_files
-@assemble.cluster
+@options.some_files
+@options.cluster
 @suppositions
-@assemble.output("table", "json", "yaml")
+@options.output("table", "json", "yaml")
 @click.option(
     "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled; under a what if, afterwards."
 )
@@ -63,8 +63,8 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="What one gang's search may cost.",
 )
-@assemble.scheduler_names
-@assemble.max_file_mib
+@options.scheduler_names
+@options.max_file_mib
 def command(
     files: tuple[str, ...],
     form: str,
@@ -97,7 +97,7 @@ def command(
       muster plan --set team-a/llama.subGroups.decode.minMember=2 cluster/ workloads/
       muster plan --set team-a/llama.topologyConstraint.requiredTopologyLevel=zone cluster/ workloads/
     """
-    objects, policy = assemble.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
+    objects, policy = inputs.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
         asked = _what_if(objects, policy, max_file_mib, **supposed)
         _print(form, asked.lines(), asked.to_dict)
@@ -106,16 +106,16 @@ def command(
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
-    assemble.note_orphans(orphans(objects, schedulers))
+    inputs.note_orphans(orphans(objects, schedulers))
     unscheduled = any(found.verdict != "Scheduled" for found in decided.gangs)
     return 1 if require_all and unscheduled else 0
 
 
 def _print(form: str, lines: Iterable[Line], data: Callable[[], dict[str, Any]]) -> None:
     if form == "table":
-        assemble.show(lines)
+        printing.show(lines)
     else:
-        assemble.emit_whole(form, data())
+        printing.emit_object(form, data())
 
 
 def _what_if(
@@ -127,9 +127,9 @@ def _what_if(
     drain: tuple[str, ...],
     settings: tuple[str, ...],
 ) -> facade.WhatIf:
-    more = assemble.load_files(with_files, max_file_mib) if with_files else None
+    more = inputs.load_files(with_files, max_file_mib) if with_files else None
     changes = dict(map(setting, settings))
     found = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
     for warning in found.warnings:
-        assemble.note(warning)
+        printing.note(warning)
     return found

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import click
 
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.fairness.entitlement import Closed, closed
 from muster.fairness.shares import division
 from muster.model.queues import QueueTree
@@ -20,11 +20,11 @@ WORDS: dict[Closed, str] = {
 
 
 @click.command("queues")
-@assemble.some_files
-@assemble.cluster
-@assemble.output("table", "json", "yaml")
-@assemble.scheduler_names
-@assemble.max_file_mib
+@options.some_files
+@options.cluster
+@options.output("table", "json", "yaml")
+@options.scheduler_names
+@options.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
 
@@ -36,14 +36,14 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster queues -o json cluster/ | jq '.queues[] | {name, gpu: .resources["nvidia.com/gpu"].fairShare}'
       kubectl get queues,nodes,podgroups,pods -A -o json | muster queues -
     """
-    snapshot = take(assemble.load(files, max_file_mib), schedulers=schedulers)
+    snapshot = take(inputs.load(files, max_file_mib), schedulers=schedulers)
     if not snapshot.nodes:
-        assemble.note(f"there are no Nodes {assemble.here()}, so there is nothing to share")
+        printing.note(f"there are no Nodes {options.source_phrase()}, so there is nothing to share")
     divided = division(snapshot)
     if form == "table":
-        assemble.show(queues.lines(divided))
+        printing.show(queues.lines(divided))
     else:
-        assemble.emit(form, "Queues", queues.data(divided))
+        printing.emit(form, "Queues", queues.data(divided))
     _note_closed(snapshot, divided.tree)
     return 0
 
@@ -55,4 +55,4 @@ def _note_closed(snapshot: Snapshot, tree: QueueTree) -> None:
         if closed(tree, gang.queue):
             waiting[gang.queue].append(gang.key)
     for queue, gangs in sorted(waiting.items()):
-        assemble.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")
+        printing.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")

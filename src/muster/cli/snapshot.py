@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.codec import Document, to_yaml
-from muster.cli import assemble, live
+from muster.cli import live, options, printing
 from muster.errors import InputError
 from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import Raw
@@ -28,7 +28,7 @@ MARK = "# Written by `muster snapshot`, which replaces or removes it the next ti
 
 @click.command("snapshot")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@assemble.cluster
+@options.cluster
 def command(folder: Path) -> int:
     """Capture a live cluster into files: one for each kind, for `muster plan FOLDER` and every other reading verb.
 
@@ -45,7 +45,7 @@ def command(folder: Path) -> int:
     """
     ours = {resource: folder / f"{resource.plural}.yaml" for resource in WATCHED_KINDS}
     _refuse_foreign(list(ours.values()))
-    found = live.read(*assemble.target(), _page)
+    found = live.read(*options.target(), _page)
     kinds = {path: [page for page in found.get(kind, []) if page.number] for kind, path in ours.items()}
     _replace(kinds)
     for path, pages in sorted(kinds.items()):
@@ -140,7 +140,7 @@ def _move(path: Path, to: Path) -> None:
 def _note_others(folder: Path, ours: set[Path]) -> None:
     others = [path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file() and path not in ours]
     if others:
-        assemble.note(
+        printing.note(
             f"`{folder}` also holds files that are not of this snapshot, and are read with it: {listed(others)}"
         )
 
@@ -149,7 +149,7 @@ def _note_large(written: list[Path]) -> None:
     """Reading verbs refuse what is larger than anybody writes by hand, unless they are told."""
     largest = max((path.stat().st_size for path in written), default=0)
     if largest > MOST_MIB * 2**20:
-        assemble.note(f"its largest file wants `--max-file-mib {-(-largest // 2**20)}` of whatever reads it")
+        printing.note(f"its largest file wants `--max-file-mib {-(-largest // 2**20)}` of whatever reads it")
 
 
 def _bare(raw: Raw) -> Raw:

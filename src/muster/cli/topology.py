@@ -7,17 +7,17 @@ import click
 import numpy as np
 
 from muster.api.quantity import written
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.model.snapshot import ONE_EACH, Snapshot, take
 from muster.model.topology import TopologyTree
 from muster.reporting.text import Line, Span, table
 
 
 @click.command("topology")
-@assemble.some_files
-@assemble.cluster
-@assemble.output("table", "json", "yaml")
-@assemble.max_file_mib
+@options.some_files
+@options.cluster
+@options.output("table", "json", "yaml")
+@options.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """The cluster by domain: nodes, and what is free of what there is.
 
@@ -25,16 +25,16 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     Examples:
       muster topology cluster/
     """
-    snapshot = take(assemble.load(files, max_file_mib))
+    snapshot = take(inputs.load(files, max_file_mib))
     if not snapshot.topologies:
-        assemble.note(f"there are no Topologies {assemble.here()}")
+        printing.note(f"there are no Topologies {options.source_phrase()}")
     if form == "table":
-        assemble.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
+        printing.show(line for tree in snapshot.topologies.values() for line in _lines(tree, snapshot))
     else:
         topologies = [
             {"name": name, "domains": list(_data(tree, snapshot))} for name, tree in snapshot.topologies.items()
         ]
-        assemble.emit(form, "Domains", {"topologies": topologies})
+        printing.emit(form, "Domains", {"topologies": topologies})
     return 0
 
 

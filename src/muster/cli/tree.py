@@ -6,7 +6,7 @@ import click
 
 from muster.api.objects import Objects, key
 from muster.api.podgroup import PodGroup
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.errors import Refused
 from muster.model.gang.builder import collect_gangs
 from muster.reporting import views
@@ -15,11 +15,11 @@ from muster.validation import podgroup
 
 
 @click.command("tree")
-@assemble.some_files
-@assemble.cluster
-@assemble.output("table", "json", "yaml", "mermaid")
-@assemble.scheduler_names
-@assemble.max_file_mib
+@options.some_files
+@options.cluster
+@options.output("table", "json", "yaml", "mermaid")
+@options.scheduler_names
+@options.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
     """Draw gangs: every level with its minimum, what is placed, where it sits together, and what is core or optional.
 
@@ -32,22 +32,22 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
       muster tree -o mermaid podgroup.yaml
       kubectl get podgroups,pods -n team-a -o json | muster tree -
     """
-    objects = assemble.load(files, max_file_mib)
+    objects = inputs.load(files, max_file_mib)
     _refuse_broken(objects)
     gathered = collect_gangs(objects, schedulers)
     seen = [views.look(gang) for gang in gathered.gangs]
     if not seen:
-        assemble.note(f"there are no PodGroups {assemble.here()}")
+        printing.note(f"there are no PodGroups {options.source_phrase()}")
     lost = [stray for stray in gathered.orphans if stray.why == "NoSuchPodGroup"]
     match form:
         case "table":
-            assemble.show(_spaced(seen))
+            printing.show(_spaced(seen))
         case "mermaid":
             click.echo("\n".join(line for gang in seen for line in views.mermaid(gang)))
         case _:
             foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in lost]
-            assemble.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
-    assemble.note_orphans(lost)
+            printing.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
+    inputs.note_orphans(lost)
     return 0
 
 
@@ -64,7 +64,7 @@ def _refuse_broken(objects: Objects) -> None:
 
 
 def _note_older(group: PodGroup, at: str) -> None:
-    assemble.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
+    printing.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
 
 
 def _spaced(seen: list[views.Seen]) -> Iterator[Line]:

@@ -4,34 +4,18 @@ Rule: it serves only while everything in it runs; whatever ends it, nothing is l
 """
 
 import asyncio
-import logging
-import os
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import click
-from msgspec import Struct
 
-from muster.cli import assemble
+from muster.cli import inputs, options, printing, tasks
+from muster.cli.assemble.embedded_cluster import EmbeddedCluster, ServedAt, open_embedded_cluster
 from muster.cli.demo import Demo
 from muster.cli.shutdown import stop_on
-from muster.config.settings import Log, Scheduling
-from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.controllers.replica_controller import ReplicaController
-from muster.embedded.kubeconfig import remove_stale_kubeconfig
-from muster.embedded.kubelet.kubelet import Kubelets
-from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
-from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.server import serve
-from muster.errors import InputError, MusterError
-from muster.observability.logging import configure
-from muster.scheduler.loop import Scheduler
+from muster.errors import InputError
 from muster.simulator import datacenter, initial_objects
 
-Loops = Mapping["asyncio.Task[None]", str]
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,8 +44,8 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     help="The kubeconfig to write for kubectl.",
 )
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
-@assemble.scheduler_names
-@assemble.max_file_mib
+@options.scheduler_names
+@options.max_file_mib
 def command(
     files: tuple[str, ...],
     schedulers: tuple[str, ...],
@@ -95,108 +79,41 @@ def command(
     domains_by_level = datacenter.levels(topology)
     if not host:
         raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
-    remove_stale_kubeconfig(kubeconfig)
-    given = assemble.read(files, max_file_mib)
-    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, domains_by_level, given), *given])
+    served_at = ServedAt(host, port, kubeconfig)
+    served_at.claim_kubeconfig()
+    documents = inputs.read(files, max_file_mib)
+    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, domains_by_level, documents), *documents])
     for text in initial_objects.words(filled):
-        assemble.note(text)
-    asyncio.run(_up(filled.store, host, port, kubeconfig, demo, schedulers))
+        printing.note(text)
+    asyncio.run(_up(filled, served_at, schedulers, demo))
     if demo:
         click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
     return 0
 
 
-async def _up(
-    store: ClusterStore, host: str, port: int, kubeconfig: Path, demo: bool, schedulers: tuple[str, ...]
-) -> None:
-    configure(Log(level="warning"))
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its advice on what to install is not for users
-    stop, memory = _stop(), MemoryCluster(store)
-    async with (
-        running(memory, [datacenter.NAMESPACE] if demo else [], Scheduling(scheduler_names=schedulers)) as live,
-        serve(memory, host, port, kubeconfig_path=kubeconfig) as face,
-    ):
-        try:
-            if demo:
-                await _supervised(live.loops, _told(stop), Demo(memory, live.scheduler, live.kubelets).run())
-                return
-            assemble.note(f"the API server listens on {face.address}; kubectl --kubeconfig {kubeconfig} get nodes")
-            assemble.note("stop it with Ctrl-C")
-            await _supervised(live.loops, stop.wait())
-        finally:
-            live.scheduler.stop()  # a plan may take minutes
+async def _up(filled: initial_objects.Filled, served_at: ServedAt, schedulers: tuple[str, ...], demo: bool) -> None:
+    stop = _stop_event()
+    respawned = [datacenter.NAMESPACE] if demo else []
+    async with open_embedded_cluster(filled.store, served_at, schedulers, respawned) as cluster:
+        if demo:
+            await tasks.supervise(cluster.loops, _abort_on(stop), Demo(cluster).run())
+        else:
+            _note_address(cluster, served_at.kubeconfig)
+            await tasks.supervise(cluster.loops, stop.wait())
 
 
-def _stop() -> asyncio.Event:
-    """Set when somebody asks it to end, a terminal that is closed included; under `nohup` that is nobody."""
+def _note_address(cluster: EmbeddedCluster, kubeconfig: Path) -> None:
+    printing.note(f"the API server listens on {cluster.address}; kubectl --kubeconfig {kubeconfig} get nodes")
+    printing.note("stop it with Ctrl-C")
+
+
+def _stop_event() -> asyncio.Event:
+    """Set by the first signal that ends the process: also when the terminal closes, but not under `nohup`."""
     ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return stop_on(number for number in STOPPING if number != signal.SIGHUP or not ignored)
 
 
-async def _told(stop: asyncio.Event) -> None:
-    """A demonstration that was not seen to its end."""
+async def _abort_on(stop: asyncio.Event) -> None:
+    """Abort where the demonstration is stopped before its end."""
     await stop.wait()
     raise click.Abort
-
-
-# loops --------------------------------------------------------------------------------------------------------------
-
-
-class Live(Struct, frozen=True):
-    """Everything that acts on a cluster."""
-
-    scheduler: Scheduler
-    kubelets: Kubelets
-    loops: Loops  # and what each is called
-
-
-@asynccontextmanager
-async def running(memory: MemoryCluster, kept_alive: list[str], settings: Scheduling) -> AsyncIterator[Live]:
-    """All loops, until it is left; pods of some namespaces come back when they are gone."""
-    scheduler, kubelets = Scheduler(memory, settings), Kubelets(memory, habits=KubeletTimings())
-    named = {"scheduler": scheduler.run(), "simulated kubelets": kubelets.run()}
-    if kept_alive:
-        named["replicas"] = ReplicaController(memory, kept_alive).run()
-    loops = {asyncio.create_task(loop): name for name, loop in named.items()}
-    try:
-        yield Live(scheduler, kubelets, loops)
-    finally:
-        await _end(set(loops))
-
-
-async def _supervised(loops: Loops, *work: Coroutine[Any, Any, Any]) -> None:
-    """Until some of the work is done; a loop that ends before is an error, and ends everything."""
-    tasks = {asyncio.create_task(one) for one in work}
-    try:
-        done, _ = await asyncio.wait([*loops, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            if task in loops:
-                raise _ended(loops[task], task)
-        for task in done:
-            task.result()
-    finally:
-        await _end(tasks)
-
-
-def _ended(name: str, task: "asyncio.Task[None]") -> BaseException:
-    failure = None if task.cancelled() else task.exception()
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    if failure is not None and os.environ.get("MUSTER_DEBUG"):
-        return failure
-    said = f"{type(failure).__name__}: {failure}" if failure else "nobody knows why"
-    return MusterError(
-        f"the {name} ended by itself, and the cluster with it: {said}", hint="MUSTER_DEBUG=1 shows where; please report"
-    )
-
-
-async def _end(tasks: "set[asyncio.Task[None]]") -> None:
-    """Cancelled until they are done: a loop that is just busy with something else may miss it once."""
-    left = {task for task in tasks if not task.done()}
-    while left:
-        for task in left:
-            task.cancel()
-        _, left = await asyncio.wait(left, timeout=0.5)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # whoever waited for it has told

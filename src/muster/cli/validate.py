@@ -11,7 +11,7 @@ from muster.api import codec
 from muster.api.decoding import decode
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
-from muster.cli import assemble
+from muster.cli import inputs, options, printing
 from muster.reporting.problems import lines as problem_lines
 from muster.reporting.text import Line, Span, many
 from muster.validation.check import check
@@ -37,10 +37,10 @@ class Verdict(Struct, frozen=True):
 
 
 @click.command("validate")
-@assemble.files
+@options.files
 @click.option("--old", "old_files", multiple=True, metavar="FILE", help="The stored objects: judge FILE… as updates.")
-@assemble.output("table", "json", "yaml")
-@assemble.max_file_mib
+@options.output("table", "json", "yaml")
+@options.max_file_mib
 def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     """Judge manifests: every problem, with its path and a way out.
 
@@ -54,9 +54,9 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
       muster validate --old stored.yaml changed.yaml
       kubectl get podgroups -A -o yaml | muster validate -
     """
-    documents = assemble.read(files, max_file_mib)
+    documents = inputs.read(files, max_file_mib)
     collected = codec.collect(documents)
-    assemble.note_unknown(collected.objects)
+    inputs.note_unknown(collected.objects)
     around = ValidationContext(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
@@ -79,7 +79,7 @@ def _stored(files: tuple[str, ...], max_file_mib: int) -> dict[str, Any] | None:
     if not files:
         return None
     found = {}
-    for document in assemble.read(files, max_file_mib):
+    for document in inputs.read(files, max_file_mib):
         if document.kind is PodGroup:
             group, _ = decode(document.raw, PodGroup)
             found[key(group.metadata)] = document.raw
@@ -92,15 +92,15 @@ def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
     group, _ = decode(document.raw, PodGroup)
     old = stored.get(key(group.metadata))
     if old is None:
-        assemble.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
+        printing.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
     return old
 
 
 def _print(verdicts: list[Verdict], form: str) -> None:
     if form == "table":
-        assemble.show(line for verdict in verdicts for line in _lines(verdict))
+        printing.show(line for verdict in verdicts for line in _lines(verdict))
     else:
-        assemble.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
+        printing.emit(form, "Validation", {"objects": [_data(verdict) for verdict in verdicts]})
     errors = sum(problem.severity == "error" for verdict in verdicts for problem in verdict.problems)
     warnings = sum(len(verdict.problems) for verdict in verdicts) - errors
     click.echo(f"{many(len(verdicts), 'object')}, {many(errors, 'error')}, {many(warnings, 'warning')}", err=True)

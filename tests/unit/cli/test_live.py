@@ -17,6 +17,7 @@ from muster.api.codec import Document
 from muster.api.core import Node, Pod
 from muster.api.podgroup import PodGroup
 from muster.cli import live
+from muster.cli.assemble import clients
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
@@ -75,7 +76,7 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     """A verb on this cluster, from its words to its exit."""
 
     def run(cluster: Served, *words: str) -> Result:
-        monkeypatch.setattr(live, "_connected", lambda *_: cluster)
+        monkeypatch.setattr(live, "connect_reader", lambda *_: cluster)
         return CliRunner().invoke(cli, [*words, "--kubeconfig", "my config"], standalone_mode=False)
 
     return run
@@ -192,7 +193,7 @@ async def test_a_page_is_done_with_before_the_next_is_asked_for(monkeypatch: pyt
 def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PAGE", 1)
     cluster = Served().put(Pod, "p0", "p1", spec=pod_spec()).put(Pod, "p2", spec=pod_spec() | {"nodeName": "a"})
-    monkeypatch.setattr(live, "_connected", lambda *_: cluster)
+    monkeypatch.setattr(live, "connect_reader", lambda *_: cluster)
     one, two, three = live.objects(None, None).pods
     assert (one.metadata.name, two.metadata.name, three.spec.node_name) == ("p0", "p1", "a")
     assert one.spec.containers is two.spec.containers
@@ -306,9 +307,9 @@ def test_a_server_that_never_answers_is_given_up_and_named(
     silent: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Someone sits there and waits: about a minute, not five."""
-    assert live.ANSWER_SECONDS * live.ATTEMPTS <= 60
-    monkeypatch.setattr(live, "ANSWER_SECONDS", 0.2)
+    assert clients.ANSWER_SECONDS * clients.ATTEMPTS <= 60
+    monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.2)
     path, asked = silent
     with pytest.raises(InputError, match=r"cannot list podgroups of http://127\.0\.0\.1:\d+: .*no answer in time"):
         live.objects(str(path), None)
-    assert len(asked) == live.ATTEMPTS
+    assert len(asked) == clients.ATTEMPTS

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from muster.cli import run
+from muster.cli.assemble import control_plane
 from muster.config.settings import Config
 from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
@@ -54,12 +54,12 @@ async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answere
         await cluster.begun.wait()
         raise OSError("no port")
 
-    monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
+    monkeypatch.setattr(control_plane, "build_servers", lambda *_: {"server": fails})
     there.create(GROUPS, group("g", minMember=1))
     there.create(PODS, gpu_pod("g-0", "g"))
     async with asyncio.timeout(20):
         with pytest.raises(OSError, match="no port"):
-            await run._run(Config(), cluster)
+            await control_plane.run(Config(), cluster)
     assert cluster.bound_by_then == ["g-0"]
 
 
@@ -69,8 +69,8 @@ async def test_who_does_not_know_the_cluster_does_not_compete(monkeypatch: pytes
     def script(call: Call) -> Fault | None:
         return "broken" if call.verb == "list" and call.what == "pods" else None
 
-    monkeypatch.setattr(run, "_servers", lambda *_: [])
-    task = asyncio.create_task(run._run(Config(), Faulty(there.memory, script)))
+    monkeypatch.setattr(control_plane, "build_servers", lambda *_: {})
+    task = asyncio.create_task(control_plane.run(Config(), Faulty(there.memory, script)))
     await asyncio.sleep(0.5)
     with pytest.raises(ApiError, match="not found"):
         await there.memory.get(LEASES, "muster-system", "muster")
@@ -92,13 +92,13 @@ async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkey
         await sent.wait()
         raise OSError("no port")
 
-    monkeypatch.setattr(run, "_servers", lambda *_: [asyncio.create_task(fails())])
+    monkeypatch.setattr(control_plane, "build_servers", lambda *_: {"server": fails})
     there.create(GROUPS, group("g", minMember=1))
     there.create(PODS, gpu_pod("g-0", "g"))
     settings = replace(Config(), scheduling=replace(Config().scheduling, bind_timeout_seconds=1))
     async with asyncio.timeout(20):
         with pytest.raises(OSError, match="no port"):
-            await run._run(settings, Faulty(there.memory, script))
+            await control_plane.run(settings, Faulty(there.memory, script))
     lease = await there.memory.get(LEASES, "muster-system", "muster")
     assert lease["spec"]["holderIdentity"] != ""
 
@@ -125,7 +125,7 @@ async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pyte
     cluster = Faulty(there.memory, script)
     candidate = Candidate(cluster, "me", LeaseTerms(), lambda: there.seconds, there.time.now)
     async with there.running(cluster, leadership=candidate) as live:
-        await run._elected(candidate, live.scheduler, Progress(60, live.scheduler.clock))
+        await control_plane.compete(candidate, live.scheduler, Progress(60, live.scheduler.clock))
         await live.until(lambda: candidate.able())
         dead = True
         await live.until(lambda: not candidate.able())

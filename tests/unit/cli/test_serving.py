@@ -23,7 +23,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.cli import run, up
+from muster.cli import up
+from muster.cli.assemble import servers
+from muster.cli.assemble.embedded_cluster import ServedAt
 from muster.cli.main import cli
 from muster.config.settings import Certificates, Config, Log, Observability, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
@@ -77,16 +79,16 @@ async def test_the_embedded_api_is_for_this_machine_alone() -> None:
 
 def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command's own default; `--host` is how it is told otherwise."""
-    asked: list[str] = []
+    hosts: list[str] = []
 
-    async def listen(_start: object, host: str, *_: object) -> None:
-        asked.append(host)
+    async def listen(_filled: object, served_at: ServedAt, *_: object) -> None:
+        hosts.append(served_at.host)
 
     monkeypatch.setattr(up, "_up", listen)
     for words in ([], ["--host", "0.0.0.0"]):
         found = CliRunner().invoke(cli, ["up", *words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
         assert found.exception is None, found.exception
-    assert asked == ["127.0.0.1", "0.0.0.0"]
+    assert hosts == ["127.0.0.1", "0.0.0.0"]
 
 
 async def test_nobody_is_answered_without_tls() -> None:
@@ -222,7 +224,7 @@ def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> N
         webhook=Webhook(port=occupied, host="127.0.0.1"), observability=Observability(port=free, host="127.0.0.1")
     )
     with pytest.raises(InputError, match=f"127.0.0.1:{occupied}"):
-        run._addresses(settings, ("observability", "webhook"))
+        servers.open_sockets(settings.observability, settings.webhook)
     asgi_server.listening("127.0.0.1", free, "").close()
 
 

@@ -126,7 +126,7 @@ def test_a_server_that_is_no_kubernetes_costs_no_file(
     take(*OLD)
     before = contents(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr(live, "_connected", lambda *_: Nobody())
+    monkeypatch.setattr(live, "connect_reader", lambda *_: Nobody())
     told = snapshot(tmp_path)
     assert isinstance(told.exception, InputError)
     assert told.exception.exit_code == 2

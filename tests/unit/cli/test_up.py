@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
-from muster.cli.up import Loops, _supervised
+from muster.cli.tasks import Loop, Task, start, supervise
 from muster.embedded import server
 from muster.errors import MusterError
 
@@ -30,26 +30,26 @@ async def short() -> None:
     await asyncio.sleep(0)
 
 
-async def loops_of(*names: str) -> Loops:
-    coroutines = {"for ever": for_ever, "broken": broken, "short": short}
-    return {asyncio.create_task(coroutines[name]()): name for name in names}
+def start_loops(*names: str) -> list[Task]:
+    loops: dict[str, Loop] = {"for ever": for_ever, "broken": broken, "short": short}
+    return start({name: loops[name] for name in names})
 
 
 async def test_it_lasts_until_the_work_is_done() -> None:
-    loops = await loops_of("for ever")
+    loops = start_loops("for ever")
     async with asyncio.timeout(10):
-        await _supervised(loops, short(), for_ever())
+        await supervise(loops, short(), for_ever())
     assert not any(loop.done() for loop in loops)
-    next(iter(loops)).cancel()
+    loops[0].cancel()
 
 
-@pytest.mark.parametrize(("name", "says"), [("broken", "RuntimeError: no more"), ("short", "nobody knows why")])
+@pytest.mark.parametrize(("name", "says"), [("broken", "RuntimeError: no more"), ("short", "it gave no reason")])
 async def test_a_loop_that_ends_ends_everything(name: str, says: str) -> None:
     """Whatever else is still at work; the error names the loop and the first cause."""
-    loops = await loops_of("for ever", name)
+    loops = start_loops("for ever", name)
     async with asyncio.timeout(10):
         with pytest.raises(MusterError, match=f"the {name} ended by itself.*{says}") as caught:
-            await _supervised(loops, for_ever())
+            await supervise(loops, for_ever())
     assert caught.value.exit_code == 2
     for loop in loops:
         loop.cancel()
@@ -59,10 +59,10 @@ async def test_what_goes_wrong_in_the_work_is_told_as_it_is() -> None:
     async def stopped() -> None:
         raise click.Abort
 
-    loops = await loops_of("for ever")
+    loops = start_loops("for ever")
     with pytest.raises(click.Abort):
-        await _supervised(loops, stopped(), for_ever())
-    next(iter(loops)).cancel()
+        await supervise(loops, stopped(), for_ever())
+    loops[0].cancel()
 
 
 async def test_a_connection_lasts_longer_than_clients_pause() -> None:

@@ -13,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
-from muster.cli import run, shutdown
+from muster.cli import shutdown
+from muster.cli.assemble import control_plane
 from muster.config.settings import Config, Scheduling
 from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
@@ -144,9 +145,9 @@ async def test_muster_run_ends_within_seconds_in_the_middle_of_a_plan(
     world.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
     world.create(GROUPS, endless())
     world.create(PODS, gpu_pod("endless-0", "endless", 1, leaf="endless"))
-    monkeypatch.setattr(run, "_servers", lambda *_: [])
+    monkeypatch.setattr(control_plane, "build_servers", lambda *_: {})
     monkeypatch.setattr(shutdown, "_watch", lambda *_: None)  # it would end the tests
-    task = asyncio.create_task(run._run(replace(Config(), scheduling=PATIENT), Faulty(world.memory)))
+    task = asyncio.create_task(control_plane.run(replace(Config(), scheduling=PATIENT), Faulty(world.memory)))
     while not spin.begun.is_set():
         await asyncio.sleep(0.01)
     began = time.monotonic()
@@ -244,7 +245,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
     task = asyncio.create_task(scheduler.run())
     live = Live(world, scheduler, task)
     progress = Progress(120, lambda: world.seconds)
-    election = asyncio.create_task(run._elected(leader, scheduler, progress))
+    election = asyncio.create_task(control_plane.compete(leader, scheduler, progress))
     try:
         await begun(live, spin)
         for _ in range(60):  # two minutes, and a lease that is renewed meanwhile

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.api.codec import Document
-from muster.cli import assemble
+from muster.cli import inputs
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, TOPOLOGIES
 from muster.errors import InputError
@@ -43,7 +43,7 @@ def names(store: ClusterStore, resource: Resource) -> list[str]:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_example_comes_up_as_it_is(path: Path) -> None:
     """Issue 5, outcome 7: namespaces that a file names are made."""
-    given = assemble.read([str(path)], MOST_MIB)
+    given = inputs.read([str(path)], MOST_MIB)
     filled = fill([*built_in(None, 8, SHAPE, given), *given])
     assert len(filled.store.list(POD_GROUPS).items) + len(filled.store.list(PODS).items) == len(given)
     assert filled.namespaces
@@ -51,7 +51,7 @@ def test_every_example_comes_up_as_it_is(path: Path) -> None:
 
 
 def test_the_nodes_of_files_stand_instead_of_those_that_are_built_in() -> None:
-    given = assemble.read([str(EXAMPLES / "cluster")], MOST_MIB)
+    given = inputs.read([str(EXAMPLES / "cluster")], MOST_MIB)
     store = fill([*built_in(None, 8, SHAPE, given), *given]).store
     assert len(names(store, NODES)) == 16
     assert not any(name.startswith("node-") for name in names(store, NODES))

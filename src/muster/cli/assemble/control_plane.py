@@ -1,0 +1,131 @@
+"""The control plane of `muster run`: scheduler, leader election and servers, on one client.
+
+Rule: it ends in order. No new writes, then answers to those that were sent, then the lease, then the connections.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from msgspec import Struct
+
+from muster.cli import tasks
+from muster.cli.assemble.process import configure_service
+from muster.cli.assemble.servers import build_servers
+from muster.cli.shutdown import stop_on
+from muster.cli.tasks import Loop, Task
+from muster.config.settings import Config, LeaderElection
+from muster.kube.client.client import connect
+from muster.kube.cluster import Cluster
+from muster.observability.logging import logger
+from muster.observability.metrics import Metrics
+from muster.scheduler.leader_election import Leader, LeaseTerms
+from muster.scheduler.loop import Scheduler
+from muster.scheduler.progress import Progress
+
+DRAIN_SECONDS = 3.0  # at the end, for answers to writes; without them the lease expires by itself
+
+
+class ControlPlane(Struct, frozen=True):
+    """What `muster run` consists of."""
+
+    cluster: Cluster
+    scheduler: Scheduler
+    leader: Leader | None  # None: this replica leads without an election
+    election: Mapping[str, Loop]  # ends first: a replica that ends does not compete
+    loops: Mapping[str, Loop]  # the scheduler and the servers
+
+
+def run_control_plane(settings: Config, kubeconfig: str | None, context: str | None) -> None:
+    """Run the control plane against a cluster, until SIGTERM or SIGINT."""
+    configure_service(settings.log)
+    asyncio.run(run(settings, connect(kubeconfig, context)))
+
+
+async def run(settings: Config, cluster: Cluster) -> None:
+    """Run every loop until SIGTERM or SIGINT, or until one fails; then end in order. Cancels a plan in progress."""
+    stop, identity, log = stop_on((signal.SIGTERM, signal.SIGINT)), replica_identity(), logger("run")
+    plane = build_control_plane(settings, cluster, identity)
+    election, loops = tasks.start(plane.election), tasks.start(plane.loops)
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    log.info("muster runs", identity=identity, dry_run=settings.scheduling.dry_run)
+    try:
+        done, _ = await asyncio.wait([stopping, *election, *loops], return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {stopping}:
+            task.result()  # a loop that ends by itself has failed, and raises why
+    finally:
+        await _end(plane, election, [stopping, *loops])
+        log.info("muster has stopped")
+
+
+def build_control_plane(settings: Config, cluster: Cluster, identity: str) -> ControlPlane:
+    """Tie scheduler, election and servers together; nothing runs yet, but the servers' sockets are open."""
+    measured = Metrics()
+    takes_part = settings.leader_election.enabled and not settings.scheduling.dry_run
+    leader = build_leader(settings.leader_election, cluster, identity) if takes_part else None
+    scheduler = Scheduler(cluster, settings.scheduling, leader, observer=measured, policy=settings.policy)
+    servers = build_servers(settings, cluster, scheduler, leader, measured)
+    progress = Progress(settings.leader_election.progress_seconds, time.monotonic)
+    election = {"leader election": partial(compete, leader, scheduler, progress)} if leader else {}
+    return ControlPlane(cluster, scheduler, leader, election, {"scheduler": scheduler.run, **servers})
+
+
+def build_leader(settings: LeaderElection, cluster: Cluster, identity: str) -> Leader:
+    """A candidate for the lease of these settings."""
+    terms = LeaseTerms(
+        name=settings.lease_name,
+        namespace=settings.lease_namespace,
+        duration_seconds=float(settings.lease_seconds),
+        renew_seconds=float(settings.retry_seconds),
+        margin_seconds=float(settings.lease_seconds - settings.renew_deadline_seconds),
+    )
+    return Leader(cluster, identity, terms, time.monotonic, lambda: datetime.now(UTC))
+
+
+def replica_identity() -> str:
+    """The name of this replica in the lease; a new one after every start."""
+    return f"{os.environ.get('MUSTER_IDENTITY') or socket.gethostname()}_{uuid4().hex[:8]}"
+
+
+async def compete(leader: Leader, scheduler: Scheduler, progress: Progress) -> None:
+    """Compete for the lease once the cache is synced; step down where the scheduler makes no progress."""
+    while not scheduler.synced:
+        await asyncio.sleep(0.05)
+
+    def is_stuck() -> bool:
+        return progress.is_stuck(scheduler.began is not None, scheduler.results)
+
+    async def abandon() -> bool:
+        scheduler.observer.gave_up_the_lease()
+        scheduler.cancel_plan()
+        await _drain(scheduler)
+        return scheduler.applier.write_pool.at_rest
+
+    await leader.run(scheduler.wake, lambda: scheduler.ready, is_stuck, abandon)
+
+
+async def _end(plane: ControlPlane, election: list[Task], loops: list[asyncio.Task[Any]]) -> None:
+    plane.scheduler.stop()
+    await tasks.cancel(election)
+    if plane.leader:
+        plane.leader.stop()
+    await _drain(plane.scheduler)
+    drained = plane.scheduler.at_rest
+    await tasks.cancel(loops)
+    if plane.leader and drained:  # else the lease expires: the API server may still apply a write
+        await plane.leader.resign()
+    await plane.cluster.close()
+
+
+async def _drain(scheduler: Scheduler) -> None:
+    """Wait for answers to what was sent, up to a limit: the next leader must not race with a write of ours."""
+    end = scheduler.clock() + min(scheduler.settings.bind_timeout_seconds, DRAIN_SECONDS)
+    while not scheduler.at_rest and scheduler.clock() < end:
+        await asyncio.sleep(0.01)

@@ -1,0 +1,87 @@
+"""The embedded cluster of `muster up`: API server, simulated kubelets and the scheduler, in one process."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from muster.api.codec import Document
+from muster.cli import tasks
+from muster.cli.assemble.process import configure_terminal
+from muster.cli.tasks import Loop, Task
+from muster.config.settings import Scheduling
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.controllers.replica_controller import ReplicaController
+from muster.embedded.kubeconfig import remove_stale_kubeconfig
+from muster.embedded.kubelet.kubelet import Kubelets
+from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
+from muster.embedded.memory_cluster import MemoryCluster
+from muster.embedded.server import serve
+from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
+from muster.kube.cluster import Raw
+from muster.scheduler.loop import Scheduler
+
+SUBMITTED = {resource.kind: resource for resource in (NAMESPACES, POD_GROUPS, PODS)}
+
+
+class ServedAt(Struct, frozen=True):
+    """Where the API server listens, and the kubeconfig that it writes."""
+
+    host: str
+    port: int  # 0: any free one
+    kubeconfig: Path
+
+    def claim_kubeconfig(self) -> None:
+        """Remove what an ended cluster left at this path; InputError where the file belongs to another."""
+        remove_stale_kubeconfig(self.kubeconfig)
+
+
+class EmbeddedCluster(Struct, frozen=True):
+    """A cluster whose loops run."""
+
+    address: str  # of its API server
+    scheduler: Scheduler
+    kubelets: Kubelets
+    loops: Sequence[Task]
+    memory: MemoryCluster
+
+    async def submit(self, raw: Raw) -> None:
+        """Create a namespace, a PodGroup or a pod."""
+        await self.memory.create(SUBMITTED[raw["kind"]], raw)
+
+    def pods(self, namespace: str) -> Sequence[Raw]:
+        """The pods of this namespace."""
+        return self.memory.store.list(PODS, namespace).items
+
+    def gang_objects(self, namespace: str) -> list[Document]:
+        """What gangs of this namespace are made of: PodGroups, pods and PriorityClasses."""
+        return [
+            Document(resource.plural, raw)
+            for resource in (POD_GROUPS, PODS, PRIORITY_CLASSES)
+            for raw in self.memory.store.list(resource, namespace).items
+        ]
+
+
+@asynccontextmanager
+async def open_embedded_cluster(
+    store: ClusterStore, served_at: ServedAt, schedulers: tuple[str, ...], respawned: Sequence[str] = ()
+) -> AsyncIterator[EmbeddedCluster]:
+    """Run a cluster on these objects while the context is open; pods of `respawned` namespaces come back when gone."""
+    configure_terminal()
+    memory = MemoryCluster(store)
+    scheduler = Scheduler(memory, Scheduling(scheduler_names=schedulers))
+    kubelets = Kubelets(memory, habits=KubeletTimings())
+    loops: dict[str, Loop] = {"scheduler": scheduler.run, "simulated kubelets": kubelets.run}
+    if respawned:
+        loops["replicas"] = ReplicaController(memory, list(respawned)).run
+    started = tasks.start(loops)
+    try:
+        async with serve(memory, served_at.host, served_at.port, kubeconfig_path=served_at.kubeconfig) as serving:
+            try:
+                yield EmbeddedCluster(serving.address, scheduler, kubelets, started, memory)
+            finally:
+                scheduler.stop()  # a plan may take minutes
+    finally:
+        await tasks.cancel(started)
+        tasks.retrieve(started)

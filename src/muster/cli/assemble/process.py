@@ -1,0 +1,29 @@
+"""What muster sets of its own process."""
+
+import gc
+import logging
+import resource
+from contextlib import suppress
+
+from muster.config.settings import Log
+from muster.observability.logging import configure
+
+
+def configure_service(log: Log) -> None:
+    """For `muster run`: logging, garbage collection and open files."""
+    configure(log)
+    tune()
+
+
+def configure_terminal() -> None:
+    """For verbs that serve beside a user's terminal: warnings only."""
+    configure(Log(level="warning"))
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its advice on what to install is not for users
+
+
+def tune() -> None:
+    """Fit this process for planning beside answering requests, and for many connections."""
+    gc.set_threshold(50_000, 20, 50)  # fewer pauses: nearly every object stays, and has no cycles to collect
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each binding in progress needs a connection

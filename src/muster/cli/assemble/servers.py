@@ -1,0 +1,91 @@
+"""The servers of the control plane: health and metrics on one address, the admission webhook on another."""
+
+import socket
+from contextlib import ExitStack
+from functools import partial
+
+from starlette.applications import Starlette
+
+from muster.cli.tasks import Loop
+from muster.config.settings import Config, Observability, Webhook
+from muster.kube.cluster import Cluster
+from muster.observability import health, metrics
+from muster.observability.asgi_server import listening
+from muster.scheduler.leader_election import Leader
+from muster.scheduler.loop import Scheduler
+from muster.validation.context import ValidationContext
+from muster.webhook import handlers
+from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
+from muster.webhook.certificates.certificate_sources import source
+
+
+def build_servers(
+    settings: Config, cluster: Cluster, scheduler: Scheduler, leader: Leader | None, measured: metrics.Metrics
+) -> dict[str, Loop]:
+    """The loops that answer requests. Opens their sockets: InputError where an address is not available."""
+    has_webhook = settings.webhook.enabled and not settings.scheduling.dry_run
+    sections = (settings.observability, settings.webhook) if has_webhook else (settings.observability,)
+    first, *others = open_sockets(*sections)
+    ready = build_readiness_checks(settings.observability, scheduler, leader)
+    webhook: dict[str, Loop] = {}
+    if has_webhook:
+        certificate = ServedCertificate()
+        ready.append(certificate)
+        webhook = _webhook_loops(settings.webhook, cluster, scheduler, certificate, measured, others)
+    return {**_observability_loops(settings.observability, scheduler, ready, measured, first), **webhook}
+
+
+def open_sockets(*sections: Webhook | Observability) -> list[socket.socket]:
+    """One listening socket for each section of the configuration; InputError where one fails, and then none is open."""
+    with ExitStack() as opened:
+        sockets = []
+        for section in sections:
+            name = type(section).__name__.lower()
+            hint = f"`{name}.host` and `{name}.port` of the configuration say where"
+            sockets.append(opened.enter_context(listening(section.host, section.port, hint)))
+        opened.pop_all()
+        return sockets
+
+
+def build_readiness_checks(settings: Observability, scheduler: Scheduler, leader: Leader | None) -> list[health.Check]:
+    """One check for each watch, and one for the election if this replica takes part in it."""
+    checks: list[health.Check] = [
+        health.WatchCheck(resource.plural, state, settings.silent_watch_seconds)
+        for resource, state in scheduler.health.items()
+    ]
+    if leader is not None:
+        checks.append(health.Election(lambda: leader.refused, lambda: leader.resting_seconds))
+    return checks
+
+
+def _observability_loops(
+    settings: Observability,
+    scheduler: Scheduler,
+    ready: list[health.Check],
+    measured: metrics.Metrics,
+    listener: socket.socket,
+) -> dict[str, Loop]:
+    live = [health.WorkCheck("cycle", lambda: scheduler.began, settings.stuck_cycle_seconds, scheduler.clock)]
+    app = Starlette(routes=[*health.routes(live, ready), metrics.route(measured)])
+    server = handlers.listener(app, settings.host, settings.port)
+    return {"observability": partial(server.serve, [listener])}
+
+
+def _webhook_loops(
+    settings: Webhook,
+    cluster: Cluster,
+    scheduler: Scheduler,
+    certificate: ServedCertificate,
+    measured: metrics.Metrics,
+    listeners: list[socket.socket],
+) -> dict[str, Loop]:
+    rotation = CertificateRotation(certificate, source(settings.certificates, cluster), cluster, settings, measured)
+    app = handlers.app(settings, partial(_validation_context, scheduler), measured)
+    server = handlers.listener(app, settings.host, settings.port, certificate)
+    return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
+
+
+def _validation_context(scheduler: Scheduler) -> ValidationContext:
+    """The scheduler's cache, as the context of an admission review; whole once every kind is listed."""
+    cache = scheduler.cache
+    return ValidationContext(cache.objects, cache.pods_of, whole=scheduler.synced)
