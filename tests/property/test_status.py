@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from muster.api.decoding import decode, encode
 from muster.api.queue import QueueStatus
 from muster.model.gang.state import sum_resources
-from muster.planning.decision import Refusal, Verdict
+from muster.planning.decision import Verdict
+from muster.planning.refusal import BestDomain, NoRoom, NotEnoughPods, SearchCutShort
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.validation.pods.requests import requests
@@ -18,7 +19,7 @@ from tests.support.factories import Raw, pod, queue, typed_pod
 from tests.support.planned_gang import EARLIER, LATER, NOW, PlannedGang, decided, stored, written
 
 VERDICTS: tuple[Verdict, ...] = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
-REFUSALS = (Refusal("NotEnoughPods"), Refusal("SearchCutShort"), Refusal("NoRoom", "", {"need": 2, "room": 1}))
+REFUSALS = (NotEnoughPods(), SearchCutShort(), NoRoom(need=2, best=BestDomain(fits=1)))
 PREEMPTIBILITIES = ("preemptible", "semi-preemptible", "non-preemptible")
 NOTES: tuple[dict[str, str], ...] = (
     {},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import muster
+from muster.planning.refusal import DoesNotFit, InvalidSpec, QueueExceeded
 from muster.reporting.explain import helps
 from tests.spec.scene import errors, places, warnings
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, topology
@@ -26,7 +27,7 @@ def test_what_validate_refuses_to_understand_a_plan_does_not_guess(manifest: Raw
     found = muster.plan(muster.objects([node("n"), manifest, pod("p"), pod("q", "a"), pod("r", "b")]))
     (said,) = found.decided.gang("team/gang").refusals
     assert (refused.at, found.verdict("team/gang"), found.bindings) == (at, "Invalid", ())
-    assert (said.reason, said.details["detail"]) == ("InvalidSpec", f"{at}: {refused.says}")
+    assert said == InvalidSpec(f"{at}: {refused.says}")
 
 
 def test_a_label_is_judged_like_the_spec() -> None:
@@ -58,7 +59,8 @@ def advised(*raws: Raw) -> list[tuple[str, Any]]:
     """Fields and values that a refusal advises, each of which `validate` must accept."""
     made = muster.plan(muster.objects(raws)).decided.gang("team/gang")
     (refusal,) = made.refusals
-    found = [(path(one["subGroup"], one["field"]), one["to"]) for one in refusal.details.get("changes", ())]
+    assert isinstance(refusal, DoesNotFit | QueueExceeded)
+    found = [(path(change.group, change.field), change.fits) for change in refusal.changes or ()]
     assert len(found) <= len(list(helps(refusal)))
     return found
 

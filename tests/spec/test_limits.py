@@ -8,6 +8,7 @@ import pytest
 import muster
 from muster.fairness.shares import division
 from muster.model.snapshot import take
+from muster.planning.refusal import OverLimit
 from tests.support.factories import Raw, node, pod, podgroup, pods, priority_class, queue
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -82,7 +83,8 @@ def test_terminating_pods_count_for_gangs_that_come_later() -> None:
     raws = scene(*leaving, *gang("new", 1))
     found = planned(raws)
     (refusal,) = found.decided.gang("team/new").refusals
-    assert (found.bindings, refusal.reason, refusal.details["held"]) == ((), "OverLimit", 2000)
+    assert isinstance(refusal, OverLimit)
+    assert (found.bindings, refusal.excess.held) == ((), 2000)
     assert len(planned(gone(raws)).bindings) == 1
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import muster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
-from muster.planning.decision import Refusal
 from muster.planning.policy import Policy
+from muster.planning.refusal import DisturbanceLimit
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.explain import sentence
 from muster.reporting.outcome import outcomes
+from muster.reporting.refusal_details import details
 from tests.spec.scene import run
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, priority_class, queue, topology
 
@@ -44,8 +45,8 @@ def test_both_numbers_are_named() -> None:
     """How many there must be and how many there are."""
     given = (node("n"), podgroup(group("a", 4), group("b", 1)), *pods(3, "a", cpu=1), *pods(1, "b", cpu=1))
     assert messages(*given) == ["not enough pods: 3 of 4 pods of `a` exist"]
-    details = planned(*given)["reasons"][0]["details"]
-    assert (details["need"], details["exist"]) == (4, 3)
+    facts = planned(*given)["reasons"][0]["details"]
+    assert (facts["need"], facts["exist"]) == (4, 3)
 
 
 def test_pods_that_run_already_exist() -> None:
@@ -243,7 +244,7 @@ def test_every_node_is_counted_once_by_the_first_filter_that_refuses_it() -> Non
         given += [podgroup(name=f"job-{i}", minMember=need), *some]
     found = [one.refusals for one in muster.plan(muster.objects(given)).decided.gangs]
     told = [{"nodeSelector": 1, "taints": 1}, None, {"nodeSelector": 1, "taints": 1, "resources": 2}]
-    assert [said[0].details["refused"] if said else None for said in found] == told
+    assert [details(said[0])["refused"] if said else None for said in found] == told
 
 
 def test_jobs_of_one_class_are_explained_without_a_search() -> None:
@@ -253,7 +254,7 @@ def test_jobs_of_one_class_are_explained_without_a_search() -> None:
         some = [pod(f"p{i}-{n}", gang=f"job-{i}", cpu=1) for n in range(81 + i)]
         given += [podgroup(name=f"job-{i}", minMember=81 + i), *some]
     made = muster.plan(muster.objects(given)).decided
-    changes = [one.refusals[0].details["changes"] for one in made.gangs]
+    changes = [details(one.refusals[0])["changes"] for one in made.gangs]
     assert [one["to"] for some in changes for one in some] == [80] * 4
     assert sum(made.searches) < 4 * 10
 
@@ -264,7 +265,7 @@ def test_a_thousand_levels_have_hints_without_recursion() -> None:
     given = (node("n", cpu=1), podgroup(*chain, group("leaf", 2, parent="g999")), *pods(2, "leaf", cpu=1))
     made = muster.plan(muster.objects(given)).decided
     found = made.gang("team/gang").refusals[0]
-    assert [(one["subGroup"], one["to"]) for one in found.details["changes"]] == [("leaf", 1)]
+    assert [(one["subGroup"], one["to"]) for one in details(found)["changes"]] == [("leaf", 1)]
     assert sum(made.searches) < 20_000
 
 
@@ -296,8 +297,7 @@ def test_an_extra_that_waits_has_a_reason_while_another_one_leaves() -> None:
 
 def test_what_one_cycle_may_disturb_is_said_in_a_sentence_that_holds() -> None:
     """P8, E1: not `1 of the 0 pods`."""
-    details = {"disturbed": 1, "allowed": 0}
-    said = sentence(Refusal("DisturbanceLimit", details=details))
+    said = sentence(DisturbanceLimit(disturbed=1, allowed=0))
     assert "1 pod leaves or moves for others already, and one cycle may disturb 0, or as many as one gang needs" in said
 
 

@@ -11,15 +11,30 @@ from muster.api import names
 from muster.api.meta import Condition
 from muster.api.podgroup import LevelStatus, PodGroupStatus
 from muster.api.queue import QueueStatus
+from muster.fairness.entitlement import Excess
 from muster.model.snapshot import take
-from muster.planning.decision import Binding, CyclePlan, Refusal, Verdict
+from muster.planning.decision import Binding, CyclePlan, Verdict
+from muster.planning.refusal import (
+    BestDomain,
+    Evicted,
+    InvalidSpec,
+    NonPreemptibleOverQuota,
+    NoRoom,
+    NotEnoughPods,
+    OverLimit,
+    QueueDoesNotExist,
+    Refusal,
+    SearchCutShort,
+    Unsupported,
+)
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
 from muster.reporting.views import data, look
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, queue, topology
 from tests.support.planned_gang import EARLIER, LATER, NOW, PlannedGang, decided, planned, stored, written
 
-NO_ROOM = Refusal("NoRoom", "", {"need": 4, "room": 2})
+NO_ROOM = NoRoom(need=4, best=BestDomain(fits=2))
+EXCESS = Excess("q", "cpu", allowed=1, held=1, extra=1)
 
 
 def condition(status: PodGroupStatus | QueueStatus, kind: str) -> Condition:
@@ -50,22 +65,23 @@ def test_a_gang_whose_minimums_are_met_is_scheduled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "reason", "status"),
+    ("verdict", "reason", "refusal", "status"),
     [
-        ("Waiting", "NotEnoughPods", "False"),
-        ("Waiting", "QueueDoesNotExist", "False"),
-        ("Waiting", "OverLimit", "False"),
-        ("Waiting", "NonPreemptibleOverQuota", "False"),
-        ("Waiting", "Unsupported", "False"),
-        ("Infeasible", "NoRoom", "False"),
-        ("Unknown", "SearchCutShort", "Unknown"),
-        ("Invalid", "InvalidSpec", "False"),
+        ("Waiting", "NotEnoughPods", NotEnoughPods(), "False"),
+        ("Waiting", "QueueDoesNotExist", QueueDoesNotExist("q"), "False"),
+        ("Waiting", "OverLimit", OverLimit(EXCESS), "False"),
+        ("Waiting", "NonPreemptibleOverQuota", NonPreemptibleOverQuota(EXCESS), "False"),
+        ("Waiting", "Unsupported", Unsupported(), "False"),
+        ("Infeasible", "NoRoom", NO_ROOM, "False"),
+        ("Unknown", "SearchCutShort", SearchCutShort(), "Unknown"),
+        ("Invalid", "InvalidSpec", InvalidSpec(), "False"),
     ],
 )
-def test_a_gang_that_waits_tells_its_reason_as_a_word(verdict: Verdict, reason: str, status: str) -> None:
+def test_the_condition_of_a_waiting_gang_has_its_reason_as_a_word(
+    verdict: Verdict, reason: str, refusal: Refusal, status: str
+) -> None:
     """Programs rely on the word; unknown is never merged with no (E3, X2)."""
-    details = {"need": 2, "room": 1, "queue": "q", "resource": "cpu", "allowed": 1, "held": 1, "extra": 1}
-    told = decided(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[Refusal(reason, "", details)])
+    told = decided(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[refusal])
     found = condition(told.status(), "Scheduled")
     assert (found.status, found.reason) == (status, reason)
     assert found.message
@@ -92,7 +108,7 @@ def test_places_on_room_that_is_being_freed_are_not_taken_yet() -> None:
 
 def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
     """Its constraint names what does not exist: whoever looks must see it (E3, T6)."""
-    refusal = Refusal("InvalidSpec", "", {"detail": "there is no level `galaxy`"})
+    refusal = InvalidSpec("there is no level `galaxy`")
     told = decided(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
     found = condition(told, "Scheduled")
     assert (found.status, found.reason, found.message) == (
@@ -105,7 +121,7 @@ def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
 
 def test_a_gang_that_has_to_leave_is_told_for_whom() -> None:
     """It runs until its pods are gone, and knows before they are (E1)."""
-    evicted = Refusal("Evicted", "", {"for": "team/other", "by": "Preempt", "pods": 2})
+    evicted = Evicted("team/other", by="Preempt", pods=2)
     told = decided(podgroup(minMember=1), *pods(2, on="n"), evict=["pod-0", "pod-1"], refusals=[evicted]).status()
     found = condition(told, "Scheduled")
     assert (found.status, found.reason) == ("True", "Evicted")
@@ -144,7 +160,7 @@ def test_the_time_of_a_condition_is_when_its_status_changed() -> None:
     """Another reason is not another status (E3)."""
     manifest = podgroup(minMember=4)
     first = decided(manifest, *pods(4), verdict="Infeasible", refusals=[NO_ROOM])
-    second = decided(written(manifest, first), *pods(4), refusals=[Refusal("NotEnoughPods")])
+    second = decided(written(manifest, first), *pods(4), refusals=[NotEnoughPods()])
     found = condition(second.status(LATER), "Scheduled")
     assert (found.reason, found.last_transition_time) == ("NotEnoughPods", NOW)
 
@@ -183,7 +199,7 @@ def test_conditions_of_other_writers_stay_as_they_are() -> None:
 
 def test_a_condition_fits_into_its_field_whatever_was_said() -> None:
     """The API server would refuse the whole status (E3)."""
-    refusal = Refusal("InvalidSpec", "", {"detail": "x" * 50_000})
+    refusal = InvalidSpec("x" * 50_000)
     told = decided(podgroup(minMember=1), pod("a"), verdict="Invalid", refusals=[refusal])
     assert len(condition(told.status(), "Scheduled").message) == 32768
 
@@ -361,7 +377,7 @@ def test_a_nominated_place_is_no_domain_yet() -> None:
 
 def test_a_gang_below_its_minimum_is_marked_since_now() -> None:
     """The annotation is the only memory of when its grace began (S2)."""
-    told = decided(podgroup(minMember=3), *pods(2, on="n"), refusals=[Refusal("NotEnoughPods")])
+    told = decided(podgroup(minMember=3), *pods(2, on="n"), refusals=[NotEnoughPods()])
     assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
     found = condition(told.status(), "Stale")
     assert (found.status, found.reason) == ("True", "BelowMinimum")
@@ -527,7 +543,7 @@ def test_pods_that_wait_tell_why_their_gang_waits() -> None:
 
 def test_pods_behind_gates_are_left_to_kubernetes() -> None:
     """It says SchedulingGated on them (N5)."""
-    assert on_pods(decided(podgroup(minMember=1), pod("a", gated=True), refusals=[Refusal("NotEnoughPods")])) == {}
+    assert on_pods(decided(podgroup(minMember=1), pod("a", gated=True), refusals=[NotEnoughPods()])) == {}
 
 
 def test_a_pod_that_is_bound_now_is_not_told_to_wait() -> None:
@@ -539,7 +555,7 @@ def test_a_pod_that_is_bound_now_is_not_told_to_wait() -> None:
 
 def test_extras_tell_what_keeps_them_out_where_it_is_known() -> None:
     """The queue is gone, the gang runs on (E1, Q2)."""
-    closed = Refusal("QueueDoesNotExist", "", {"queue": "q"})
+    closed = QueueDoesNotExist("q")
     told = decided(podgroup(minMember=1), pod("a", on="n"), pod("b"), verdict="Scheduled", refusals=[closed])
     assert on_pods(told)["team/b"].message == "queue `q` does not exist"
     found = condition(told.status(), "Scheduled")

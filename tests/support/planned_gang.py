@@ -13,7 +13,8 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.types import Leaf, walk
 from muster.model.gang.updates import place_members
 from muster.model.snapshot import Snapshot, take
-from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal, Verdict
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Verdict
+from muster.planning.refusal import Refusal
 from muster.reporting.annotations import stale_annotations
 from muster.reporting.outcome import Outcome, outcomes
 from muster.reporting.status import pod_group_status

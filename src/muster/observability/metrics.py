@@ -19,7 +19,8 @@ from starlette.routing import Route
 from muster import __version__
 from muster.api.quantity import in_bytes
 from muster.fairness.shares import Division
-from muster.planning.decision import CyclePlan, EvictionReason, Role, Verdict
+from muster.planning.decision import CyclePlan, Role, Verdict
+from muster.planning.disturbance import EvictionReason
 
 PREFIX = "muster"
 Clock = Callable[[], float]

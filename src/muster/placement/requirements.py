@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
 from muster.validation.topology import unknown_level, unknown_topology
 
-NODE_UNKNOWN = "NodeUnknown"
+ImpossibleReason = Literal["NotEnoughPods", "InvalidSpec", "Unsupported", "NodeUnknown"]
 
 
 class RequiredLevel(Struct, frozen=True):
@@ -72,13 +72,21 @@ class RequirementKinds:
         return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
 
 
+class LostPod(Struct, frozen=True):
+    """A placed pod whose node does not exist, and the level at which its group must share a domain."""
+
+    pod: str = ""
+    node: str = ""
+    level: str = ""
+
+
 class Impossible(Struct, frozen=True):
-    """A goal that no cluster could meet as things are: the group, and why."""
+    """A requirement that no cluster could meet as things are: the group, and why."""
 
     group: str
-    reason: str
+    reason: ImpossibleReason
     detail: str = ""
-    facts: dict[str, str] = {}
+    lost: LostPod = LostPod()  # of NodeUnknown
 
 
 class _Placed(Struct, frozen=True, eq=False):
@@ -152,7 +160,7 @@ class Requirements:
         pod = self._placed.lost.get(group.name) if level else None
         if pod is None:
             return None
-        return Impossible(group.name, NODE_UNKNOWN, facts={"pod": pod.name, "node": pod.node, "level": level})
+        return Impossible(group.name, "NodeUnknown", lost=LostPod(pod.name, pod.node, level))
 
     def domains(self) -> dict[str, str]:
         """For every group with a level: the tightest domain up to that level which all its placed pods share."""

@@ -21,7 +21,7 @@ from muster.placement.search import growth
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import hopeful, least
 from muster.planning.cycle_state import CycleState, GangState
-from muster.planning.decision import Binding, Failure, Refusal
+from muster.planning.decision import Binding, Failure
 from muster.planning.diagnosis.refusals import GangRefusals, unknown, unplaced
 from muster.planning.elastic import further
 from muster.planning.memory.hints import hinted
@@ -30,6 +30,7 @@ from muster.planning.plain_elastic import PlainElastic, protected
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
+from muster.planning.refusal import SearchCutShort
 from muster.planning.scheduling_queue import SchedulingQueue
 
 Ints = NDArray[np.int64]
@@ -223,7 +224,7 @@ class Allocation:
         try:
             after = self.cycle_state.attempt(gang_state.gang.key, partial(work, gang_state))
         except OutOfSteps:
-            return unknown(gang_state, Refusal("SearchCutShort"))
+            return unknown(gang_state, SearchCutShort())
         return unknown(gang_state, after.refusal) if isinstance(after, Failure) else after
 
     def _enter(self, gang_state: GangState) -> GangState:
@@ -312,7 +313,7 @@ class Allocation:
             return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
         if held:
             return self.nominations.keep(gang_state, held)
-        return unknown(gang_state, Refusal("SearchCutShort"))
+        return unknown(gang_state, SearchCutShort())
 
     def _seats(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""

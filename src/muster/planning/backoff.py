@@ -11,6 +11,7 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Leaf, walk
 from muster.model.snapshot import Snapshot
+from muster.planning.refusal import BackedOff
 
 LONGEST = 1024  # letters of a reason that are kept
 
@@ -21,7 +22,7 @@ def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
     return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
 
-def backed_off(gang: Gang, snapshot: Snapshot) -> dict[str, str] | None:
+def backed_off(gang: Gang, snapshot: Snapshot) -> BackedOff | None:
     """The reason of the failed attempt, where the gang allows one and neither it nor what is free has changed."""
     text = gang.source.metadata.annotations.get(BACKED_OFF)
     if gang.source.spec.scheduling_backoff != 1 or not text:
@@ -32,7 +33,7 @@ def backed_off(gang: Gang, snapshot: Snapshot) -> dict[str, str] | None:
         return None
     if not isinstance(told, dict) or told.get("on") != _made_on(gang, snapshot):
         return None
-    return {"reason": str(told.get("reason", "")), "message": str(told.get("message", ""))}
+    return BackedOff(str(told.get("reason", "")), str(told.get("message", "")))
 
 
 def _made_on(gang: Gang, snapshot: Snapshot) -> str:

@@ -9,10 +9,11 @@ from muster.model.snapshot import Snapshot
 from muster.planning import stale
 from muster.planning.allocate import Allocation, Granted, Rank, rank
 from muster.planning.cycle_state import CycleState, GangState
-from muster.planning.decision import CyclePlan, GangPlan, Refusal
+from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.diagnosis.waiting import WaitingExtras
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
+from muster.planning.refusal import Evicted
 
 NEAREST = 10  # gangs ahead that are named
 Position = tuple[int, tuple[str, ...]]  # in a queue, and those right before
@@ -63,8 +64,8 @@ def _judged(gang_state: GangState) -> GangState:
     if gang_state.gang.standing.satisfied:
         return replace(gang_state, verdict="Scheduled")
     first = gang_state.evictions[0]
-    said = Refusal("Evicted", details={"for": first.whom, "by": first.reason, "pods": len(gang_state.evictions)})
-    return replace(gang_state, verdict="Waiting", refusals=(said,))
+    refusal = Evicted(first.whom, first.reason, len(gang_state.evictions))
+    return replace(gang_state, verdict="Waiting", refusals=(refusal,))
 
 
 def _queued(gang_states: list[GangState], cycle_state: CycleState, ranks: Mapping[str, Rank]) -> dict[str, Position]:

@@ -34,9 +34,11 @@ from muster.placement.search import flat
 from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import ClassSeats, Search
 from muster.placement.search.preferences import find, find_with_growth
-from muster.planning.decision import Binding, Eviction, EvictionReason, Failure, Proof, Refusal, Role, Verdict
+from muster.planning.decision import Binding, Eviction, Failure, Role, Verdict
+from muster.planning.disturbance import EvictionReason, Proof
 from muster.planning.memory.answer_cache import AnswerCache, Recall
 from muster.planning.policy import Policy
+from muster.planning.refusal import Refusal
 
 EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
 EASY_PART = 2  # of the cycle's steps, what easy gangs behind hard ones may take beyond them: one in so many

@@ -1,6 +1,6 @@
 """What was decided, as data (CONTRACT: `plan -o json`)."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 
@@ -8,11 +8,11 @@ from muster.fairness.shares import Division
 from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.requirements import Requirements
+from muster.planning.disturbance import CycleDisturbance, EvictionReason, Proof
+from muster.planning.refusal import InternalError, Refusal
 
 Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
-EvictionReason = Literal["Preempt", "Reclaim", "Consolidate", "Stale"]
-Proof = Literal["exact", "irreducible", ""]  # of a set of victims: no smaller one would do, or none of it can stay
 
 
 class Seat(Struct, frozen=True, order=True, gc=False):
@@ -50,41 +50,6 @@ class Eviction(Seat, frozen=True, order=True, gc=False):
     proof: Proof = ""  # empty: it is released as stale
 
 
-class MadeRoom(Struct, frozen=True, order=True):
-    """What one gang's place costs others: pods that leave, and pods that move."""
-
-    gang: str  # namespace/name
-    evicted: int
-    moved: int
-    proof: Proof
-
-
-class CycleDisturbance(Struct, frozen=True):
-    """How much a cycle disturbs, and how much it may (P8). Pods that are released as stale do not count."""
-
-    running: int = 0  # pods of gangs on nodes, terminating ones too
-    allowed: int = 0  # the share of them that one cycle may disturb; one gang's worth is allowed in any case
-    gangs: tuple[MadeRoom, ...] = ()  # for which gangs
-
-    @property
-    def evicted(self) -> int:
-        """Pods that leave."""
-        return sum(one.evicted for one in self.gangs)
-
-    @property
-    def moved(self) -> int:
-        """Pods that have a new place in the same plan."""
-        return sum(one.moved for one in self.gangs)
-
-
-class Refusal(Struct, frozen=True):
-    """Why a gang, or a part of it, is not placed; `details` are facts, words are made in `reporting`."""
-
-    reason: str
-    sub_group: str = ""
-    details: dict[str, Any] = {}
-
-
 class Failure(Struct, frozen=True):
     """An error in the work for one gang: a bug, which is that gang's verdict and nobody else's; to be logged."""
 
@@ -94,9 +59,9 @@ class Failure(Struct, frozen=True):
     traceback: str = ""
 
     @property
-    def refusal(self) -> Refusal:
-        """What people read: the traceback is for the log."""
-        return Refusal("InternalError", details={"error": self.error, "message": self.message})
+    def refusal(self) -> InternalError:
+        """The refusal of the gang, without the traceback, which is for the log."""
+        return InternalError(self.error, self.message)
 
 
 class GangPlan(Struct, frozen=True, eq=False):

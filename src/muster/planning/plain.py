@@ -23,7 +23,8 @@ from muster.placement.packing.seat_index import Places
 from muster.placement.requirements import Requirement
 from muster.placement.search import flat
 from muster.planning.cycle_state import CycleState, GangState
-from muster.planning.decision import Binding, Refusal
+from muster.planning.decision import Binding
+from muster.planning.refusal import Refusal
 
 Ints = NDArray[np.int64]
 NOT_PLACED = Standing(satisfied=False, counted=0, placed=0, succeeded=0, pending=0, gated=0, missing=0)

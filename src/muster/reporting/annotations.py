@@ -10,6 +10,7 @@ from muster.api.podgroup import PodGroup
 from muster.model.gang.state import is_satisfied
 from muster.planning import backoff
 from muster.planning.preemption.relocation import moved_places
+from muster.planning.refusal import BackedOff
 from muster.reporting.explain import sentence
 from muster.reporting.outcome import Outcome
 
@@ -36,7 +37,7 @@ def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
     """S4: the one attempt has failed, and on what; whoever has not failed may try."""
     if old.spec.scheduling_backoff != 1 or outcome.found.snapshot is None:
         return None
-    if any(refusal.reason == "BackedOff" for refusal in outcome.found.refusals):
+    if any(isinstance(refusal, BackedOff) for refusal in outcome.found.refusals):
         return old.metadata.annotations.get(names.BACKED_OFF)
     if outcome.found.verdict not in ("Infeasible", "Unknown") or not outcome.found.refusals:
         return None

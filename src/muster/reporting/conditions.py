@@ -13,8 +13,7 @@ from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.queues import QueueTree
 from muster.model.roles import leftovers
 from muster.planning import stale
-from muster.planning.decision import GangPlan
-from muster.reporting.explain import reasons
+from muster.reporting.explain import message, messages
 from muster.reporting.outcome import Outcome
 from muster.reporting.text import many
 from muster.validation.pods.membership import Stray
@@ -45,7 +44,7 @@ def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
 
 def scheduled(outcome: Outcome) -> Condition:
     """Whether every minimum is met by pods that are placed, or why not, with what would help (E1)."""
-    verdict, refusals, says = outcome.found.verdict, outcome.found.refusals, _refused(outcome.found)
+    verdict, refusals, says = outcome.found.verdict, outcome.found.refusals, messages(outcome.found)
     word = refusals[0].reason if refusals else verdict
     if outcome.satisfied and verdict != "Invalid":
         met = "; ".join(filter(None, ("every minimum is met", says)))
@@ -63,10 +62,6 @@ def _freed(outcome: Outcome) -> str:
         return FREED
     pods = f"{many(cost.evicted, 'pod')} evicted, {cost.moved} moved"
     return f"{FREED}: {pods} for it, where one cycle may disturb {cost.allowed}, or what one gang needs"
-
-
-def _refused(found: GangPlan) -> str:
-    return "; ".join(reason["message"] for reason in reasons(found))
 
 
 def stray_words(strays: Iterable[Stray], running: Collection[str] = ()) -> str:
@@ -135,17 +130,17 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
 def _why_pods_wait(outcome: Outcome) -> str:
     """The gang's sentence; where the gang runs, pods that no reason speaks of are extras."""
     found = outcome.found
-    own = replace(found, refusals=tuple(one for one in found.refusals if one.details.get("role") != "extra"))
+    own = replace(found, refusals=tuple(one for one in found.refusals if one.extra is None))
     status = scheduled(outcome)
-    return _refused(own) or (EXTRA if status.status == "True" else status.message)
+    return messages(own) or (EXTRA if status.status == "True" else status.message)
 
 
 def _why_extras_wait(outcome: Outcome) -> dict[str, str]:
     """By leaf, the reason of the further part that it belongs to."""
     why: dict[str, str] = {}
-    for said, words in zip(outcome.found.refusals, reasons(outcome.found), strict=True):
-        if said.details.get("role") == "extra" and "part" in said.details:
-            why |= dict.fromkeys((said.details["part"], *said.details.get("alike", ())), words["message"])
+    for refusal in outcome.found.refusals:
+        if (part := refusal.extra) is not None and part.name is not None:
+            why |= dict.fromkeys((part.name, *part.alike), message(refusal))
     if not why:
         return {}
     for group in walk(outcome.gang.root):

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from muster.planning.decision import Binding, Eviction, EvictionReason
+from muster.planning.decision import Binding, Eviction
+from muster.planning.disturbance import EvictionReason
 from muster.reporting.text import many
 
 SCHEDULED, RELEASED = "Scheduled", "Released"

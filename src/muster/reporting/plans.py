@@ -7,7 +7,8 @@ from typing import Any
 from muster.api.names import OURS
 from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.snapshot import ONE_EACH, Snapshot
-from muster.planning.decision import Binding, CycleDisturbance, CyclePlan, Eviction, GangPlan
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
+from muster.planning.disturbance import CycleDisturbance
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table

@@ -15,7 +15,7 @@ from muster.model.gang.state import Standing, count_missing, has_enough_pods, st
 from muster.model.gang.types import Branch, Group, Leaf, walk
 from muster.model.roles import Roles, leftovers, non_preemptible, resources, roles
 from muster.model.shortage import shortages
-from muster.reporting.explain import existing, left_to
+from muster.reporting.explain import existing_pods, left_to
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, guides, many, table
 
@@ -149,7 +149,7 @@ def _waiting(seen: Seen) -> str:
     if has_enough_pods(gang.root):
         return f"{many(count_missing(gang.root), 'pod')} still to place"
     others = [left_to(gang.other_schedulers, is_all=gang.is_foreign)] if gang.other_schedulers else []
-    lacking = [] if gang.is_foreign else [existing(one.group, asdict(one)) for one in shortages(gang.root)]
+    lacking = [] if gang.is_foreign else [existing_pods(one) for one in shortages(gang.root)]
     return "; ".join((*others, *([f"not enough pods: {'; '.join(lacking)}"] if lacking else ())))
 
 

@@ -5,7 +5,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.planning.decision import CyclePlan, EvictionReason, Role
+from muster.planning.decision import CyclePlan, Role
+from muster.planning.disturbance import EvictionReason
 
 Seconds = Callable[[], float]
 

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.model.snapshot import names_of
-from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Refusal
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
+from muster.planning.refusal import BindingFailed
 from muster.scheduler.binder import Alone, ApplyTally, Bind, Done, Evict, NominatedPlace, Trouble, Writer
 from muster.scheduler.leadership import leads_in
 from muster.scheduler.write_pool import PendingWrite, WritePool
@@ -134,7 +135,7 @@ def as_it_went(plan: CyclePlan, tally: ApplyTally) -> CyclePlan:
 def _troubled(found: GangPlan, trouble: Trouble | None) -> GangPlan:
     if trouble is None:
         return found
-    refusals = (Refusal("BindingFailed", details={"detail": trouble.what}), *found.refusals)
+    refusals = (BindingFailed(trouble.what), *found.refusals)
     return replace(found, verdict="Waiting" if trouble.core else found.verdict, refusals=refusals)
 
 

@@ -14,7 +14,8 @@ from muster.model.snapshot import take
 from muster.observability import metrics as module
 from muster.observability.metrics import TABLE, Metric, Metrics, in_base_units
 from muster.planning.cycle import plan
-from muster.planning.decision import CycleDisturbance, CyclePlan, MadeRoom
+from muster.planning.decision import CyclePlan
+from muster.planning.disturbance import CycleDisturbance, GangDisturbance
 from tests.support.asgi import call
 from tests.support.factories import pod, podgroup
 
@@ -172,7 +173,7 @@ def test_everything_that_happens_is_counted() -> None:
 def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
     """P8: pods that leave and pods that move add up; the allowance is that of the last plan."""
     metrics = Metrics()
-    gangs = (MadeRoom("team/a", 3, 1, "exact"), MadeRoom("team/b", 0, 2, "irreducible"))
+    gangs = (GangDisturbance("team/a", 3, 1, "exact"), GangDisturbance("team/b", 0, 2, "irreducible"))
     for allowed in (25, 30):
         metrics.cycle(CyclePlan(disturbance=CycleDisturbance(500, allowed, gangs)), 0.1)
     assert value(metrics, "disturbed_pods_total", how="evicted") == 6

@@ -18,6 +18,7 @@ from muster.planning.cycle import plan
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding, CyclePlan
 from muster.planning.policy import Policy
+from muster.planning.refusal import InternalError
 from muster.reporting import plans
 from muster.reporting.explain import sentence
 from tests.oracles.checker import broken
@@ -73,7 +74,8 @@ def test_a_failure_in_the_search_for_one_gang_is_its_verdict_and_no_other(
     assert found.bindings == without.bindings
     assert found.verdict("team/broken") == "Unknown"
     (refusal,) = found.gang("team/broken").refusals
-    assert (refusal.reason, refusal.details["error"]) == ("InternalError", type(error).__name__)
+    assert isinstance(refusal, InternalError)
+    assert refusal.error == type(error).__name__
     assert type(error).__name__ in sentence(refusal)
     assert "Traceback" not in str(plans.data(found))
     assert promises(objects, found, but="broken") == []

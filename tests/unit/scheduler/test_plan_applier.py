@@ -15,7 +15,8 @@ from muster.api.objects import key
 from muster.embedded.store.kinds import PODS
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.model.snapshot import take
-from muster.planning.decision import Binding, CyclePlan, Eviction, EvictionReason, GangPlan, Role, Verdict
+from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
+from muster.planning.disturbance import EvictionReason
 from muster.reporting.explain import sentence
 from muster.scheduler import binder, plan_applier
 from muster.scheduler.assumed_pods import AssumedPods

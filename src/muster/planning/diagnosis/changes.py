@@ -7,35 +7,15 @@ on branches only, a level gets coarser or goes away. Rule 2: nothing recurses, a
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from msgspec import Struct
-
 from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.requirements import RequiredLevel, Requirement, Requirements, every, size
+from muster.planning.refusal import SmallerRequest
 
 MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
 MOST_CHANGES = 4  # that are told
 Fits = Callable[[Requirement], bool | None]  # None: the budget ran out
-
-
-class SmallerRequest(Struct, frozen=True):
-    """Something smaller that would fit now."""
-
-    group: str
-    field: str  # minMember, minSubGroup or requiredTopologyLevel
-    was: int | str
-    fits: int | str  # the level: empty where none may be required
-    lost: int = 0  # pods that it does not need any more; for a level, how many levels coarser it is
-
-    @property
-    def weight(self) -> tuple[bool, int]:
-        """The smallest first: minimums by the pods that are given up, then levels."""
-        return self.field == "requiredTopologyLevel", self.lost
-
-    def plain(self) -> dict[str, Any]:
-        """As data."""
-        return {"subGroup": self.group, "field": self.field, "from": self.was, "to": self.fits}
 
 
 class SmallerRequests:
@@ -48,7 +28,7 @@ class SmallerRequests:
         self.stated = dict(_stated(requirements))
         self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(requirements.gang.root))
 
-    def smallest(self, scope: Iterable[Requirement]) -> list[SmallerRequest]:
+    def smallest(self, scope: Iterable[Requirement]) -> tuple[SmallerRequest, ...]:
         """Changes of groups in this scope, nearest first, that are known to help; smallest first."""
         found: list[SmallerRequest] = []
         try:
@@ -56,7 +36,7 @@ class SmallerRequests:
                 found += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
         except OutOfSteps:
             pass  # what was found until then is true
-        return sorted(found, key=lambda change: change.weight)[:MOST_CHANGES]
+        return tuple(sorted(found, key=lambda change: change.weight)[:MOST_CHANGES])
 
     def _groups(self, scope: Iterable[Requirement]) -> list[Requirement]:
         """Those that could change; of groups alike under one parent the first."""

@@ -5,18 +5,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.model.topology import NOWHERE, Level
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.capacity import Capacity
+from muster.placement.claims import ClaimTrouble
 from muster.placement.filters import claim_trouble
 from muster.placement.requirements import Requirement, Requirements, every, leaves, pod_classes, size
 from muster.placement.search import flat
 from muster.placement.search.nested_search import Search
 from muster.planning.bounds import hopeful
-from muster.planning.decision import Refusal
 from muster.planning.diagnosis.changes import SmallerRequests
+from muster.planning.refusal import (
+    BestDomain,
+    BlockingRule,
+    FitRefusal,
+    NoDomain,
+    NoNodeMatches,
+    NoRoom,
+    RulesBetweenPods,
+    SmallerRequest,
+    VolumeNotBound,
+)
 
 Ints = NDArray[np.int64]
 NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
@@ -46,27 +58,24 @@ class Diagnosis:
         self._known: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
         self._seated: dict[int, bool] = {}  # whether goals of a kind have enough seats, by counts
 
-    def refusal(self) -> Refusal:
+    def refusal(self) -> FitRefusal:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
         culprit, scope = self._culprit()
-        details = self._facts(culprit) | self._between(culprit)
-        details |= {"changes": self.changes([culprit, *reversed(scope)])}
-        return Refusal(self._reason(culprit, details), culprit.name, details)
+        refusal = self._refusal(culprit, self._best(culprit), self._claim(culprit), self._blocking_rule(culprit))
+        return replace(refusal, sub_group=culprit.name, changes=self.changes([culprit, *reversed(scope)]))
 
-    def changes(self, scope: Sequence[Requirement]) -> list[dict[str, Any]]:
-        """What would help, of groups in this scope, as data."""
-        smallest = SmallerRequests(self.requirements, self.requirement, self._fits, self.budget).smallest(scope)
-        return [change.plain() for change in smallest]
+    def changes(self, scope: Sequence[Requirement]) -> tuple[SmallerRequest, ...]:
+        """What would help, of groups in this scope."""
+        return SmallerRequests(self.requirements, self.requirement, self._fits, self.budget).smallest(scope)
 
-    def brief(self, part: str) -> Refusal:
+    def brief(self, part: str) -> FitRefusal:
         """Why one further part waits, by counts alone: for extras no search is made twice."""
         around, inner = self._around(part)
         culprit = self._counted(inner)
-        lacking = [one for one in (culprit, *reversed(around)) if self._best(one).get("room", 0) < size(one)]
+        lacking = [one for one in (culprit, *reversed(around)) if self._best(one).fits < size(one)]
         held = [one for one in (inner, *reversed(around)) if one.required is not None]
-        found = (lacking or held or [inner])[0]
-        details = self._facts(found)
-        return Refusal(self._reason(found, details), part, details)
+        shown = (lacking or held or [inner])[0]
+        return replace(self._refusal(shown, self._best(shown), self._claim(shown)), sub_group=part)
 
     def _around(self, part: str) -> tuple[list[Requirement], Requirement]:
         """The groups around a further part, whose domains it must stay inside of, and the part itself."""
@@ -86,41 +95,32 @@ class Diagnosis:
             requirement = misfits[0]
         return requirement
 
-    def _facts(self, culprit: Requirement) -> dict[str, Any]:
-        """What is needed, the best there is, and how many nodes each filter refuses."""
-        return {
-            "need": size(culprit),
-            **self._best(culprit),
-            "refused": self._refused(culprit),
-            "nodes": len(self.snapshot.nodes),
-            **self._claim(culprit),
-        }
+    def _refusal(
+        self, culprit: Requirement, best: BestDomain, claim: ClaimTrouble | None, rule: BlockingRule | None = None
+    ) -> FitRefusal:
+        """The reason, with what is needed, the best there is, and how many nodes each filter refuses."""
+        need, refused, nodes = size(culprit), self._refused_nodes(culprit), len(self.snapshot.nodes)
+        misfits = self._without_node(culprit)
+        if claim is not None and misfits:
+            return VolumeNotBound(need=need, best=best, refused_nodes=refused, nodes=nodes, claim=claim, rule=rule)
+        if rule is not None and not self._lacks_nodes(culprit, misfits):
+            return RulesBetweenPods(need=need, best=best, refused_nodes=refused, nodes=nodes, claim=claim, rule=rule)
+        if self._lacks_nodes(culprit, misfits):
+            reason: type[NoNodeMatches | NoDomain | NoRoom] = NoNodeMatches
+        else:
+            reason = NoDomain if best.level else NoRoom
+        return reason(need=need, best=best, refused_nodes=refused, nodes=nodes, claim=claim, rule=rule)
 
-    def _claim(self, culprit: Requirement) -> dict[str, Any]:
+    def _claim(self, culprit: Requirement) -> ClaimTrouble | None:
         """The claim that keeps some of its pods from every node, if there is one (X5)."""
         scene = self.capacity.pod_classes.scene
         troubles = (claim_trouble(self.snapshot.classes[pod_class], scene) for pod_class in pod_classes(culprit))
-        found = next((one for one in troubles if one is not None), None)
-        return (
-            {}
-            if found is None
-            else {
-                "claim": found.claim,
-                "storageClass": found.storage_class,
-                "why": found.why,
-                "node": found.node,
-            }
-        )
+        return next((trouble for trouble in troubles if trouble is not None), None)
 
-    def _reason(self, culprit: Requirement, details: dict[str, Any]) -> str:
-        misfits = self._without_node(culprit)
-        if "claim" in details and misfits:
-            return "VolumeNotBound"
-        if _pods(culprit) - sum(misfits.values()) < max(culprit.need if culprit.is_leaf else 0, 1):
-            return "NoNodeMatches"
-        if "rule" in details:
-            return "RulesBetweenPods"
-        return "NoDomain" if details.get("level") else "NoRoom"
+    @staticmethod
+    def _lacks_nodes(culprit: Requirement, misfits: dict[int, int]) -> bool:
+        """Whether too few of its pods match any node."""
+        return _pods(culprit) - sum(misfits.values()) < max(culprit.need if culprit.is_leaf else 0, 1)
 
     def _without_node(self, requirement: Requirement) -> dict[int, int]:
         """Classes that match no node at all, and how many pods they have."""
@@ -176,40 +176,36 @@ class Diagnosis:
         except OutOfSteps:
             return None
 
-    def _between(self, requirement: Requirement) -> dict[str, Any]:
-        """The rule between its own pods without which the goal would fit, if that is what stands in the way."""
+    def _blocking_rule(self, requirement: Requirement) -> BlockingRule | None:
+        """The rule between its own pods without which the requirement would fit, if there is one."""
         inter_pod = self.capacity.inter_pod
         rules = inter_pod.among(pod_classes(requirement))
         if not rules or not self._fits(requirement, frozenset(rules)):
-            return {}
+            return None
         alone = (number for number in rules if self._fits(requirement, frozenset((number,))))
         rule = inter_pod.rules[next(alone, rules[0])]
-        return {"rule": NAMES[rule.kind], "key": rule.key, "skew": rule.skew}
+        return BlockingRule(NAMES[rule.kind], rule.key, rule.skew)
 
-    def _best(self, requirement: Requirement) -> dict[str, Any]:
-        """The domain with the most room, in pods of the goal, and what it lacks."""
-        classes = pod_classes(requirement)
+    def _best(self, requirement: Requirement) -> BestDomain:
+        """The domain that takes the most pods of the requirement, and what it lacks."""
         if requirement.required is None:
-            where, nodes = "", np.arange(len(self.snapshot.nodes))
-        else:
-            level = self.snapshot.topologies[requirement.required.topology].levels[requirement.required.level]
-            sums = self._at_most(requirement, level)
-            best = int(sums.argmax()) if len(sums) else NOWHERE
-            best = best if requirement.required.pinned is None else requirement.required.pinned
-            if best == NOWHERE:
-                apart = {"apart": True} if requirement.required.pinned == NOWHERE else {}
-                return {"level": level.label, "domain": "", "room": 0, **apart}
-            where, nodes = level.paths[best], level.nodes(best)
-        room = self._room(requirement, nodes)
-        found: dict[str, Any] = {"room": room, "domain": where}
-        if requirement.required is not None:
-            found["level"] = (
-                self.snapshot.topologies[requirement.required.topology].levels[requirement.required.level].label
-            )
-            found["pinned"] = requirement.required.pinned is not None
-        if len(classes) == 1:
-            found |= self._short(size(requirement), classes[0], nodes, room)
-        return found
+            return self._measured(requirement, BestDomain(), np.arange(len(self.snapshot.nodes)))
+        level = self.snapshot.topologies[requirement.required.topology].levels[requirement.required.level]
+        pinned = requirement.required.pinned
+        sums = self._at_most(requirement, level)
+        best = int(sums.argmax()) if len(sums) else NOWHERE
+        best = best if pinned is None else pinned
+        if best == NOWHERE:
+            return BestDomain(level=level.label, is_apart=pinned == NOWHERE)
+        domain = BestDomain(domain=level.paths[best], level=level.label, is_pinned=pinned is not None)
+        return self._measured(requirement, domain, level.nodes(best))
+
+    def _measured(self, requirement: Requirement, domain: BestDomain, nodes: Any) -> BestDomain:
+        """A domain of these nodes with the pods that fit, and the resource that is missing for more."""
+        fits, classes = self._pods_that_fit(requirement, nodes), pod_classes(requirement)
+        scarce = self._scarce(size(requirement), classes[0], nodes, fits) if len(classes) == 1 else None
+        resource, missing = scarce or ("", 0)
+        return replace(domain, fits=fits, resource=resource, missing=missing)
 
     def _at_most(self, requirement: Requirement, level: Level) -> Any:
         """For every domain of a level, a bound on the pods of the goal that it could take."""
@@ -219,12 +215,12 @@ class Diagnosis:
             return sums[0]
         return np.sum([np.minimum(one, n) for one, n in zip(sums, counts.values(), strict=True)], axis=0)
 
-    def _room(self, requirement: Requirement, nodes: Any) -> int:
+    def _pods_that_fit(self, requirement: Requirement, nodes: Any) -> int:
         """How many pods of the goal these nodes take; of several classes as many as there are, small ones first."""
         counts = _by_class(requirement)
         if len(counts) == 1:
             return int(self.capacity.fits(next(iter(counts)))[nodes].sum())
-        free, room = self.capacity.free[nodes].copy(), 0
+        free, fits = self.capacity.free[nodes].copy(), 0
         for pod_class in sorted(counts, key=lambda pod_class: -int(self.capacity.fits(pod_class)[nodes].sum())):
             columns = self.capacity.pod_classes.columns[pod_class]
             asks = self.capacity.pod_classes.asks[pod_class][columns]
@@ -233,22 +229,22 @@ class Diagnosis:
             before = np.cumsum(seats) - seats
             taken = np.clip(counts[pod_class] - before, 0, seats)
             free[:, columns] -= taken[:, None] * asks
-            room += int(taken.sum())
-        return room
+            fits += int(taken.sum())
+        return fits
 
-    def _short(self, need: int, pod_class: int, nodes: Any, room: int) -> dict[str, Any]:
+    def _scarce(self, need: int, pod_class: int, nodes: Any, fits: int) -> tuple[str, int] | None:
         """How much of which resource is missing there: the column that stops most pods."""
         columns = self.capacity.pod_classes.columns[pod_class]
         usable = nodes[self.capacity.allowed(pod_class)[nodes]]
-        if need <= room or not len(usable):
-            return {}
+        if need <= fits or not len(usable):
+            return None
         asks = self.capacity.pod_classes.asks[pod_class][columns]
         per_column = np.maximum(self.capacity.free[usable][:, columns] // asks, 0).sum(axis=0)
         scarce = int(per_column.argmin())
-        missing = (need - room) * int(asks[scarce])
-        return {"resource": self.snapshot.columns[int(columns[scarce])], "missing": missing}
+        missing = (need - fits) * int(asks[scarce])
+        return self.snapshot.columns[int(columns[scarce])], missing
 
-    def _refused(self, requirement: Requirement) -> dict[str, int]:
+    def _refused_nodes(self, requirement: Requirement) -> tuple[tuple[str, int], ...]:
         """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
         found: dict[str, int] = {}
         for pod_class in (*self._without_node(requirement), *pod_classes(requirement))[:1]:
@@ -258,7 +254,7 @@ class Diagnosis:
                 found[name] = found.get(name, 0) + int((left & ~mask).sum())
                 left &= mask
             found["resources"] = int((left & (self.capacity.fits(pod_class) == 0)).sum())
-        return {name: count for name, count in found.items() if count}
+        return tuple((name, count) for name, count in found.items() if count)
 
 
 def _by_class(requirement: Requirement) -> Counter[int]:

@@ -1,24 +1,43 @@
 """Why a gang gets nothing in this cycle: before its turn, and once neither free nor freed room was found (E1-E3)."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from muster.api.names import PREEMPTIBLE
-from muster.fairness.entitlement import Excess, closed
+from muster.fairness.entitlement import closed
 from muster.model.gang.gang import Gang
 from muster.model.gang.state import is_satisfied
 from muster.placement.requirements import Impossible, Requirement, Requirements, every, pod_classes
 from muster.planning.backoff import backed_off
 from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState, GangState
-from muster.planning.decision import Refusal, Verdict
+from muster.planning.decision import Verdict
 from muster.planning.diagnosis.diagnose import Diagnosis
-from muster.planning.diagnosis.waiting import refusal_of
+from muster.planning.diagnosis.waiting import over_quota, refusal_of
 from muster.planning.preemption.make_room import Preemption
+from muster.planning.refusal import (
+    ClosedQueueRefusal,
+    DoesNotFit,
+    FitRefusal,
+    NonPreemptibleOverQuota,
+    OtherScheduler,
+    PriorityClassDoesNotExist,
+    QueueDoesNotExist,
+    QueueNotALeaf,
+    QueueNotInTree,
+    QuotaRefusal,
+    Refusal,
+    SearchCutShort,
+    UnevictablePods,
+)
 
 SHOWN = 3  # pods that a refusal names
+QUEUE_REFUSALS: Mapping[str, type[ClosedQueueRefusal]] = {
+    "QueueDoesNotExist": QueueDoesNotExist,
+    "QueueNotInTree": QueueNotInTree,
+    "QueueNotALeaf": QueueNotALeaf,
+}
 
 
 class GangRefusals:
@@ -27,7 +46,7 @@ class GangRefusals:
     def __init__(self, cycle_state: CycleState, preemption: Preemption, full: set[int]) -> None:
         self.cycle_state, self.preemption = cycle_state, preemption
         self._full = full  # kinds of goals that nothing that is free could hold
-        self.known: dict[object, Refusal] = {}  # what was said of a gang's twins
+        self.known: dict[object, FitRefusal] = {}  # by what equal gangs have in common: see `refuse`
 
     def shut(self, gang: Gang) -> Refusal | None:
         """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
@@ -36,12 +55,10 @@ class GangRefusals:
         if gang.is_foreign:
             return _other_scheduler(gang)
         if gang.unknown_class:
-            return Refusal("PriorityClassDoesNotExist", details={"priorityClass": gang.unknown_class})
+            return PriorityClassDoesNotExist(gang.unknown_class)
         if reason := closed(self.cycle_state.usage.tree, gang.queue):
-            return Refusal(reason, details={"queue": gang.queue})
-        if (failed := backed_off(gang, self.cycle_state.snapshot)) is not None:
-            return Refusal("BackedOff", details=failed)
-        return None
+            return QUEUE_REFUSALS[reason](gang.queue)
+        return backed_off(gang, self.cycle_state.snapshot)
 
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
@@ -72,20 +89,22 @@ class GangRefusals:
             self.known[twin] = self.cycle_state.recall.diagnosis(
                 self.cycle_state.now, requirements, requirement, diagnose
             )
-        said = self.known[twin]
+        refusal = self.known[twin]
         if gang_state.gang.key in self.preemption.waiting:
-            said = replace(said, details=said.details | {"soon": True})
-        return self.infeasible(gang_state, requirement, said)
+            refusal = replace(refusal, fits_soon=True)
+        return self.infeasible(gang_state, requirement, refusal)
 
-    def infeasible(self, gang_state: GangState, requirement: Requirement, said: Refusal) -> GangState:
-        """There is no room, with what is known of victims and moves beside it."""
-        if kept := self.preemption.kept(gang_state.gang, requirement):
-            said = replace(said, details=said.details | {"kept": {"pods": len(kept), "some": list(kept[:SHOWN])}})
+    def infeasible(self, gang_state: GangState, requirement: Requirement, refusal: FitRefusal) -> GangState:
+        """The gang does not fit; the refusal gets what is known of victims and moves."""
+        if pods := self.preemption.kept(gang_state.gang, requirement):
+            refusal = replace(refusal, unevictable=UnevictablePods(len(pods), pods[:SHOWN]))
         if gang_state.gang.key in self.preemption.limited:
-            return replace(gang_state, verdict="Waiting", refusals=(self.preemption.limited[gang_state.gang.key], said))
+            return replace(
+                gang_state, verdict="Waiting", refusals=(self.preemption.limited[gang_state.gang.key], refusal)
+            )
         if gang_state.gang.key in self.preemption.undecided:
-            return unknown(gang_state, Refusal("SearchCutShort", details={"moves": True}), said)
-        return replace(gang_state, verdict="Infeasible", refusals=(said,))
+            return unknown(gang_state, SearchCutShort(moves=True), refusal)
+        return replace(gang_state, verdict="Infeasible", refusals=(refusal,))
 
     def impossible(self, gang_state: GangState, found: Impossible) -> GangState:
         """Nothing was searched: pods are missing, or the spec names what does not exist."""
@@ -95,7 +114,7 @@ class GangRefusals:
             refusals = (_other_scheduler(gang_state.gang), *refusals)
         return replace(gang_state, verdict=verdict, refusals=refusals)
 
-    def _over(self, gang: Gang, requirement: Requirement) -> Refusal | None:
+    def _over(self, gang: Gang, requirement: Requirement) -> QuotaRefusal | None:
         """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
         allowance = self.cycle_state.allowance(gang)
         if allowance is None:
@@ -112,24 +131,24 @@ class GangRefusals:
         else:
             asked = self.cycle_state.asked(seats)
             if (over := self.cycle_state.too_protected(gang, seats)) is not None:
-                return _too_much("NonPreemptibleOverQuota", over)
+                return NonPreemptibleOverQuota(over)
         found = self.cycle_state.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
-        return None if found is None else _too_much(*found)
+        return None if found is None else over_quota(*found)
 
-    def _with_changes(self, over: Refusal, gang: Gang, requirements: Requirements, requirement: Requirement) -> Refusal:
+    def _with_changes(
+        self, over: QuotaRefusal, gang: Gang, requirements: Requirements, requirement: Requirement
+    ) -> QuotaRefusal:
         """The same with what would fit on free room within what the queue allows (E1)."""
         allowance, asks = self.cycle_state.allowance(gang), self.cycle_state.pod_classes.asks
         if allowance is not None and all((asks[pod_class] > allowance).any() for pod_class in pod_classes(requirement)):
             return over  # not even one pod
 
-        def work() -> Refusal:
+        def work() -> QuotaRefusal:
             diagnosis = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending, allowance)
-            return replace(over, details=over.details | {"changes": diagnosis.changes(tuple(every(requirement)))})
+            return replace(over, changes=diagnosis.changes(tuple(every(requirement))))
 
         within = () if allowance is None else tuple(allowance.tolist())
-        return self.cycle_state.recall.diagnosis(
-            self.cycle_state.now, requirements, requirement, work, over.reason, over.details, within
-        )
+        return self.cycle_state.recall.diagnosis(self.cycle_state.now, requirements, requirement, work, over, within)
 
 
 def unplaced(requirement: Requirement) -> object:
@@ -146,14 +165,9 @@ def unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
 
 
 def _without_soon(refusal: Refusal) -> Refusal:
-    return replace(refusal, details={name: fact for name, fact in refusal.details.items() if name != "soon"})
+    return replace(refusal, fits_soon=False) if isinstance(refusal, DoesNotFit) else refusal
 
 
-def _other_scheduler(gang: Gang) -> Refusal:
-    """Some or all of its pods ask for schedulers that are not ours (N6)."""
-    return Refusal("OtherScheduler", details={"schedulers": list(gang.other_schedulers), "all": gang.is_foreign})
-
-
-def _too_much(reason: str, found: Excess) -> Refusal:
-    details: dict[str, Any] = asdict(found)
-    return Refusal(reason, details=details)
+def _other_scheduler(gang: Gang) -> OtherScheduler:
+    """Some or all of its pods name other schedulers (N6)."""
+    return OtherScheduler(tuple(gang.other_schedulers), gang.is_foreign)

@@ -4,41 +4,70 @@ Rule: extras cost little. Reasons come from counts, never from another search; e
 steps are paid by the gang (X7).
 """
 
+from typing import assert_never
+
 import numpy as np
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.api.names import NON_PREEMPTIBLE
+from muster.fairness.entitlement import Excess
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Branch, Group
-from muster.model.shortage import NOT_COUNTED, Shortage, shortages
+from muster.model.shortage import shortages
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements
 from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
-from muster.planning.decision import Refusal
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.elastic import further
+from muster.planning.refusal import (
+    ExtraPart,
+    InvalidSpec,
+    MoreExtrasWait,
+    NodeUnknown,
+    NonPreemptibleOverQuota,
+    NotEnoughPods,
+    NotTried,
+    OverLimit,
+    QuotaRefusal,
+    Refusal,
+    SearchCutShort,
+    Unsupported,
+)
 
-NOT_ENOUGH_PODS, MORE, CUT_SHORT = "NotEnoughPods", "MoreExtrasWait", "SearchCutShort"
 SHOWN = 3  # distinct reasons of a gang
-ASKED = 32  # parts of a gang that are asked for a reason
+MOST_PARTS = 32  # of a gang that get a reason
 Ints = NDArray[np.int64]
 
 
-def not_enough_pods(lacking: tuple[Shortage, ...]) -> Refusal:
-    """Pods that do not exist, with both numbers; the first group that lacks some, and the others."""
-    first, *rest = lacking
-    details = {name: number for name, number in asdict(first).items() if name != "group"}
-    others = [{"subGroup": one.group, "need": one.need, "exist": one.exist} for one in rest[:SHOWN]]
-    return Refusal(NOT_ENOUGH_PODS, first.group, details | ({"others": others} if others else {}))
-
-
-def refusal_of(found: Impossible, part: Group) -> Refusal:
+def refusal_of(impossible: Impossible, part: Group) -> NotTried:
     """Why no cluster could hold a part as things are."""
-    if found.reason == NOT_ENOUGH_PODS and (lacking := shortages(part)):
-        return not_enough_pods(lacking)
-    return Refusal(found.reason, found.group, {"detail": found.detail, **found.facts})
+    match impossible.reason:
+        case "NotEnoughPods":
+            return _not_enough_pods(impossible, part)
+        case "InvalidSpec":
+            return InvalidSpec(impossible.detail, sub_group=impossible.group)
+        case "Unsupported":
+            return Unsupported(impossible.detail, sub_group=impossible.group)
+        case "NodeUnknown":
+            lost = impossible.lost
+            return NodeUnknown(lost.pod, lost.node, lost.level, sub_group=impossible.group)
+        case _:
+            assert_never(impossible.reason)
+
+
+def _not_enough_pods(impossible: Impossible, part: Group) -> NotEnoughPods:
+    """Both numbers of the first group that lacks pods, and of a few others."""
+    lacking = shortages(part)
+    if not lacking:
+        return NotEnoughPods(detail=impossible.detail, sub_group=impossible.group)
+    return NotEnoughPods(lacking[: 1 + SHOWN], sub_group=lacking[0].group)
+
+
+def over_quota(reason: str, excess: Excess) -> QuotaRefusal:
+    """The limit or quota of a queue that stands in the way (Q4)."""
+    return OverLimit(excess) if reason == "OverLimit" else NonPreemptibleOverQuota(excess)
 
 
 class WaitingExtras:
@@ -61,32 +90,27 @@ class WaitingExtras:
         now = requirements.standings
         parts = [(part, pods) for _, part, pods in further(gang.root, now)]
         parts.sort(key=lambda one: not (now[one[0].name].pending or now[one[0].name].gated))
-        found: dict[object, list[Refusal]] = {}
+        by_reason: dict[object, list[Refusal]] = {}
         try:
-            for part, pods in parts[:ASKED]:
-                said = self._reason(gang, requirements, part, pods)
-                found.setdefault(_alike(said), []).append(said)
+            for part, pods in parts[:MOST_PARTS]:
+                refusal = self._reason(gang, requirements, part, pods)
+                by_reason.setdefault(_alike(refusal), []).append(refusal)
         except OutOfSteps:
-            found.setdefault(CUT_SHORT, []).append(Refusal(CUT_SHORT, details={"role": "extra"}))
-        shown = tuple(map(_merged, list(found.values())[:SHOWN]))
-        more = len(parts) - sum(1 + len(one.details.get("alike", ())) for one in shown)
-        return (*shown, Refusal(MORE, details={"role": "extra", "parts": more})) if more > 0 else shown
+            by_reason.setdefault(SearchCutShort, []).append(SearchCutShort(extra=ExtraPart()))
+        shown = tuple(map(_merged, list(by_reason.values())[:SHOWN]))
+        more = len(parts) - sum(1 + len(refusal.extra.alike if refusal.extra else ()) for refusal in shown)
+        return (*shown, MoreExtrasWait(more, extra=ExtraPart())) if more > 0 else shown
 
     def _reason(self, gang: Gang, requirements: Requirements, part: Group, pods: int) -> Refusal:
         """Why a SubGroup that is not satisfied waits, or further pods of a leaf that is."""
         requirement = requirements.further(part, pods)
-        extra = {
-            "role": "extra",
-            "part": part.name,
-            **({"further": requirements.standings[part.name].pending} if pods else {}),
-        }
+        extra = ExtraPart(part.name, requirements.standings[part.name].pending if pods else None)
         if isinstance(requirement, Requirement):
-            said = replace(self._refused(gang, requirements, requirement, part.name), sub_group=part.name)
-        elif isinstance(requirement, Impossible):
-            said = refusal_of(requirement, part)
-        else:
-            said = Refusal(CUT_SHORT, part.name)
-        return replace(said, details=said.details | extra)
+            refusal = self._refused(gang, requirements, requirement, part.name)
+            return replace(refusal, sub_group=part.name, extra=extra)
+        if isinstance(requirement, Impossible):
+            return replace(refusal_of(requirement, part), extra=extra)
+        return SearchCutShort(sub_group=part.name, extra=extra)
 
     def _refused(self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str) -> Refusal:
         """The queue or the room; equal parts on equal terms have one answer."""
@@ -105,7 +129,7 @@ class WaitingExtras:
             amounts = {name: int(asked[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if asked[i]}
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}
             if (over := self.cycle_state.usage.excess(gang.queue, amounts, protected)) is not None:
-                return Refusal(over[0], details=asdict(over[1]))
+                return over_quota(*over)
         return Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending).brief(part)
 
 
@@ -119,13 +143,15 @@ def _waits(gang: Gang) -> bool:
     return isinstance(gang.root, Branch) and any(not one.satisfied for one in gang.standings.values())
 
 
-def _alike(said: Refusal) -> object:
-    """Reasons that differ in nothing but the part that they are about."""
-    if said.reason == NOT_ENOUGH_PODS:
-        return said.reason, tuple(said.details.get(name) for name in ("need", "exist", *NOT_COUNTED))
-    return said.reason, "further" in said.details, repr({**said.details, "part": "", "further": 0})
+def _alike(refusal: Refusal) -> object:
+    """Refusals have this in common that differ in nothing but the part that they are about."""
+    if isinstance(refusal, NotEnoughPods):
+        return NotEnoughPods, tuple(replace(shortage, group="") for shortage in refusal.shortages[:1])
+    is_further = refusal.extra is not None and refusal.extra.further_pods is not None
+    return is_further, replace(refusal, sub_group="", extra=None)
 
 
-def _merged(same: list[Refusal]) -> Refusal:
-    first, *rest = same
-    return replace(first, details=first.details | {"alike": [one.details["part"] for one in rest]}) if rest else first
+def _merged(refusals: list[Refusal]) -> Refusal:
+    first, *rest = refusals
+    alike = tuple(refusal.extra.name for refusal in rest if refusal.extra and refusal.extra.name is not None)
+    return replace(first, extra=replace(first.extra, alike=alike)) if alike and first.extra else first

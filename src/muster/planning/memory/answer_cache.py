@@ -30,13 +30,15 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.filters import FILTERS
 from muster.placement.requirements import Requirement, Requirements, every, pod_classes
-from muster.planning.decision import EvictionReason, Refusal
+from muster.planning.disturbance import EvictionReason
+from muster.planning.refusal import BaseRefusal
 
 if TYPE_CHECKING:
     from muster.planning.cycle_state import CycleState
 
 Ints = NDArray[np.int64]
 T = TypeVar("T")
+R = TypeVar("R", bound=BaseRefusal)
 MOST_ANSWERS = 10_000  # a waiting gang leaves two or three
 DIGEST_BYTES = 16
 PROMISES = ("preempt_min_runtime", "reclaim_min_runtime")
@@ -147,11 +149,11 @@ class Recall:
         capacity: Capacity,
         requirements: Requirements,
         requirement: Requirement,
-        work: Callable[[], Refusal],
+        work: Callable[[], R],
         *within: object,
-    ) -> Refusal:
+    ) -> R:
         """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
-        found: Refusal = self._ask(
+        found: R = self._ask(
             requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
         )
         return found
@@ -173,7 +175,7 @@ class Recall:
             is_known = False
         finally:
             self._is_asking = False
-        if budget.spent > before and (found is None or isinstance(found, Refusal)):
+        if budget.spent > before and (found is None or isinstance(found, BaseRefusal)):
             digest = digest or _joined(left.to_bytes(8), digest_of())
             self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, found))
         if not is_known:

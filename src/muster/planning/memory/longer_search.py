@@ -18,8 +18,7 @@ from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache, Hint
 from muster.planning.policy import Policy
 from muster.planning.preemption.nominations import Nominations
-
-CUT_SHORT = "SearchCutShort"
+from muster.planning.refusal import SearchCutShort
 
 
 class LongerAnswer(Struct, frozen=True):
@@ -34,8 +33,8 @@ class LongerAnswer(Struct, frozen=True):
 def cut_short(plan: CyclePlan) -> Iterator[str]:
     """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
     for found in plan.gangs:
-        reasons = (one.reason for one in found.refusals if not one.details.get("moves"))
-        if found.verdict == "Unknown" and CUT_SHORT in reasons:
+        is_cut_short = any(isinstance(refusal, SearchCutShort) and not refusal.moves for refusal in found.refusals)
+        if found.verdict == "Unknown" and is_cut_short:
             yield found.gang.key
 
 

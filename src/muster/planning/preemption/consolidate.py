@@ -13,7 +13,7 @@ from muster.fairness.entitlement import closed
 from muster.model.gang.gang import Gang
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.decision import EvictionReason
+from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.relocation.move_bounds import MoveBounds
 from muster.planning.preemption.relocation.relocation import Homes, beside, together

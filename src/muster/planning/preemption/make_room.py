@@ -13,7 +13,7 @@ from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import hopeful
 from muster.planning.cycle_state import CycleState, GangState
-from muster.planning.decision import EvictionReason, Refusal
+from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask
 from muster.planning.preemption.consolidate import Consolidate
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets
@@ -24,6 +24,7 @@ from muster.planning.preemption.rules import Rules
 from muster.planning.preemption.share import DisturbanceShare
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.selection import select, select_nearby
+from muster.planning.refusal import DisturbanceLimit
 from muster.planning.scheduling_queue import SchedulingQueue
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
@@ -44,7 +45,7 @@ class Preemption:
         self.waiting: dict[
             str, tuple[ClassSeats, ...]
         ] = {}  # gangs that fit once terminating pods have left, and where
-        self.limited: dict[str, Refusal] = {}  # gangs whose victims would be too many for one cycle (P8)
+        self.limited: dict[str, DisturbanceLimit] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
         self.queues = {queue.metadata.name: queue for queue in cycle_state.snapshot.objects.queues}
         self._better = Budget(cycle_state.policy.cycle_steps // BETTER_PART)
@@ -138,14 +139,14 @@ class Preemption:
             self.limited[gang_state.gang.key] = self._too_many()
             return None
         cut_short: list[EvictionReason] = []
-        too_many: Refusal | None = None
+        too_many: DisturbanceLimit | None = None
         for rules in worthwhile:
             try:
                 selection = self._recall(gang_state.gang, rules)
             except OutOfSteps:
                 cut_short.append(rules.reason)
                 continue
-            if isinstance(selection, Refusal):
+            if isinstance(selection, DisturbanceLimit):
                 too_many = selection
             elif selection is not None:
                 return self._evict(gang_state, rules, selection)
@@ -169,13 +170,13 @@ class Preemption:
             self._undecided.add(twin)
             self.undecided.add(gang.key)
 
-    def _recall(self, gang: Gang, rules: Rules) -> Selection | Refusal | None:
+    def _recall(self, gang: Gang, rules: Rules) -> Selection | DisturbanceLimit | None:
         work = partial(self._select, rules)
         return self.cycle_state.recall.victims(
             gang, rules.requirement, rules.reason, self.budgets, rules.most_pods, work
         )
 
-    def _select(self, rules: Rules) -> Selection | Refusal | None:
+    def _select(self, rules: Rules) -> Selection | DisturbanceLimit | None:
         """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""
         self.cycle_state.spending.spend(self.candidates.pass_steps)
         mask = rules.evictable()
@@ -202,10 +203,8 @@ class Preemption:
         stuck = [np.flatnonzero(rules.eligible() & ~allowed) for rules in ways if rules.reason != "Consolidate"]
         return tuple(sorted({pod for units in stuck for pod in self.candidates.names(units.tolist())}))
 
-    def _too_many(self) -> Refusal:
-        share = self.share
-        facts = {"disturbed": share.spent, "allowed": share.allowed, "running": share.running}
-        return Refusal("DisturbanceLimit", details=facts)
+    def _too_many(self) -> DisturbanceLimit:
+        return DisturbanceLimit(self.share.spent, self.share.allowed, self.share.running)
 
     def _fits_soon(self, gang: Gang, requirement: Requirement) -> bool:
         """Whether it fits once terminating pods have left. Then it waits, and no unit has to leave for it.

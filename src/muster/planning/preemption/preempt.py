@@ -1,6 +1,6 @@
 """Preempt: higher priority, same queue (P5)."""
 
-from muster.planning.decision import EvictionReason
+from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask
 from muster.planning.preemption.rules import Rules
 

@@ -18,7 +18,7 @@ from muster.model.gang.gang import Gang
 from muster.model.queues import QueueNode, plus
 from muster.placement.exact.solver import Term
 from muster.placement.requirements import Requirement
-from muster.planning.decision import EvictionReason
+from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.rules import Rules
 

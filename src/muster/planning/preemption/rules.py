@@ -18,7 +18,7 @@ from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
-from muster.planning.decision import EvictionReason
+from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 
 if TYPE_CHECKING:

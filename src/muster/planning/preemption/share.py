@@ -6,7 +6,8 @@ from heapq import heappop, heappush
 from muster.model.gang.gang import Gang
 from muster.model.gang.state import Standing
 from muster.planning.cycle_state import CycleState
-from muster.planning.decision import CycleDisturbance, Eviction, MadeRoom
+from muster.planning.decision import Eviction
+from muster.planning.disturbance import CycleDisturbance, GangDisturbance
 from muster.planning.scheduling_queue import SchedulingQueue
 
 NO_END = 1 << 62
@@ -48,9 +49,9 @@ class DisturbanceShare:
         return CycleDisturbance(self.running, self.allowed, tuple(sorted(gangs)))
 
 
-def _made_room(gang: str, evictions: list[Eviction]) -> MadeRoom:
+def _made_room(gang: str, evictions: list[Eviction]) -> GangDisturbance:
     moved = sum(bool(one.move_to) for one in evictions)
-    return MadeRoom(gang, len(evictions) - moved, moved, evictions[0].proof)
+    return GangDisturbance(gang, len(evictions) - moved, moved, evictions[0].proof)
 
 
 class ByPriority:

@@ -20,7 +20,7 @@ from muster.kube.cache.cache import resource_of
 from muster.kube.cluster import ApiError, Cluster, Raw, Resource
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.reporting.conditions import stray_words
-from muster.reporting.explain import is_worth_an_event, reasons
+from muster.reporting.explain import is_worth_an_event, message
 from muster.reporting.outcome import Outcome
 from muster.validation.pods.membership import Stray
 
@@ -89,10 +89,10 @@ def series_of(event: Raw) -> Series:
 def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
     """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
     resource, meta = resource_of(PodGroup), group.metadata
-    for reason in reasons(outcome.found):
-        if is_worth_an_event(reason["reason"], reason["details"]):
-            runs = reason["details"].get("role") == "extra"
-            yield event(resource, meta, reason["reason"], reason["message"], now, is_normal=runs)
+    for refusal in outcome.found.refusals:
+        if is_worth_an_event(refusal):
+            runs = refusal.extra is not None
+            yield event(resource, meta, refusal.reason, message(refusal), now, is_normal=runs)
     strays = [
         stray for stray in outcome.gang.strays if pod_state(pods[stray.pod]) in (PodState.PENDING, PodState.GATED)
     ]

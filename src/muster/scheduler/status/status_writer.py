@@ -28,7 +28,7 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan, GangPlan
-from muster.planning.diagnosis.waiting import NOT_ENOUGH_PODS
+from muster.planning.refusal import NotEnoughPods
 from muster.reporting.annotations import stale_annotations
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.outcome import Outcome, orphans, outcomes
@@ -287,7 +287,7 @@ def _of_unsettled(news: CycleOutcome) -> Iterator[StatusUpdate]:
 def _at_rest(found: GangPlan) -> bool:
     """It runs, and what is said of its extras, if anything, depends on nothing but the gang itself."""
     return found.verdict == "Scheduled" and all(
-        one.details.get("role") == "extra" and one.reason == NOT_ENOUGH_PODS for one in found.refusals
+        refusal.extra is not None and isinstance(refusal, NotEnoughPods) for refusal in found.refusals
     )
 
 

@@ -11,7 +11,7 @@ from muster.placement.capacity import Capacity
 from muster.placement.requirements import Requirement, pod_classes, size
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.cycle_state import CycleState
-from muster.planning.decision import Proof
+from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 from muster.planning.preemption.rules import Rules
 from muster.planning.preemption.victims.eviction_cost import fewest_pods

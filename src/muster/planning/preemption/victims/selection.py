@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.decision import Proof
+from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units
 from muster.planning.preemption.victims.greedy import cheapest_seats, greedy_set, in_the_way, reduced
 from muster.planning.preemption.victims.question import Question, Selection

@@ -17,7 +17,7 @@ from muster.placement.exact.integer_program import Groups
 from muster.placement.exact.solver import BEGIN, Solution, Term
 from muster.placement.requirements import Requirement, pod_classes
 from muster.placement.search.nested_search import Search
-from muster.planning.decision import Proof
+from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units
 from muster.planning.preemption.victims.question import Question
 
