@@ -25,10 +25,10 @@ from msgspec import Struct
 from tests.support.apiserver import envtest
 from tests.support.apiserver.apiserver import started
 
+from muster.api.resources import NODES, POD_GROUPS, PODS
 from muster.cli.assemble.process import tune
 from muster.config.settings import Log, Scheduling
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NODES, POD_GROUPS, PODS
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster, Raw
 from muster.observability.logging import configure

@@ -7,8 +7,8 @@ from os import getpid
 
 import pytest
 
+from muster.api.resources import NAMESPACES
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.store.kinds import POD_GROUPS, PODS
-from muster.kube.cluster import ApiError, Change, Cluster, Raw, Resource
+from muster.api.resources import POD_GROUPS, PODS, Resource
+from muster.kube.cluster import ApiError, Change, Cluster, Raw
 
 
 def config_map(namespace: str, name: str, labels: dict[str, str] | None = None, **data: str) -> Raw:

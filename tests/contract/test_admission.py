@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.store.kinds import (
+from muster.api.resources import (
     BUDGETS,
     CONFIG_MAPS,
     DEFINITIONS,

@@ -1,6 +1,6 @@
 """What is there, and what changes."""
 
-from muster.embedded.store.kinds import CONFIG_MAPS, POD_GROUPS, PODS
+from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Change, Cluster
 from tests.contract.given import config_map, next_change, pod, pod_group, refused
 

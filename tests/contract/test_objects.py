@@ -1,6 +1,6 @@
 """Creation, replacement and deletion of objects."""
 
-from muster.embedded.store.kinds import CONFIG_MAPS, POD_GROUPS, PODS
+from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster
 from tests.contract.given import config_map, pod, pod_group, refused
 

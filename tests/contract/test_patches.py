@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.embedded.store.kinds import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
+from muster.api.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import config_map, pod, pod_group, refused
 

@@ -1,6 +1,6 @@
 """Binding, grace and eviction of pods."""
 
-from muster.embedded.store.kinds import BUDGETS, PODS, PRIORITY_CLASSES
+from muster.api.resources import BUDGETS, PODS, PRIORITY_CLASSES
 from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import pod, refused, running
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import muster
-from muster.embedded.store.kinds import EVENTS, POD_GROUPS, PODS, QUEUES
-from muster.kube.cluster import Cluster, Raw, Resource
+from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
+from muster.kube.cluster import Cluster, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.scheduler.status.status_writer import AGAIN_SECONDS, CycleOutcome, StatusWriter

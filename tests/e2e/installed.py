@@ -17,15 +17,13 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from muster.embedded.store.kinds import NAMESPACES
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.api.resources import NAMESPACES, SECRETS, SERVICES, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
-from muster.webhook.certificates.certificate_sources import SECRETS
 from tests.support.apiserver.apiserver import ADMIN, ApiServer
 
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 HOME = "muster-system"
-SERVICES = Resource("", "v1", "services", "Service")
 APPLY: Any = "application/apply-patch+yaml"
 
 

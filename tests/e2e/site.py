@@ -16,24 +16,34 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.api.resources import (
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    TOPOLOGIES,
+    Resource,
+)
 from muster.config.settings import Scheduling
 from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty
 from tests.support.live.judge import Judge
-from tests.support.live.objects import CLASSES, EVENTS, GROUPS, QUEUES, TOPOLOGIES, gang_of, gpu_pod, leaf_of, placed
+from tests.support.live.objects import gang_of, gpu_pod, leaf_of, placed
 from tests.support.live.world import LATER_SECONDS, describe, unsettled
 
 SITE = "muster.test/site"  # label of nodes
 ZONE, RACK = "topology/zone", "topology/rack"
 SETTINGS = Scheduling(debounce_milliseconds=5, longest_debounce_milliseconds=50, idle_cycle_seconds=1)
 HABITS = KubeletTimings(start_seconds=0.0, stop_seconds=0.0)
-GONE = (NODES, QUEUES, TOPOLOGIES, CLASSES)  # what is in no namespace
+GONE = (NODES, QUEUES, TOPOLOGIES, PRIORITY_CLASSES)  # what is in no namespace
 LONGEST_SECONDS = 60.0
 _numbers = count()
 
@@ -102,7 +112,7 @@ class Site:
         everything = {"resources": {"gpu": {"quota": -1}, "cpu": {"quota": -1}, "memory": {"quota": -1}}}
         await self._create(QUEUES, {"metadata": {"name": self.name}, "spec": everything})
         for name, value in (("low", 10), ("high", 90)):
-            await self._create(CLASSES, {"metadata": {"name": f"{self.name}-{name}"}, "value": value})
+            await self._create(PRIORITY_CLASSES, {"metadata": {"name": f"{self.name}-{name}"}, "value": value})
         since = (await self.cluster.list(PODS, self.name)).resource_version
         loops = (self.kubelets.run(), self.replicas.run(), self._watch(since))
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -133,7 +143,7 @@ class Site:
         assert self.judge.broken == []
 
     async def _clean(self) -> None:
-        for resource in (PODS, GROUPS):
+        for resource in (PODS, POD_GROUPS):
             for raw in (await self.cluster.list(resource, self.name)).items:
                 with suppress(ApiError):
                     await self.cluster.delete(resource, self.name, raw["metadata"]["name"], grace_seconds=0)
@@ -171,7 +181,7 @@ class Site:
                 spec = {**raw["spec"], "schedulerName": self.name, "nodeSelector": {SITE: self.name}}
                 await self._create(PODS, {**own, "spec": spec})
             else:
-                stored = await self._create(GROUPS, {**own, "spec": self._spec(raw["spec"])})
+                stored = await self._create(POD_GROUPS, {**own, "spec": self._spec(raw["spec"])})
                 self.groups[stored["metadata"]["name"]] = stored
 
     def _spec(self, spec: Raw) -> Raw:
@@ -193,7 +203,7 @@ class Site:
         }
 
     async def seen(self) -> Seen:
-        pods, groups, events = [(await self.cluster.list(kind, self.name)).items for kind in (PODS, GROUPS, EVENTS)]
+        pods, groups, events = [(await self.cluster.list(kind, self.name)).items for kind in (PODS, POD_GROUPS, EVENTS)]
         return Seen(pods, {raw["metadata"]["name"]: raw for raw in groups}, events)
 
     async def until(self, test: Callable[[Seen], bool], what: str = "", seconds: float = LONGEST_SECONDS) -> Seen:

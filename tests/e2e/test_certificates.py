@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from muster.api.resources import NAMESPACES
 from muster.config.settings import Certificates
-from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.client.client import connect
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.webhook.certificates.certificate_bundle import Bundle, issue

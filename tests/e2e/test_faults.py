@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from muster.embedded.store.kinds import NODES as NODE
-from muster.embedded.store.kinds import PODS
+from muster.api.objects import WATCHED_KINDS
+from muster.api.resources import NODES as NODE
+from muster.api.resources import PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cache.reflector import Changed
 from muster.kube.cluster import ApiError, Raw
 from muster.scheduler import binder

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from muster.api.resources import EVENTS, NODES, PODS
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
-from muster.embedded.store.kinds import EVENTS, NODES, PODS
 from muster.kube.cluster import Raw
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from muster.api.resources import EVENTS, NODES, PODS, QUEUES
 from muster.config.settings import Scheduling
-from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
 from muster.scheduler import binder
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import EVENTS, QUEUES, gpu_pod, group, leaf, node, queue
+from tests.support.live.objects import gpu_pod, group, leaf, node, queue
 from tests.support.live.world import HASTY, World
 
 

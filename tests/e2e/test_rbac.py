@@ -16,11 +16,21 @@ import msgspec
 import pytest
 import yaml
 
-from muster.embedded.store.kinds import EVENTS, LEASES, NODES, POD_GROUPS, PODS
+from muster.api.resources import (
+    EVENTS,
+    LEASES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    SECRETS,
+    STORAGE_CLASSES,
+    Resource,
+)
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
-from muster.webhook.certificates.certificate_sources import SECRETS
 from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.support.apiserver.apiserver import ApiServer
@@ -29,9 +39,6 @@ from tests.support.factories import podgroup
 SPACE = "rbac"
 ACCOUNT = f"system:serviceaccount:{HOME}:muster"
 FILES = ("00-namespace", "10-crds", "20-rbac", "30-config", "40-service", "50-deployment", "60-webhook")
-QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", False)
-CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
-STORAGE = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", False)
 
 
 def resource_of(raw: Raw) -> Resource:
@@ -249,7 +256,7 @@ async def queue_tells(cluster: Cluster) -> bool:
 
 
 async def event_tells(cluster: Cluster) -> bool:
-    events = (await cluster.list(Resource("", "v1", "events", "Event"), SPACE)).items
+    events = (await cluster.list(EVENTS, SPACE)).items
     return any(raw["involvedObject"]["name"] == "low" and raw["reason"] == "NoRoom" for raw in events)
 
 
@@ -285,7 +292,11 @@ async def forbidden(account: Cluster) -> None:
 async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
     found = connect(apiserver.kubeconfig)
     for raw in objects():
-        await put(found, {"PriorityClass": CLASSES, "StorageClass": STORAGE}.get(raw["kind"]) or resource_of(raw), raw)
+        await put(
+            found,
+            {"PriorityClass": PRIORITY_CLASSES, "StorageClass": STORAGE_CLASSES}.get(raw["kind"]) or resource_of(raw),
+            raw,
+        )
     await put(found, NODES, objects()[-1])
     status = {"status": objects()[-1]["status"]}
     await found.patch(NODES, "", "rbac-a", status, subresource="status")
@@ -294,7 +305,12 @@ async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
         await gone(found, PODS, SPACE, raw["metadata"]["name"])
     for gang in ("low", "high"):
         await gone(found, POD_GROUPS, SPACE, gang)
-    for resource, name in ((NODES, "rbac-a"), (QUEUES, "rbac"), (CLASSES, "rbac-high"), (STORAGE, "rbac")):
+    for resource, name in (
+        (NODES, "rbac-a"),
+        (QUEUES, "rbac"),
+        (PRIORITY_CLASSES, "rbac-high"),
+        (STORAGE_CLASSES, "rbac"),
+    ):
         await gone(found, resource, "", name)
     await found.close()
 

@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from muster.embedded.store.kinds import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
+from muster.api.resources import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
 from muster.kube.client.client import connect
 from muster.kube.cluster import ApiError, Cluster, Raw
 from tests.support.apiserver.apiserver import ApiServer

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from muster.embedded.store.kinds import LEASES, NODES
+from muster.api.resources import LEASES, NODES
 from muster.kube.cluster import Raw
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.simulator import datacenter

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from muster.api.resources import NAMESPACES, POD_GROUPS
 from muster.config.settings import Certificates, Webhook
-from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS
 from muster.kube.client.client import connect
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.validation.context import ValidationContext

@@ -23,12 +23,12 @@ from typing import Any
 from msgspec import Struct, field
 
 import muster
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
+from muster.api.resources import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.placement.budget import OutOfSteps
 from tests.support.live.judge import Judge
-from tests.support.live.objects import CLASSES, GROUPS, QUEUES, TOPOLOGIES, gang_of, leaf_of, placed
+from tests.support.live.objects import gang_of, leaf_of, placed
 from tests.support.soak_workload import NAMESPACE, PRIORITIES, Gang, Gangs, probe, queues, replacement
 
 HOSTS = 64
@@ -39,7 +39,7 @@ PROBE_SECONDS, LOSS_SECONDS = 3.0, 15.0
 STALL_SECONDS = 30.0  # without a binding, while something could be bound
 STOP_SECONDS = 5.0  # from SIGTERM to the end
 START_SECONDS = 60.0
-COLLECTED = (NODES, PODS, GROUPS, QUEUES, TOPOLOGIES, CLASSES)
+COLLECTED = (NODES, PODS, POD_GROUPS, QUEUES, TOPOLOGIES, PRIORITY_CLASSES)
 
 
 class Figures(Struct):
@@ -111,7 +111,7 @@ class Soak:
     async def _prepare(self) -> None:
         await self._create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         for name, value in PRIORITIES.items():
-            await self._create(CLASSES, {"metadata": {"name": name}, "value": value})
+            await self._create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         for raw in queues():
             await self._create(QUEUES, raw)
         self.nodes |= {raw["metadata"]["name"]: raw for raw in (await self.cluster.list(NODES)).items}
@@ -144,7 +144,7 @@ class Soak:
             gang = self.gangs.next()
             self.alive[gang.name] = gang
             self.groups[gang.name] = gang.group
-            await self._create(GROUPS, gang.group)
+            await self._create(POD_GROUPS, gang.group)
             for pod in gang.pods():
                 await self._create(PODS, pod)
 
@@ -157,7 +157,7 @@ class Soak:
                 with suppress(ApiError):
                     await self.cluster.delete(PODS, NAMESPACE, name, grace_seconds=0)
         with suppress(ApiError):
-            await self.cluster.delete(GROUPS, NAMESPACE, gang.name)
+            await self.cluster.delete(POD_GROUPS, NAMESPACE, gang.name)
         self.groups.pop(gang.name)
 
     async def _probe(self) -> None:
@@ -165,7 +165,7 @@ class Soak:
         self._number += 1
         group, pod = probe(self._number)
         self.groups[group["metadata"]["name"]] = group
-        await self._create(GROUPS, group)
+        await self._create(POD_GROUPS, group)
         self.probes[pod["metadata"]["name"]] = time.monotonic()
         await self._create(PODS, pod)
 
@@ -213,7 +213,7 @@ class Soak:
     async def _forget_probe(self, pod: Raw) -> None:
         name = gang_of(pod)
         await self.cluster.delete(PODS, NAMESPACE, pod["metadata"]["name"], grace_seconds=0)
-        await self.cluster.delete(GROUPS, NAMESPACE, name)
+        await self.cluster.delete(POD_GROUPS, NAMESPACE, name)
         self.groups.pop(name, None)
 
     def _begin(self, work: Awaitable[Any]) -> None:

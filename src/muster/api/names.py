@@ -1,15 +1,8 @@
-"""Every group, version, label and annotation that muster reads or writes, once."""
+"""Every label and annotation that muster reads or writes, once. Kinds are in `resources`."""
 
 from typing import Final
 
-# group/version, as it stands in `apiVersion`
-CORE: Final = "v1"
-SCHEDULING: Final = "scheduling.run.ai/v2alpha2"
-QUEUES: Final = "scheduling.run.ai/v2"
-TOPOLOGIES: Final = "kai.scheduler/v1alpha1"
-PRIORITIES: Final = "scheduling.k8s.io/v1"
-POLICY: Final = "policy/v1"
-STORAGE: Final = "storage.k8s.io/v1"
+# `apiVersion` of what muster prints: plans, what-ifs, conformance cases
 OURS: Final = "muster.dev/v1"
 
 # on pods: which gang, which leaf (N3), and who comes first in it (M4)

@@ -16,22 +16,40 @@ from muster.api.core import (
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
+from muster.api.resources import (
+    BUDGETS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    STORAGE_CLASSES,
+    TOPOLOGIES,
+    VOLUMES,
+    Resource,
+)
 from muster.api.topology import Topology
 
-KINDS: dict[tuple[str, str], type[Wire]] = {
-    (names.SCHEDULING, "PodGroup"): PodGroup,
-    (names.QUEUES, "Queue"): Queue,
-    (names.TOPOLOGIES, "Topology"): Topology,
-    (names.CORE, "Pod"): Pod,
-    (names.CORE, "Node"): Node,
-    (names.CORE, "Namespace"): Namespace,
-    (names.CORE, "PersistentVolume"): PersistentVolume,
-    (names.CORE, "PersistentVolumeClaim"): PersistentVolumeClaim,
-    (names.PRIORITIES, "PriorityClass"): PriorityClass,
-    (names.POLICY, "PodDisruptionBudget"): PodDisruptionBudget,
-    (names.STORAGE, "StorageClass"): StorageClass,
+# the kinds that planning reads, in the order in which they are listed
+WATCHED_KINDS: dict[Resource, type[Wire]] = {
+    POD_GROUPS: PodGroup,
+    QUEUES: Queue,
+    TOPOLOGIES: Topology,
+    PODS: Pod,
+    NODES: Node,
+    NAMESPACES: Namespace,
+    VOLUMES: PersistentVolume,
+    CLAIMS: PersistentVolumeClaim,
+    PRIORITY_CLASSES: PriorityClass,
+    BUDGETS: PodDisruptionBudget,
+    STORAGE_CLASSES: StorageClass,
 }
-CLUSTER_SCOPED = frozenset((Queue, Topology, Node, Namespace, PriorityClass, PersistentVolume, StorageClass))
+KINDS: dict[tuple[str, str], type[Wire]] = {  # by `apiVersion` and `kind`
+    (resource.api_version, resource.kind): struct for resource, struct in WATCHED_KINDS.items()
+}
+CLUSTER_SCOPED = frozenset(struct for resource, struct in WATCHED_KINDS.items() if not resource.namespaced)
 
 
 class Objects(Struct, frozen=True, eq=False):

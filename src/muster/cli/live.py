@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from muster.api import codec
 from muster.api.codec import Document
-from muster.api.objects import FIELDS, Objects
+from muster.api.objects import FIELDS, WATCHED_KINDS, Objects
+from muster.api.resources import Resource
 from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
-from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cache.interning import Slim
-from muster.kube.cluster import ApiError, Cluster, Listing, Resource
+from muster.kube.cluster import ApiError, Cluster, Listing
 
 T = TypeVar("T")
 Keep = Callable[[list[Document]], T]

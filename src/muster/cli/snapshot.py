@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.codec import Document, to_yaml
+from muster.api.objects import WATCHED_KINDS
 from muster.cli import live, options, printing
 from muster.errors import InputError
-from muster.kube.cache.cache import WATCHED_KINDS
 from muster.kube.cluster import Raw
 from muster.kube.manifest_files import MOST_MIB, SUFFIXES
 from muster.validation.problem import listed

@@ -5,7 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.kube.cluster import ApiError, Resource
+from muster.api.resources import Resource
+from muster.kube.cluster import ApiError
 
 
 class Cause(Struct, frozen=True):

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from muster.api.resources import BINDINGS, BUDGETS, DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, Resource
 from muster.embedded.admission import pods
 from muster.embedded.admission.admission_chain import Unknown, dropped
 from muster.embedded.admission.metadata import raised
@@ -36,12 +37,12 @@ from muster.embedded.patch.patches import patched
 from muster.embedded.patch.server_side_apply import Manager, applied
 from muster.embedded.store import event_versions, scale, selectors
 from muster.embedded.store.kind_registry import Registry
-from muster.embedded.store.kinds import BUDGETS, DEFINITIONS, NAMESPACES, PODS, PRIORITY_CLASSES, Kind
+from muster.embedded.store.kinds import Kind
 from muster.embedded.store.object_store import ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 from muster.embedded.store.watch import StoreWatch
 from muster.embedded.store.write_strategy import WriteStrategy
-from muster.kube.cluster import Listing, PatchType, Raw, Resource
+from muster.kube.cluster import Listing, PatchType, Raw
 from muster.validation.crds import crds
 
 __all__ = ["ClusterStore", "StoreWatch"]
@@ -418,7 +419,7 @@ class ClusterStore:
             raise other_uid(PODS, pod, uid, old.uid)
         why = pods.refusal(old.raw)
         if why:
-            raise conflict(Resource("", "v1", "pods/binding", "Binding"), pod, why)
+            raise conflict(BINDINGS, pod, why)
         if not node:
             raise bad_request("a Binding names a node: target.name is empty")
         if not dry_run:

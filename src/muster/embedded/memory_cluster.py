@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from muster.api.resources import Resource
 from muster.embedded.cluster_store import ClusterStore, StoreWatch
-from muster.kube.cluster import Change, Listing, PatchType, Raw, Resource
+from muster.kube.cluster import Change, Listing, PatchType, Raw
 
 BOOKMARK_SECONDS = 60.0
 

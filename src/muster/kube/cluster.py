@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from muster.api.resources import Resource
 from muster.errors import MusterError
 
 Raw = dict[str, Any]
@@ -38,21 +39,6 @@ REASONS: Mapping[int, str] = {  # Kubernetes' word for each status
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-
-
-class Resource(Struct, frozen=True):
-    """A kind of objects as an API server names it."""
-
-    group: str  # empty: the core group
-    version: str
-    plural: str
-    kind: str
-    namespaced: bool = True
-
-    @property
-    def api_version(self) -> str:
-        """As it stands in `apiVersion`."""
-        return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Listing(Struct, frozen=True):

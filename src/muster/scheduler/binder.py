@@ -12,8 +12,7 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from muster.api.core import Pod
-from muster.kube.cache.cache import resource_of
+from muster.api.resources import PODS
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.planning.decision import Binding, Eviction
 from muster.scheduler.assumed_pods import AssumedPods
@@ -23,7 +22,6 @@ from muster.scheduler.observer import NoObserver, Observer
 from muster.scheduler.write_pool import WriteResult
 
 log = structlog.get_logger()
-PODS = resource_of(Pod)
 CONFLICT, GONE, UNANSWERED = 409, 404, 504
 SHOWN = 5  # failures of a turn that are told in words
 LOST_SECONDS = 65.0  # an API server gives up a request after a minute: what was not done by then will not be

@@ -14,11 +14,11 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.api.resources import LEASES
+from muster.kube.cluster import ApiError, Cluster, Raw
 
 log = structlog.get_logger()
 CONFLICT = 409  # somebody was faster
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 
 async def _at_rest() -> bool:
@@ -210,8 +210,8 @@ class Leader:
         before: dict[str, Any] = dict(old.get("spec") or {})
         acquired = before.get("acquireTime") if before.get("holderIdentity") == self.identity else now
         return {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
+            "apiVersion": LEASES.api_version,
+            "kind": LEASES.kind,
             "metadata": old.get("metadata") or {"name": self.terms.name, "namespace": self.terms.namespace},
             "spec": {
                 "holderIdentity": self.identity,

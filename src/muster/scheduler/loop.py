@@ -13,11 +13,13 @@ from msgspec.structs import replace
 
 from muster.api.core import Pod
 from muster.api.meta import Wire
+from muster.api.objects import WATCHED_KINDS
 from muster.api.podgroup import PodGroup
+from muster.api.resources import PODS, Resource
 from muster.config.settings import Scheduling
-from muster.kube.cache.cache import WATCHED_KINDS, Cache, resource_of
+from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import Health, Reflector, Synced
-from muster.kube.cluster import ApiError, Cluster, Resource
+from muster.kube.cluster import ApiError, Cluster
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
 from muster.planning.allocate import Granted
@@ -39,7 +41,6 @@ from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
 from muster.scheduler.volume_binder import VolumeBinder
 
 log = structlog.get_logger()
-PODS = resource_of(Pod)
 FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
 TELL_SECONDS = 10.0  # doubt that lasts longer is told
 AT_A_TIME = 2_000  # pods that are counted before others have their turn

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from muster.api.core import PersistentVolumeClaim, StorageClass
 from muster.api.names import SELECTED_NODE
-from muster.kube.cache.cache import Cache, resource_of
+from muster.api.resources import CLAIMS
+from muster.kube.cache.cache import Cache
 from muster.kube.cluster import ApiError, Cluster
 from muster.placement.claims import STATIC, WAITS, claims_of, selected_node
 from muster.planning.decision import Binding
 
-CLAIMS = resource_of(PersistentVolumeClaim)
 UNSEEN_SECONDS = 30.0  # for so long, a node that was written counts, although the watch has not brought it yet
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from muster.api.resources import POD_GROUPS, TOPOLOGIES
 from muster.errors import InputError
 from muster.kube.cluster import Raw
 
@@ -38,8 +39,8 @@ def levels(text: str) -> dict[str, int]:
 def topology(domains_by_level: dict[str, int]) -> Raw:
     """The Topology over these levels."""
     return {
-        "apiVersion": "kai.scheduler/v1alpha1",
-        "kind": "Topology",
+        "apiVersion": TOPOLOGIES.api_version,
+        "kind": TOPOLOGIES.kind,
         "metadata": {"name": TOPOLOGY},
         "spec": {"levels": [{"nodeLabel": f"{PREFIX}{name}"} for name in domains_by_level]},
     }
@@ -82,7 +83,7 @@ def dynamo() -> Iterator[Raw]:
         "subGroups": groups,
     }
     meta = {"name": GANG, "namespace": NAMESPACE}
-    yield {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    yield {"apiVersion": POD_GROUPS.api_version, "kind": POD_GROUPS.kind, "metadata": meta, "spec": spec}
     for role, (replicas, _, pods) in REPLICAS.items():
         for i in range(replicas):
             yield from (_pod(f"{role}-{i}", j) for j in range(pods))

@@ -15,10 +15,11 @@ from msgspec import Struct
 
 from muster.api.codec import Document, title
 from muster.api.moment import moment
+from muster.api.resources import NAMESPACES, NODES, PODS, Resource
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS, Kind
+from muster.embedded.store.kinds import Kind
 from muster.errors import InputError
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.kube.cluster import ApiError, Raw
 from muster.simulator import datacenter
 from muster.validation.problem import listed
 

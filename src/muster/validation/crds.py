@@ -15,6 +15,7 @@ from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.api.quantity import Resources
 from muster.api.queue import Queue, QueueResource, QueueSpec
+from muster.api.resources import DEFINITIONS, POD_GROUPS, QUEUES, TOPOLOGIES, Resource
 from muster.api.topology import Topology, TopologySpec
 
 Schema = dict[str, Any]
@@ -127,10 +128,8 @@ def crds() -> list[Schema]:
     return [
         _crd(
             PodGroup,
-            names.SCHEDULING,
-            "podgroups",
+            POD_GROUPS,
             ["pg"],
-            scope="Namespaced",
             columns=[
                 _column("Queue", ".spec.queue"),
                 _column("Min-Pods", ".spec.minMember", "integer"),
@@ -143,10 +142,8 @@ def crds() -> list[Schema]:
         ),
         _crd(
             Queue,
-            names.QUEUES,
-            "queues",
+            QUEUES,
             ["q"],
-            scope="Cluster",
             columns=[
                 _column("Parent", ".spec.parentQueue"),
                 _column("Priority", ".spec.priority", "integer"),
@@ -157,10 +154,8 @@ def crds() -> list[Schema]:
         ),
         _crd(
             Topology,
-            names.TOPOLOGIES,
-            "topologies",
+            TOPOLOGIES,
             ["topo"],
-            scope="Cluster",
             columns=[
                 _column("Levels", ".spec.levels[*].nodeLabel"),
                 _column("Age", ".metadata.creationTimestamp", "date"),
@@ -173,29 +168,26 @@ def _column(name: str, path: str, kind: str = "string") -> Schema:
     return {"name": name, "type": kind, "jsonPath": path}
 
 
-def _crd(
-    kind: type[Wire], api_version: str, plural: str, short: list[str], scope: str, columns: list[Schema]
-) -> Schema:
-    group, version = api_version.split("/")
+def _crd(kind: type[Wire], resource: Resource, short: list[str], columns: list[Schema]) -> Schema:
     fields = {field.name for field in msgspec.structs.fields(kind)}
     subresources: Schema = {"subresources": {"status": {}}} if "status" in fields else {}
     return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        "apiVersion": DEFINITIONS.api_version,
+        "kind": DEFINITIONS.kind,
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
         "spec": {
-            "group": group,
+            "group": resource.group,
             "names": {
-                "kind": kind.__name__,
-                "listKind": f"{kind.__name__}List",
-                "plural": plural,
-                "singular": kind.__name__.lower(),
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
                 "shortNames": short,
             },
-            "scope": scope,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [
                 {
-                    "name": version,
+                    "name": resource.version,
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": _object(kind)},

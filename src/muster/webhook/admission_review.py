@@ -10,12 +10,12 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from muster.api import names
 from muster.api.meta import Wire
+from muster.api.resources import ADMISSION_REVIEWS, POD_GROUPS, QUEUES, TOPOLOGIES
 from muster.errors import MusterError
 
-API_VERSION = "admission.k8s.io/v1"
-JUDGED = ((names.SCHEDULING, "PodGroup"), (names.QUEUES, "Queue"), (names.TOPOLOGIES, "Topology"))
+API_VERSION = ADMISSION_REVIEWS.api_version
+JUDGED = tuple((resource.api_version, resource.kind) for resource in (POD_GROUPS, QUEUES, TOPOLOGIES))
 LONGEST_WARNING = 250  # characters; the API server cuts longer ones
 
 Raw = dict[str, Any]

@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from muster.kube.cluster import ApiError, Change, Cluster, Listing, PatchType, Raw, Resource
+from muster.api.resources import Resource
+from muster.kube.cluster import ApiError, Change, Cluster, Listing, PatchType, Raw
 
 T = TypeVar("T")
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from muster.api.resources import NODES, POD_GROUPS, PODS, QUEUES
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cluster import Change, Raw
-from tests.support.live.objects import GPU, GROUPS, QUEUES, enough, gang_of, gpus_of, leaf_of, leaves, placed
+from tests.support.live.objects import GPU, enough, gang_of, gpus_of, leaf_of, leaves, placed
 
 CurrentObjects = Callable[[], Iterable[Raw]]
 
@@ -121,7 +121,7 @@ def _told_to_go(raw: Raw) -> bool:
 
 def judged(store: ClusterStore) -> Judge:
     """A judge of everything that happens in a store from now on, within the very write."""
-    judge = Judge(*(lambda kind=kind: store.list(kind).items for kind in (NODES, GROUPS, QUEUES)))
+    judge = Judge(*(lambda kind=kind: store.list(kind).items for kind in (NODES, POD_GROUPS, QUEUES)))
     watch = store.watch(PODS, store.version)
 
     def look() -> None:

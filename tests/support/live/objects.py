@@ -3,16 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from muster.api.podgroup import PodGroup
-from muster.api.queue import Queue
-from muster.api.topology import Topology
-from muster.kube.cache.cache import resource_of
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 from tests.support.factories import pod
 
-GROUPS, QUEUES, TOPOLOGIES = resource_of(PodGroup), resource_of(Queue), resource_of(Topology)
-CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
-EVENTS = Resource("", "v1", "events", "Event")
 GPU, RACK = "nvidia.com/gpu", "topology/rack"
 
 

@@ -11,20 +11,20 @@ from itertools import count
 from typing import Any
 
 from muster.api.core import Pod
+from muster.api.resources import NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
 from muster.config.settings import Scheduling
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.kubelet.clock import EPOCH, ManualClock
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NODES, PODS
-from muster.kube.cluster import Cluster, Raw, Resource
+from muster.kube.cluster import Cluster, Raw
 from muster.scheduler.binder import LOST_SECONDS
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty
 from tests.support.live.judge import judged
-from tests.support.live.objects import CLASSES, GROUPS, QUEUES, RACK, TOPOLOGIES, gpu_pod, placed
+from tests.support.live.objects import RACK, gpu_pod, placed
 
 LATER_SECONDS = LOST_SECONDS + 1  # nothing that was sent is still on its way
 HASTY = Scheduling(debounce_milliseconds=1, longest_debounce_milliseconds=20, idle_cycle_seconds=0)
@@ -43,7 +43,7 @@ class World:
         levels = {"levels": [{"nodeLabel": RACK}]}
         self.create(TOPOLOGIES, {"metadata": {"name": "racks"}, "spec": levels})
         for name, value in (("low", 10), ("high", 90)):
-            self.create(CLASSES, {"metadata": {"name": name}, "value": value})
+            self.create(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
         for raw in nodes:
             self.create(NODES, raw)
         for raw in queues:
@@ -60,7 +60,7 @@ class World:
 
     def submit(self, raw: Raw, pods: Mapping[str, int], gpus: int = 2) -> None:
         """A PodGroup and so many pods in each leaf, which are kept alive from now on."""
-        self.create(GROUPS, raw)
+        self.create(POD_GROUPS, raw)
         gang = raw["metadata"]["name"]
         for one, number in pods.items():
             for i in range(number):
@@ -87,7 +87,7 @@ class World:
         return {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in found}
 
     def group(self, name: str) -> Raw:
-        return self.memory.store.get(GROUPS, "default", name)
+        return self.memory.store.get(POD_GROUPS, "default", name)
 
     def pod(self, name: str) -> Raw:
         return self.memory.store.get(PODS, "default", name)

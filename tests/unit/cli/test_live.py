@@ -15,19 +15,19 @@ from click.testing import CliRunner, Result
 
 from muster.api.codec import Document
 from muster.api.core import Node, Pod
+from muster.api.objects import WATCHED_KINDS
 from muster.api.podgroup import PodGroup
+from muster.api.resources import NODES, POD_GROUPS, PODS, Resource
 from muster.cli import live
 from muster.cli.assemble import clients
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
-from muster.kube.cache.cache import WATCHED_KINDS, resource_of
-from muster.kube.cluster import ApiError, Listing, Raw, Resource
+from muster.kube.cluster import ApiError, Listing, Raw
 from muster.validation.crds import crds
 
 SERVER = "https://cluster.example.com/prefix"
 NOT_FOUND = ApiError(404, "NotFound", "GET /api/v1/pods: HTTP status 404")
-PODS = resource_of(Pod)
 Verb = Callable[..., Result]
 
 
@@ -47,7 +47,7 @@ class Served(MemoryCluster):
         return await super().list(resource, *words, **page)
 
     def put(self, struct: type, *names: str, **spec: Any) -> "Served":
-        resource = resource_of(struct)
+        resource = next(resource for resource, known in WATCHED_KINDS.items() if known is struct)
         for name in names:
             namespace = {"namespace": "default"} if resource.namespaced else {}
             kind = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -131,7 +131,7 @@ async def test_kinds_of_crds_may_be_missing_and_all_others_are_read() -> None:
     """An API server says of a group that is not installed only `404 page not found`, which is no Status."""
     found, missing = await read(without_crds().put(Node, "a"))
     assert [resource.kind for resource in missing] == ["PodGroup", "Queue", "Topology"]
-    assert found[resource_of(Node)] == [["nodes/a"]]
+    assert found[NODES] == [["nodes/a"]]
     assert len(found) + len(missing) == len(WATCHED_KINDS)
 
 
@@ -220,7 +220,7 @@ def manifest(tmp_path: Path) -> Path:
     """The PodGroup `default/g`."""
     path = tmp_path / "g.yaml"
     metadata = {"name": "g", "namespace": "default"}
-    resource = resource_of(PodGroup)
+    resource = POD_GROUPS
     one = {"apiVersion": resource.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
     path.write_text(yaml.safe_dump(one))
     return path

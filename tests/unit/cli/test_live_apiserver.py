@@ -7,10 +7,10 @@ import yaml
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
+from muster.api.objects import WATCHED_KINDS
 from muster.cli import live
 from muster.cli.main import cli
 from muster.errors import InputError
-from muster.kube.cache.cache import WATCHED_KINDS
 from tests.support.apiserver.apiserver import ApiServer
 
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from muster.api.resources import LEASES, NAMESPACES, POD_GROUPS, PODS, Resource
 from muster.cli.assemble import control_plane
 from muster.config.settings import Config
-from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.kube.cluster import ApiError, Raw
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import World
 
 
@@ -55,7 +55,7 @@ async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answere
         raise OSError("no port")
 
     monkeypatch.setattr(control_plane, "build_servers", lambda *_: {"server": fails})
-    there.create(GROUPS, group("g", minMember=1))
+    there.create(POD_GROUPS, group("g", minMember=1))
     there.create(PODS, gpu_pod("g-0", "g"))
     async with asyncio.timeout(20):
         with pytest.raises(OSError, match="no port"):
@@ -93,7 +93,7 @@ async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkey
         raise OSError("no port")
 
     monkeypatch.setattr(control_plane, "build_servers", lambda *_: {"server": fails})
-    there.create(GROUPS, group("g", minMember=1))
+    there.create(POD_GROUPS, group("g", minMember=1))
     there.create(PODS, gpu_pod("g-0", "g"))
     settings = replace(Config(), scheduling=replace(Config().scheduling, bind_timeout_seconds=1))
     async with asyncio.timeout(20):

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from muster.api.resources import NAMESPACES, SECRETS
 from muster.cli import up
 from muster.cli.assemble import servers
 from muster.cli.assemble.embedded_cluster import ServedAt
@@ -30,14 +31,13 @@ from muster.cli.main import cli
 from muster.config.settings import Certificates, Config, Log, Observability, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
-from muster.embedded.store.kinds import NAMESPACES
 from muster.errors import InputError
 from muster.observability import asgi_server
 from muster.observability.logging import configure
 from muster.webhook import handlers as webhook
 from muster.webhook.certificates.certificate_bundle import issue
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
-from muster.webhook.certificates.certificate_sources import SECRETS, source
+from muster.webhook.certificates.certificate_sources import source
 
 ELSEWHERE = "127.0.0.2"  # reaches whoever listens on every address, and nobody who listens on 127.0.0.1
 

@@ -11,12 +11,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from muster.api.codec import Document
+from muster.api.objects import WATCHED_KINDS
+from muster.api.resources import Resource
 from muster.cli import live
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
-from muster.kube.cache.cache import WATCHED_KINDS
-from muster.kube.cluster import ApiError, Listing, Resource
+from muster.kube.cluster import ApiError, Listing
 
 T = TypeVar("T")
 Take = Callable[..., Result]

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.admission.admission_chain import refused
-from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.memory_cluster import MemoryCluster, changes
-from muster.embedded.store.kinds import (
+from muster.api.resources import (
     BUDGETS,
     CONFIG_MAPS,
     DEFINITIONS,
@@ -22,8 +19,12 @@ from muster.embedded.store.kinds import (
     POD_GROUPS,
     PODS,
     SECRETS,
+    Resource,
 )
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.embedded.admission.admission_chain import refused
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.memory_cluster import MemoryCluster, changes
+from muster.kube.cluster import ApiError, Raw
 from tests.contract.given import config_map, kind_of, pod, pod_group
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.meta import LabelSelector, LabelSelectorRequirement
+from muster.api.resources import CONFIG_MAPS
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.store.kinds import CONFIG_MAPS
 from muster.embedded.store.selectors import selector_text
 from muster.model.selectors import meets_all, parse_requirements, selects
 

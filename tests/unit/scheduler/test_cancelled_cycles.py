@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from muster.api.resources import LEASES, NAMESPACES, POD_GROUPS, PODS
 from muster.cli import shutdown
 from muster.cli.assemble import control_plane
 from muster.config.settings import Config, Scheduling
-from muster.embedded.store.kinds import LEASES, NAMESPACES, PODS
 from muster.kube.cache import reflector
 from muster.kube.cache.cache import Cache
 from muster.observability.metrics import Metrics
@@ -29,7 +29,7 @@ from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Faulty
-from tests.support.live.objects import GROUPS, gpu_pod, group, leaf, node
+from tests.support.live.objects import gpu_pod, group, leaf, node
 from tests.support.live.world import Live, World
 
 PATIENT = Scheduling(
@@ -143,7 +143,7 @@ async def test_muster_run_ends_within_seconds_in_the_middle_of_a_plan(
     """And gives the lease back."""
     world = World([node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
-    world.create(GROUPS, endless())
+    world.create(POD_GROUPS, endless())
     world.create(PODS, gpu_pod("endless-0", "endless", 1, leaf="endless"))
     monkeypatch.setattr(control_plane, "build_servers", lambda *_: {})
     monkeypatch.setattr(shutdown, "_watch", lambda *_: None)  # it would end the tests
@@ -372,7 +372,7 @@ async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: 
     """
     world = World([node(f"n{i}", f"r{i // 8}", gpus=8) for i in range(400)])
     for i in range(400):
-        world.create(GROUPS, group(f"g{i}", minMember=3))
+        world.create(POD_GROUPS, group(f"g{i}", minMember=3))
         for j in range(6):
             world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}", 3))
     seen: dict[str, float] = {}

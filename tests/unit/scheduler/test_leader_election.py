@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from muster.api.resources import LEASES, Resource
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.cluster import ApiError, Raw, Resource
-from muster.scheduler.leader_election import LEASES, Leader, LeaseTerms
+from muster.kube.cluster import ApiError, Raw
+from muster.scheduler.leader_election import Leader, LeaseTerms
 from tests.support.live.faults import Call, Fault, Faulty
 
 TERMS = LeaseTerms(namespace="default")

@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from muster.api.objects import WATCHED_KINDS
+from muster.api.resources import EVENTS, NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
 from muster.config.settings import Scheduling
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.cache import WATCHED_KINDS
-from muster.kube.cluster import Change, PatchType, Raw, Resource
+from muster.kube.cluster import Change, PatchType, Raw
 from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
@@ -26,7 +26,7 @@ from muster.scheduler.loop import TELL_SECONDS, Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import CLASSES, EVENTS, GROUPS, QUEUES, gpu_pod, group, node, queue
+from tests.support.live.objects import gpu_pod, group, node, queue
 from tests.support.live.world import HASTY, Live, World
 
 PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
@@ -67,7 +67,7 @@ async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
     """`scheduling.namespaces`: what waits elsewhere is not bound, told or evicted; what runs there holds its room."""
     world = World([node("a"), node("b", gpus=2)])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
-    world.create(GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
+    world.create(POD_GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
     for i, seat in enumerate(("a", "", "")):
         world.create(PODS, elsewhere(gpu_pod(f"theirs-{i}", "theirs", node_name=seat)))
     world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
@@ -84,7 +84,7 @@ async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
 async def test_without_namespaces_all_are_scheduled() -> None:
     world = World([node("a")])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
-    world.create(GROUPS, elsewhere(group("theirs", minMember=1)))
+    world.create(POD_GROUPS, elsewhere(group("theirs", minMember=1)))
     world.create(PODS, elsewhere(gpu_pod("theirs-0", "theirs")))
     async with world.running() as live:
         await live.until(lambda: world.seats() == {"theirs-0": "a"})
@@ -93,7 +93,7 @@ async def test_without_namespaces_all_are_scheduled() -> None:
 async def test_pods_of_other_schedulers_are_left_alone() -> None:
     """N6: what runs for another scheduler holds its room and is never evicted, bound or written about."""
     world = World([node("a"), node("b", gpus=2)])
-    world.create(GROUPS, group("theirs", minMember=3, priorityClassName="low"))
+    world.create(POD_GROUPS, group("theirs", minMember=3, priorityClassName="low"))
     for i, seat in enumerate(("a", "", "")):
         world.create(PODS, gpu_pod(f"theirs-{i}", "theirs", node_name=seat, scheduler="kai-scheduler"))
     world.submit(group("ours", minMember=2, priorityClassName="high", preemptibility="preemptible"), {"": 3})
@@ -109,7 +109,7 @@ async def test_pods_of_other_schedulers_are_left_alone() -> None:
 
 async def test_a_second_name_is_ours_too() -> None:
     world = World([node("a")])
-    world.create(GROUPS, group("kai", minMember=2))
+    world.create(POD_GROUPS, group("kai", minMember=2))
     for i, name in enumerate(("kai-scheduler", "muster")):
         world.create(PODS, gpu_pod(f"kai-{i}", "kai", scheduler=name))
     async with world.running(settings=replace(HASTY, scheduler_names=("muster", "kai-scheduler"))) as live:
@@ -459,7 +459,7 @@ async def test_a_former_leader_tells_nothing_of_gangs() -> None:
         assert sample(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") is None
 
 
-@pytest.mark.parametrize("kind", [GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)
+@pytest.mark.parametrize("kind", [POD_GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)
 async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
     """Since it was last heard of, on the loop's own clock."""
     world = World([node("a")])
@@ -497,7 +497,7 @@ async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource)
 async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
     """I2: its watch may be silently dead: what it has not heard of is on the node all the same."""
     world = World([node("a")])
-    world.create(CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
+    world.create(PRIORITY_CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
     way, late = Faulty(world.memory), Deaf(world.memory)
     first, heir = (
         Leader(one, f"l{i}", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
@@ -512,7 +512,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
         async with observed(world, way, HASTY, None, first) as acting:
             await acting.settle()
             assert sorted(world.seats()) == ["x-0", "x-1"]
-        world.memory.store.patch(GROUPS, "default", "y", {"spec": {"priorityClassName": "very-high"}})
+        world.memory.store.patch(POD_GROUPS, "default", "y", {"spec": {"priorityClassName": "very-high"}})
         await waiting.until(lambda: _priority(waiting, "default/y") == "very-high")
         await first.resign()
         await heir.turn()
@@ -532,7 +532,7 @@ MEANWHILE: dict[str, Happening] = {
         NODES, "", "a", {"spec": {"unschedulable": True}}
     ),
     "its node has gone": lambda world, _: world.memory.store.delete(NODES, "", "a"),
-    "its PodGroup has gone": lambda world, _: world.memory.store.delete(GROUPS, "default", "g"),
+    "its PodGroup has gone": lambda world, _: world.memory.store.delete(POD_GROUPS, "default", "g"),
     "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
     "it is about to go": lambda world, _: _told_to_go(world),
     "it is another one": lambda world, _: _replaced(world),

@@ -12,8 +12,8 @@ import muster
 from muster.api.core import Pod, PodStatus
 from muster.api.decoding import decode
 from muster.api.objects import key
-from muster.embedded.store.kinds import PODS
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.api.resources import POD_GROUPS, PODS, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.model.snapshot import take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason
@@ -24,7 +24,7 @@ from muster.scheduler.binder import AGAIN_SECONDS, LOST_SECONDS, Done, Writer
 from muster.scheduler.observer import NoObserver
 from muster.scheduler.plan_applier import Applier, concerned
 from tests.support.live.faults import Call, Crash, Fault, Faulty, Script
-from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import World
 
 
@@ -66,7 +66,7 @@ class Bench:
 
     def __init__(self, pods: int = 3, script: Script = lambda _: None, at_once: int = 64) -> None:
         self.world = World([node("a", gpus=64)])
-        self.world.create(GROUPS, group("g"))
+        self.world.create(POD_GROUPS, group("g"))
         for i in range(pods):
             self.world.create(PODS, gpu_pod(f"p{i}", "g"))
         self.cluster, self.assumed_pods, self.leadership = Faulty(self.world.memory, script), AssumedPods(), Flag()

@@ -11,8 +11,8 @@ from typing import Any
 import muster
 from muster.api.core import Pod
 from muster.api.decoding import decode
+from muster.api.resources import NODES, POD_GROUPS, PODS
 from muster.config.settings import Scheduling
-from muster.embedded.store.kinds import NODES, PODS
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding, CyclePlan, Eviction
@@ -22,7 +22,7 @@ from muster.scheduler.plan_applier import Applier
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
 from tests.support.live.faults import Call, Faulty
-from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import World
 
 
@@ -39,7 +39,7 @@ class Scene:
 
     def __init__(self, *placed: str) -> None:
         self.world, self.leadership = World([node("a", gpus=64)]), Replica()
-        self.world.create(GROUPS, group("g", minMember=9))
+        self.world.create(POD_GROUPS, group("g", minMember=9))
         for name in ("p0", "p1", "p2"):
             self.world.create(PODS, gpu_pod(name, "g", node_name="a" if name in placed else ""))
         self.cluster = Faulty(self.world.memory, self._end_term)
@@ -110,7 +110,7 @@ class Statuses:
         self.writer = StatusWriter(scene.cluster, scene.leadership, lambda: scene.world.seconds)
 
     def outcome(self) -> CycleOutcome:
-        raw = [one for kind in (NODES, PODS, GROUPS) for one in self.scene.world.memory.store.list(kind).items]
+        raw = [one for kind in (NODES, PODS, POD_GROUPS) for one in self.scene.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.scene.world.time.now())
         self.number += 1
         return CycleOutcome(

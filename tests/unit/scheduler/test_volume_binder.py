@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from muster.embedded.store.kinds import CLAIMS, PODS, STORAGE_CLASSES
+from muster.api.resources import CLAIMS, POD_GROUPS, PODS, STORAGE_CLASSES
 from muster.kube.cluster import Raw
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import GROUPS, gpu_pod, group, node
+from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import HASTY, World
 
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -19,7 +19,7 @@ def world(*names: str, selected: str = "", mode: str = "WaitForFirstConsumer") -
     found = World([node("a", gpus=2), node("b", gpus=2)])
     meta: Raw = {"name": "fast"}
     found.create(STORAGE_CLASSES, {"metadata": meta, "provisioner": "csi", "volumeBindingMode": mode})
-    found.create(GROUPS, group("g", minMember=len(names)))
+    found.create(POD_GROUPS, group("g", minMember=len(names)))
     for name in names:
         notes = {"annotations": {SELECTED: selected}} if selected else {}
         found.create(

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from muster.api.codec import Document
+from muster.api.resources import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, TOPOLOGIES, Resource
 from muster.cli import inputs
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.store.kinds import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, TOPOLOGIES
 from muster.errors import InputError
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 from muster.kube.manifest_files import MOST_MIB
 from muster.simulator import datacenter
 from muster.simulator.initial_objects import built_in, fill, words

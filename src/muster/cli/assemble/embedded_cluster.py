@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from muster.api.codec import Document
+from muster.api.resources import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.cli import tasks
 from muster.cli.assemble.process import configure_terminal
 from muster.cli.tasks import Loop, Task
@@ -18,7 +19,6 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.server import serve
-from muster.embedded.store.kinds import NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES
 from muster.kube.cluster import Raw
 from muster.scheduler.loop import Scheduler
 

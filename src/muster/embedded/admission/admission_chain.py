@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from muster.api.resources import DEFINITIONS, NAMESPACES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES
 from muster.embedded.admission import metadata, pods, structural_schemas, validation
 from muster.embedded.admission.structural_schemas import MOST_PROBLEMS, broken, filled, misfits, pruned
 from muster.embedded.api_errors import Cause, bad_request, forbidden, invalid, not_found
-from muster.embedded.store.kinds import DEFINITIONS, NAMESPACES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES, Kind
+from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 from muster.validation.check import check, errors
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.kube.cluster import Resource
+from muster.api.resources import Resource
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}

@@ -4,8 +4,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping
 
 from muster.api.names import NAMESPACE_NAME
-from muster.embedded.controllers.garbage_collector import CLEANUP
-from muster.embedded.store.kinds import (
+from muster.api.resources import (
     BUDGETS,
     CLAIMS,
     DEFINITIONS,
@@ -16,9 +15,11 @@ from muster.embedded.store.kinds import (
     SECRETS,
     STATEFUL_SETS,
     VOLUMES,
-    Kind,
+    Resource,
 )
-from muster.kube.cluster import Raw, Resource
+from muster.embedded.controllers.garbage_collector import CLEANUP
+from muster.embedded.store.kinds import Kind
+from muster.kube.cluster import Raw
 
 Fill = Callable[[Raw, str], Raw]
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from zlib import crc32
 
+from muster.api.resources import NAMESPACES
 from muster.embedded.api_errors import Cause
-from muster.embedded.store.kinds import NAMESPACES, Kind
+from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"

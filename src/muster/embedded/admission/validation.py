@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from muster.api.quantity import amount
-from muster.embedded.api_errors import Cause
-from muster.embedded.store.kinds import (
+from muster.api.resources import (
     BUDGETS,
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -22,8 +21,10 @@ from muster.embedded.store.kinds import (
     REPLICA_SETS,
     SECRETS,
     STATEFUL_SETS,
+    Resource,
 )
-from muster.kube.cluster import Raw, Resource
+from muster.embedded.api_errors import Cause
+from muster.kube.cluster import Raw
 
 Judge = Callable[[Raw, Raw | None], Iterator[Cause]]
 SYSTEM_CLASSES: Mapping[str, int] = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from muster.api.resources import BUDGETS, PODS
 from muster.embedded.controllers import disruption_budgets
-from muster.embedded.store.kinds import BUDGETS, PODS
 from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 

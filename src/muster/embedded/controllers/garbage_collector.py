@@ -6,9 +6,9 @@ Kubernetes leaves the rest to controllers that follow after a while; here all th
 from collections import deque
 from collections.abc import Callable
 
+from muster.api.resources import DEFINITIONS, NAMESPACES, PODS
 from muster.embedded.admission.metadata import FOREGROUND, ORPHAN, marked, owners, with_finalizers
 from muster.embedded.admission.pods import grace
-from muster.embedded.store.kinds import DEFINITIONS, NAMESPACES, PODS
 from muster.embedded.store.object_store import Home, ObjectStore, Place, home
 from muster.embedded.store.versioned_table import Key, Stored
 from muster.kube.cluster import Raw

@@ -4,8 +4,8 @@ import copy
 from collections.abc import Iterable
 from itertools import count
 
+from muster.api.resources import PODS
 from muster.embedded.kubelet.pod_lifecycle import FAIL
-from muster.embedded.store.kinds import PODS
 from muster.kube.cache.reflector import Changed, Gone, Reflector
 from muster.kube.cluster import ApiError, Cluster, Raw
 

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Literal
 from zlib import crc32
 
+from muster.api.resources import NODES, PODS
 from muster.embedded.kubelet.clock import Clock, RealClock
 from muster.embedded.kubelet.pod_lifecycle import (
     KubeletTimings,
@@ -30,7 +31,6 @@ from muster.embedded.kubelet.pod_lifecycle import (
     taints,
     told_to_fail,
 )
-from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache.reflector import Changed, Gone, Reflector, Synced
 from muster.kube.cluster import ApiError, Cluster, PatchType, Raw
 

@@ -7,10 +7,11 @@ annotation says that it applied it.
 import json
 from typing import Any
 
+from muster.api.resources import Resource
 from muster.embedded.api_errors import Cause, conflict
 from muster.embedded.patch.managed_fields import Path, Paths, at, cleared, flat, nested, overlaid, paths
 from muster.embedded.patch.merge_keys import MergeKeys
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 BEFORE = "before-first-apply"

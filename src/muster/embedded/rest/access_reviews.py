@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from muster.api.resources import Resource
 from muster.embedded.rest.responses import refusal
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 
 USER: Raw = {"username": "muster-admin", "groups": ["system:masters", "system:authenticated"]}
 _EVERYTHING: Raw = {

@@ -6,10 +6,21 @@ from itertools import groupby
 
 from msgspec import Struct
 
+from muster.api.resources import (
+    BINDINGS,
+    EVICTIONS,
+    NAMESPACES,
+    SCALES,
+    SELF_SUBJECT_ACCESS_REVIEWS,
+    SELF_SUBJECT_REVIEWS,
+    SELF_SUBJECT_RULES_REVIEWS,
+    SUBJECT_ACCESS_REVIEWS,
+    Resource,
+)
 from muster.embedded.rest.negotiation import accepted
 from muster.embedded.rest.responses import refusal
-from muster.embedded.store.kinds import NAMESPACES, Kind
-from muster.kube.cluster import Raw, Resource
+from muster.embedded.store.kinds import Kind
+from muster.kube.cluster import Raw
 
 OBJECT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 NAMESPACE_VERBS = tuple(verb for verb in OBJECT_VERBS if verb != "deletecollection")
@@ -29,20 +40,19 @@ class DiscoveryEntry(Struct, frozen=True):
     categories: tuple[str, ...] = ()
 
 
+def _response(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.kind
+
+
 SUBRESOURCES: dict[str, tuple[tuple[str, str, str] | None, tuple[str, ...]]] = {
     "status": (None, ("get", "patch", "update")),
-    "scale": (("autoscaling", "v1", "Scale"), ("get", "patch", "update")),
-    "binding": (("", "v1", "Binding"), ("create",)),
-    "eviction": (("policy", "v1", "Eviction"), ("create",)),
+    "scale": (_response(SCALES), ("get", "patch", "update")),
+    "binding": (_response(BINDINGS), ("create",)),
+    "eviction": (_response(EVICTIONS), ("create",)),
     "finalize": (None, ("update",)),
 }
 # answered without being stored, by group
-REVIEWS: tuple[Resource, ...] = (
-    Resource("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", namespaced=False),
-    Resource("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False),
-)
+REVIEWS = (SELF_SUBJECT_REVIEWS, SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS)
 
 
 def entries(kinds: Iterable[Kind]) -> list[DiscoveryEntry]:
@@ -68,10 +78,6 @@ def _of_kind(kind: Kind) -> Iterable[DiscoveryEntry]:
     for name in kind.subresources:
         response, verbs = SUBRESOURCES[name]
         yield DiscoveryEntry(one, f"{one.plural}/{name}", response or _response(one), verbs)
-
-
-def _response(resource: Resource) -> tuple[str, str, str]:
-    return resource.group, resource.version, resource.kind
 
 
 def _groups(found: Iterable[DiscoveryEntry]) -> dict[str, dict[str, list[DiscoveryEntry]]]:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 from starlette.datastructures import QueryParams
 
+from muster.api.resources import LIST_OPTIONS
 from muster.embedded.api_errors import Cause, invalid
 from muster.embedded.rest.negotiation import flag, whole
-from muster.kube.cluster import Resource
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
-_OPTIONS = Resource("meta.k8s.io", "v1", "", "ListOptions")
 _MATCH = "resourceVersionMatch"
 
 
@@ -57,7 +56,7 @@ def asked(query: QueryParams) -> ListOptions:
     )
     causes = tuple(_watched(found) if watch else _listed(found))
     if causes:
-        raise invalid(_OPTIONS, "", causes)
+        raise invalid(LIST_OPTIONS, "", causes)
     return found
 
 

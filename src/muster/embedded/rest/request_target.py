@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from muster.api.resources import NAMESPACES, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.responses import refusal
 from muster.embedded.rest.table.printer_columns import Column
 from muster.embedded.rest.table.workload_columns import SCALE
-from muster.embedded.store.kinds import NAMESPACES, Kind
-from muster.kube.cluster import ApiError, Resource
+from muster.embedded.store.kinds import Kind
+from muster.kube.cluster import ApiError
 
 NOWHERE = "the server could not find the requested resource"
 UNSIMULATED = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")

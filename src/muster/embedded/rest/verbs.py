@@ -6,13 +6,13 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from muster.api.resources import NAMESPACES, SCALES, Resource
 from muster.embedded.rest.negotiation import PATCHES, body, content_type, sent_object, value, wanted
 from muster.embedded.rest.read_verbs import Face, listed, read, shown_as, whole_list
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import answer, refusal, success
 from muster.embedded.rest.write_options import deleting, deleting_from, writing
-from muster.embedded.store.kinds import NAMESPACES
-from muster.kube.cluster import ApiError, PatchType, Raw, Resource
+from muster.kube.cluster import ApiError, PatchType, Raw
 
 Verb = Callable[[Face, Target, Request], Awaitable[Response]]
 
@@ -97,15 +97,14 @@ def _exists(face: Face, found: Target) -> bool:
 
 def _fitting(found: Target, raw: Raw) -> Raw:
     """The object with its kind; 400 where it says another one than the path."""
-    resource = found.resource
-    expected = ("autoscaling/v1", "Scale") if found.subresource == "scale" else (resource.api_version, resource.kind)
-    for key, right in zip(("apiVersion", "kind"), expected, strict=True):
+    resource = SCALES if found.subresource == "scale" else found.resource
+    for key, right in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         said = raw.get(key, right)
         if said != right:
             raise refusal(400, f"the {key} in the data ({str(said)[:300]}) does not match the expected one ({right})")
     if not isinstance(raw.get("metadata", {}), dict):
         raise refusal(400, "metadata: must be an object")
-    return {**raw, "apiVersion": expected[0], "kind": expected[1]}
+    return {**raw, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
 def _named(found: Target, raw: Raw) -> Raw:

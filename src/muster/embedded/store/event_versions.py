@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from muster.embedded.store.kinds import EVENTS, NEW_EVENTS
+from muster.api.resources import EVENTS, NEW_EVENTS
 from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Key, Stored
 from muster.kube.cluster import Raw

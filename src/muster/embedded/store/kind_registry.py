@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from muster.api.resources import DEFINITIONS, NEW_EVENTS
 from muster.embedded.store import event_versions
-from muster.embedded.store.kinds import BUILT_IN, DEFINITIONS, NEW_EVENTS, Kind, by_resource, defined
+from muster.embedded.store.kinds import BUILT_IN, Kind, by_resource, defined
 from muster.embedded.store.object_store import Home, ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 from muster.kube.cluster import Raw

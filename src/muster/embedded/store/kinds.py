@@ -5,10 +5,37 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.api.resources import (
+    BUDGETS,
+    CLAIMS,
+    CONFIG_MAPS,
+    CRON_JOBS,
+    DAEMON_SETS,
+    DEFINITIONS,
+    DEPLOYMENTS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NEW_EVENTS,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    VALIDATING_WEBHOOKS,
+    VOLUMES,
+    Resource,
+)
 from muster.embedded.rest.table import printer_columns
 from muster.embedded.rest.table import workload_columns as work
 from muster.embedded.rest.table.printer_columns import Column
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 
 
 class Kind(Struct, frozen=True, eq=False):
@@ -40,123 +67,90 @@ class Kind(Struct, frozen=True, eq=False):
 
 
 def _kind(
-    api_version: str,
-    plural: str,
-    kind: str,
+    resource: Resource,
     *,
     short: str = "",
     sub: str = "",
     columns: tuple[Column, ...] = printer_columns.PLAIN,
-    namespaced: bool = True,
     categories: str = "",
     counted: bool = False,
 ) -> Kind:
-    group, _, version = api_version.rpartition("/")
-    resource = Resource(group, version, plural, kind, namespaced)
     shorts, subs, cats = (tuple(text.split()) for text in (short, sub, categories))
-    return Kind(resource, kind.lower(), shorts, cats, subs, columns, counted)
+    return Kind(resource, resource.kind.lower(), shorts, cats, subs, columns, counted)
 
 
 _WORK: dict[str, Any] = {"categories": "all", "counted": True}
 BUILT_IN: tuple[Kind, ...] = (
     _kind(
-        "v1",
-        "pods",
-        "Pod",
+        PODS,
         short="po",
         sub="status binding eviction",
         columns=printer_columns.POD,
         categories="all",
         counted=True,
     ),
-    _kind("v1", "nodes", "Node", short="no", sub="status", columns=printer_columns.NODE, namespaced=False),
+    _kind(NODES, short="no", sub="status", columns=printer_columns.NODE),
+    _kind(NAMESPACES, short="ns", sub="status", columns=printer_columns.NAMESPACE),
+    _kind(EVENTS, short="ev", columns=printer_columns.EVENT),
+    _kind(SERVICES, short="svc", sub="status", columns=printer_columns.SERVICE, categories="all"),
+    _kind(CONFIG_MAPS, short="cm", columns=printer_columns.CONFIG_MAP),
+    _kind(SECRETS, columns=printer_columns.SECRET),
+    _kind(SERVICE_ACCOUNTS, short="sa"),
     _kind(
-        "v1", "namespaces", "Namespace", short="ns", sub="status", columns=printer_columns.NAMESPACE, namespaced=False
-    ),
-    _kind("v1", "events", "Event", short="ev", columns=printer_columns.EVENT),
-    _kind("v1", "services", "Service", short="svc", sub="status", columns=printer_columns.SERVICE, categories="all"),
-    _kind("v1", "configmaps", "ConfigMap", short="cm", columns=printer_columns.CONFIG_MAP),
-    _kind("v1", "secrets", "Secret", columns=printer_columns.SECRET),
-    _kind("v1", "serviceaccounts", "ServiceAccount", short="sa"),
-    _kind(
-        "v1",
-        "persistentvolumes",
-        "PersistentVolume",
+        VOLUMES,
         short="pv",
         sub="status",
         columns=printer_columns.VOLUME,
-        namespaced=False,
     ),
     _kind(
-        "v1",
-        "persistentvolumeclaims",
-        "PersistentVolumeClaim",
+        CLAIMS,
         short="pvc",
         sub="status",
         columns=printer_columns.CLAIM,
     ),
-    _kind("apps/v1", "deployments", "Deployment", short="deploy", sub="status scale", columns=work.DEPLOYMENT, **_WORK),
-    _kind("apps/v1", "replicasets", "ReplicaSet", short="rs", sub="status scale", columns=work.REPLICA_SET, **_WORK),
+    _kind(DEPLOYMENTS, short="deploy", sub="status scale", columns=work.DEPLOYMENT, **_WORK),
+    _kind(REPLICA_SETS, short="rs", sub="status scale", columns=work.REPLICA_SET, **_WORK),
+    _kind(STATEFUL_SETS, short="sts", sub="status scale", columns=work.STATEFUL_SET, **_WORK),
+    _kind(DAEMON_SETS, short="ds", sub="status", columns=work.DAEMON_SET, **_WORK),
+    _kind(JOBS, sub="status", columns=work.JOB, **_WORK),
+    _kind(CRON_JOBS, short="cj", sub="status", columns=work.CRON_JOB, **_WORK),
     _kind(
-        "apps/v1", "statefulsets", "StatefulSet", short="sts", sub="status scale", columns=work.STATEFUL_SET, **_WORK
-    ),
-    _kind("apps/v1", "daemonsets", "DaemonSet", short="ds", sub="status", columns=work.DAEMON_SET, **_WORK),
-    _kind("batch/v1", "jobs", "Job", sub="status", columns=work.JOB, **_WORK),
-    _kind("batch/v1", "cronjobs", "CronJob", short="cj", sub="status", columns=work.CRON_JOB, **_WORK),
-    _kind(
-        "policy/v1",
-        "poddisruptionbudgets",
-        "PodDisruptionBudget",
+        BUDGETS,
         short="pdb",
         sub="status",
         columns=printer_columns.BUDGET,
         counted=True,
     ),
     _kind(
-        "scheduling.k8s.io/v1",
-        "priorityclasses",
-        "PriorityClass",
+        PRIORITY_CLASSES,
         short="pc",
         columns=printer_columns.PRIORITY,
-        namespaced=False,
         counted=True,
     ),
     _kind(
-        "storage.k8s.io/v1",
-        "storageclasses",
-        "StorageClass",
+        STORAGE_CLASSES,
         short="sc",
         columns=printer_columns.STORAGE_CLASS,
-        namespaced=False,
     ),
-    _kind("coordination.k8s.io/v1", "leases", "Lease", columns=printer_columns.LEASE),
-    _kind("events.k8s.io/v1", "events", "Event", short="ev", columns=printer_columns.EVENT),
+    _kind(LEASES, columns=printer_columns.LEASE),
+    _kind(NEW_EVENTS, short="ev", columns=printer_columns.EVENT),
     _kind(
-        "apiextensions.k8s.io/v1",
-        "customresourcedefinitions",
-        "CustomResourceDefinition",
+        DEFINITIONS,
         short="crd crds",
         sub="status",
         columns=printer_columns.DEFINITION,
-        namespaced=False,
         categories="api-extensions",
         counted=True,
     ),
     _kind(
-        "admissionregistration.k8s.io/v1",
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
+        VALIDATING_WEBHOOKS,
         columns=printer_columns.WEBHOOKS,
-        namespaced=False,
         categories="api-extensions",
         counted=True,
     ),
     _kind(
-        "admissionregistration.k8s.io/v1",
-        "mutatingwebhookconfigurations",
-        "MutatingWebhookConfiguration",
+        MUTATING_WEBHOOKS,
         columns=printer_columns.WEBHOOKS,
-        namespaced=False,
         categories="api-extensions",
         counted=True,
     ),
@@ -185,27 +179,3 @@ def _defined(spec: Raw, version: Raw) -> Kind:
 def by_resource(kinds: Iterable[Kind]) -> dict[tuple[str, str, str], Kind]:
     """Kinds by group, version and plural."""
     return {(kind.resource.group, kind.resource.version, kind.resource.plural): kind for kind in kinds}
-
-
-_BUILT_IN = {(kind.resource.group, kind.resource.plural): kind.resource for kind in BUILT_IN}
-PODS = _BUILT_IN["", "pods"]
-NODES = _BUILT_IN["", "nodes"]
-NAMESPACES = _BUILT_IN["", "namespaces"]
-EVENTS = _BUILT_IN["", "events"]
-NEW_EVENTS = _BUILT_IN["events.k8s.io", "events"]
-CLAIMS = _BUILT_IN["", "persistentvolumeclaims"]
-VOLUMES = _BUILT_IN["", "persistentvolumes"]
-CONFIG_MAPS = _BUILT_IN["", "configmaps"]
-SECRETS = _BUILT_IN["", "secrets"]
-DEPLOYMENTS = _BUILT_IN["apps", "deployments"]
-REPLICA_SETS = _BUILT_IN["apps", "replicasets"]
-STATEFUL_SETS = _BUILT_IN["apps", "statefulsets"]
-DAEMON_SETS = _BUILT_IN["apps", "daemonsets"]
-BUDGETS = _BUILT_IN["policy", "poddisruptionbudgets"]
-PRIORITY_CLASSES = _BUILT_IN["scheduling.k8s.io", "priorityclasses"]
-STORAGE_CLASSES = _BUILT_IN["storage.k8s.io", "storageclasses"]
-LEASES = _BUILT_IN["coordination.k8s.io", "leases"]
-DEFINITIONS = _BUILT_IN["apiextensions.k8s.io", "customresourcedefinitions"]
-POD_GROUPS = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
-QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
-TOPOLOGIES = Resource("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False)

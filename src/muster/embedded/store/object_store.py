@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
+from muster.api.resources import EVENTS, NEW_EVENTS, Resource
 from muster.embedded.admission.metadata import owners
-from muster.embedded.store.kinds import EVENTS, NEW_EVENTS
 from muster.embedded.store.versioned_table import Key, Stored, Table, encoded, key_of
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 
 Home = tuple[str, str]  # group and plural: versions of a kind share a table
 Place = tuple[Home, Key]

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from muster.api.resources import Resource
 from muster.embedded.api_errors import bad_request
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 from muster.model.selectors import meets_all, parse_requirements
 
 _FIELD_REQUIREMENT = re.compile(r"\s*([^=!\s]+)\s*(==|=|!=)\s*(.*?)\s*")

@@ -4,9 +4,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
+from muster.api.resources import Resource
 from muster.embedded.api_errors import expired
 from muster.embedded.store.versioned_table import Stored, Table, TableChange
-from muster.kube.cluster import Change, Raw, Resource
+from muster.kube.cluster import Change, Raw
 
 INITIAL_END = "k8s.io/initial-events-end"
 Test = Callable[[Raw], bool]

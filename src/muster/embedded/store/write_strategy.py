@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from muster.api.resources import NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from muster.embedded.admission import metadata, pods
 from muster.embedded.admission.admission_chain import (
     Unknown,
@@ -17,7 +18,7 @@ from muster.embedded.admission.structural_schemas import MOST_PROBLEMS
 from muster.embedded.api_errors import Cause, bad_request, forbidden, invalid, other_uid, out_of_date
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import Manager, managers, written
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
+from muster.embedded.store.kinds import Kind
 from muster.embedded.store.object_store import ObjectStore, home
 from muster.embedded.store.versioned_table import Stored
 from muster.kube.cluster import Raw

@@ -15,44 +15,15 @@ from muster.api import names
 from muster.api.core import Node, Pod
 from muster.api.decoding import decode
 from muster.api.meta import Wire
-from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
+from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.kube.cache.interning import Slim, bare
 from muster.kube.cache.reflector import Changed, Gone, News, identity
-from muster.kube.cluster import Raw, Resource
+from muster.kube.cluster import Raw
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
 from muster.validation.pods.membership import OURS, gang_of
-
-PLURALS = {
-    "PodGroup": "podgroups",
-    "Queue": "queues",
-    "Topology": "topologies",
-    "Pod": "pods",
-    "Node": "nodes",
-    "Namespace": "namespaces",
-    "PersistentVolume": "persistentvolumes",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "PriorityClass": "priorityclasses",
-    "StorageClass": "storageclasses",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-}
-
-
-def _resource(api_version: str, kind: str, struct: type[Wire]) -> Resource:
-    group, _, version = api_version.rpartition("/")
-    return Resource(group, version, PLURALS[kind], kind, struct not in CLUSTER_SCOPED)
-
-
-WATCHED_KINDS: dict[Resource, type[Wire]] = {
-    _resource(api_version, kind, struct): struct for (api_version, kind), struct in KINDS.items()
-}
-
-
-def resource_of(struct: type[Wire]) -> Resource:
-    """The kind that a struct is read from."""
-    return next(resource for resource, known in WATCHED_KINDS.items() if known is struct)
 
 
 def _all(_object: Pod | PodGroup) -> bool:

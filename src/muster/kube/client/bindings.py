@@ -7,6 +7,7 @@ be carried out a moment later, so whatever failed last, the binding stays in dou
 
 import msgspec
 
+from muster.api.resources import BINDINGS, NODES, PODS
 from muster.kube.client.http import Http, Request
 from muster.kube.client.paths import item
 from muster.kube.client.responses import (
@@ -18,9 +19,8 @@ from muster.kube.client.responses import (
     nonsense,
     worth_another_try,
 )
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.kube.cluster import ApiError, Raw
 
-PODS = Resource("", "v1", "pods", "Pod")
 _decode = msgspec.json.Decoder(Raw).decode
 
 
@@ -75,5 +75,6 @@ async def _is_bound(http: Http, namespace: str, pod: str, uid: str, node: str) -
 
 def _binding(namespace: str, pod: str, uid: str, node: str) -> bytes:
     meta = {"namespace": namespace, "name": pod, "uid": uid}
-    target = {"apiVersion": "v1", "kind": "Node", "name": node}
-    return msgspec.json.encode({"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target})
+    target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
+    kind = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind}
+    return msgspec.json.encode({**kind, "metadata": meta, "target": target})

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
+from muster.api.resources import EVICTIONS, PODS, Resource
 from muster.kube.client import bindings
-from muster.kube.client.bindings import PODS
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.paths import collection, home, item, named
 from muster.kube.client.responses import confirmed, decoded, is_object, nonsense
 from muster.kube.client.watch import watching
-from muster.kube.cluster import ApiError, Change, Listing, PatchType, Raw, Resource
+from muster.kube.cluster import ApiError, Change, Listing, PatchType, Raw
 
 PAGE: Final = 500  # objects of one request where all are wanted
 MANAGER: Final = {"fieldManager": "muster"}
@@ -153,10 +153,11 @@ class Kubernetes:
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """Carries the uid, so that it may be sent again without harm to a pod of the same name."""
         meta = {"namespace": namespace, "name": pod}
-        wish = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": _options(uid)}
+        kind = {"apiVersion": EVICTIONS.api_version, "kind": EVICTIONS.kind}
+        eviction = {**kind, "metadata": meta, "deleteOptions": _options(uid)}
         path = item(PODS, namespace, pod, "eviction")
         query = {"dryRun": "All"} if dry_run else {}
-        await self._do(Request("POST", path, query, body=_encode(wish), repeatable=bool(uid), done_if=404))
+        await self._do(Request("POST", path, query, body=_encode(eviction), repeatable=bool(uid), done_if=404))
 
     async def close(self) -> None:
         """Let go of connections."""

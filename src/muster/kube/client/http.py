@@ -20,6 +20,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
+from muster.api.resources import LEASES
 from muster.errors import InputError
 from muster.kube.client.connection_errors import failure
 from muster.kube.client.credentials import Access, Credentials
@@ -38,7 +39,7 @@ T = TypeVar("T")
 JSON: Final = "application/json"
 AGENT: Final = "muster"
 READS: Final = ("GET", "HEAD")
-LEASES: Final = "/apis/coordination.k8s.io/"
+LEASES_PATH: Final = f"/apis/{LEASES.group}/"
 DONE: Final = b'{"kind":"Status"}'  # in place of an answer that was lost
 TURNED_AWAY: Final = (401, 403, 429)  # said of a request before its object is looked at
 PROXY_STEPS: Final = 3  # a connection, a tunnel, and TLS to the API server
@@ -72,7 +73,7 @@ class Request(Struct, frozen=True):
     @property
     def burdens(self) -> bool:
         """An API server that has too much to do may be spared it; a lease is worth little, and leadership much."""
-        return not self.reads and not self.path.startswith(LEASES)
+        return not self.reads and not self.path.startswith(LEASES_PATH)
 
 
 class Limits(Struct, frozen=True):
@@ -111,7 +112,7 @@ class Lines:
 
     def session(self, request: Request) -> aiohttp.ClientSession:
         """Which of them a request takes."""
-        return self._leases if request.path.startswith(LEASES) else self._others
+        return self._leases if request.path.startswith(LEASES_PATH) else self._others
 
     async def close(self) -> None:
         """Let go of them."""

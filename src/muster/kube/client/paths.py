@@ -3,7 +3,8 @@
 from urllib.parse import quote
 
 from muster.api.names import DEFAULT_NAMESPACE
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.api.resources import Resource
+from muster.kube.cluster import ApiError, Raw
 
 
 def collection(resource: Resource, namespace: str = "") -> str:

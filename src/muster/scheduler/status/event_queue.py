@@ -12,16 +12,15 @@ from datetime import datetime
 import structlog
 from msgspec import Struct
 
-from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
-from muster.kube.cache.cache import resource_of
+from muster.api.resources import EVENTS, POD_GROUPS, PODS
 from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.status.event_recorder import EVENTS, Recorder, event
+from muster.scheduler.status.event_recorder import Recorder, event
 
 log = structlog.get_logger()
 MOST_PODS, MOST_GROUPS = 4096, 1024  # events that wait to be sent
@@ -137,14 +136,14 @@ class EventQueue:
         group = self.pod_group(key)
         if group is None:
             return None  # it is gone
-        about, message = resource_of(PodGroup), event_messages.on_group(key, done)
+        about, message = POD_GROUPS, event_messages.on_group(key, done)
         return event(about, group.metadata, reason, message, self.wall(), event_messages.is_normal(reason))
 
     def _about_pod(self, one: AboutPod) -> Raw:
         meta = ObjectMeta(name=one.done.pod, namespace=one.done.namespace, uid=one.uid)
         reason = event_messages.reason_of(one.done)
         return event(
-            resource_of(Pod),
+            PODS,
             meta,
             reason,
             event_messages.on_pod(one.done),

@@ -16,15 +16,14 @@ from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
 from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
-from muster.kube.cache.cache import resource_of
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.api.resources import EVENTS, POD_GROUPS, PODS, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.reporting.conditions import stray_words
 from muster.reporting.explain import is_worth_an_event, message
 from muster.reporting.outcome import Outcome
 from muster.validation.pods.membership import Stray
 
-EVENTS = Resource("", "v1", "events", "Event")
 STRAY_PODS = "StrayPods"
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
@@ -88,7 +87,7 @@ def series_of(event: Raw) -> Series:
 
 def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
     """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
-    resource, meta = resource_of(PodGroup), group.metadata
+    resource, meta = POD_GROUPS, group.metadata
     for refusal in outcome.found.refusals:
         if is_worth_an_event(refusal):
             runs = refusal.extra is not None
@@ -104,12 +103,12 @@ def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: 
 
 def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Raw:
     """Something else about a gang."""
-    return event(resource_of(PodGroup), group.metadata, reason, message, now)
+    return event(POD_GROUPS, group.metadata, reason, message, now)
 
 
 def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
     """Why a pod belongs to nobody."""
-    return event(resource_of(Pod), pod.metadata, stray.why, f"the pod {stray.says}", now)
+    return event(PODS, pod.metadata, stray.why, f"the pod {stray.says}", now)
 
 
 def event(
@@ -125,8 +124,8 @@ def event(
     }
     at = stamp(now.replace(microsecond=0))
     return {
-        "apiVersion": "v1",
-        "kind": "Event",
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
         "metadata": {"name": _name(meta, reason, now), "namespace": meta.namespace},
         "involvedObject": about,
         "reason": reason,

@@ -21,9 +21,8 @@ from muster.api.decoding import encode
 from muster.api.meta import Condition, Wire
 from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
-from muster.api.queue import Queue
-from muster.kube.cache.cache import resource_of
-from muster.kube.cluster import ApiError, Cluster, PatchType, Raw, Resource
+from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
+from muster.kube.cluster import ApiError, Cluster, PatchType, Raw
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot
@@ -37,7 +36,7 @@ from muster.scheduler.binder import CONFLICT
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.status.event_recorder import EVENTS, Recorder, about_gang, about_group, about_stray, series_of
+from muster.scheduler.status.event_recorder import Recorder, about_gang, about_group, about_stray, series_of
 from muster.validation.pods.membership import gang_of
 
 log = structlog.get_logger()
@@ -118,7 +117,7 @@ class StatusWriter:
 
     async def make_way(self, namespace: str, pod: str) -> None:
         """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
-        address = (resource_of(Pod).plural, namespace, pod)
+        address = (PODS.plural, namespace, pod)
         self._placed[address] = self._newest + 1
         self._updates.pop(address, None)
         if address in self._busy:
@@ -310,7 +309,7 @@ def _about(outcome: Outcome, group: PodGroup, news: CycleOutcome) -> Iterator[St
 
 
 def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[StatusUpdate]:
-    meta, resource = group.metadata, resource_of(PodGroup)
+    meta, resource = group.metadata, POD_GROUPS
     if annotations := stale_annotations(outcome, group, now):
         body = {"metadata": {"uid": meta.uid, "annotations": annotations}}
         yield StatusUpdate("marks", resource, meta.namespace, meta.name, body, body)
@@ -326,7 +325,7 @@ def _of_queues(news: CycleOutcome) -> Iterator[StatusUpdate]:
         queue = stored.get(name)
         if queue is not None and queue.status != status:
             body = _status(queue.metadata.uid, status)
-            yield StatusUpdate("status", resource_of(Queue), "", name, body, body)
+            yield StatusUpdate("status", QUEUES, "", name, body, body)
 
 
 def _status(uid: str, status: Wire) -> list[Raw]:
@@ -342,7 +341,7 @@ def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> StatusUp
     """A pod that was deleted and came back under its name has heard nothing yet."""
     namespace, _, name = pod.partition("/")
     raw = encode(condition) | {"lastTransitionTime": stamp(now)}
-    return StatusUpdate("condition", resource_of(Pod), namespace, name, (uid, condition), _on_pod(uid, raw))
+    return StatusUpdate("condition", PODS, namespace, name, (uid, condition), _on_pod(uid, raw))
 
 
 def _on_pod(uid: str, condition: Raw) -> Raw:
@@ -384,4 +383,4 @@ def _unsaid(
     uid, _ = says
     if uid == pod.metadata.uid:
         body = _on_pod(uid, {"type": ON_PODS, "$patch": "delete"})
-        yield StatusUpdate("condition", resource_of(Pod), *address[1:], says=(uid, None), body=body)
+        yield StatusUpdate("condition", PODS, *address[1:], says=(uid, None), body=body)

@@ -14,20 +14,17 @@ from pathlib import Path
 
 from cryptography import x509
 
+from muster.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from muster.config.settings import Webhook
 from muster.errors import MusterError
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, read, service_names, trusted
 from muster.webhook.certificates.certificate_checks import unfit
 from muster.webhook.certificates.certificate_sources import CertificateSource, decoded
 
-_ADMISSION = ("admissionregistration.k8s.io", "v1")
-CONFIGURATIONS = (
-    Resource(*_ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False),
-    Resource(*_ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False),
-)
+CONFIGURATIONS = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
 SETTLE_SECONDS = 5.0  # until every API server has heard of a new authority through its watch
 Now = Callable[[], datetime]
 

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from muster.api.resources import SECRETS
 from muster.config.settings import Certificates
-from muster.kube.cluster import ApiError, Cluster, Raw, Resource
+from muster.kube.cluster import ApiError, Cluster, Raw
 from muster.observability.logging import logger
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, due, issue, read
 from muster.webhook.certificates.certificate_checks import anchored
 
-SECRETS = Resource("", "v1", "secrets", "Secret")
 FILES = {"authority": "ca.crt", "authority_key": "ca.key", "certificate": "tls.crt", "key": "tls.key"}
 ATTEMPTS = 5  # to store a new bundle while other replicas do the same
 

@@ -3,8 +3,8 @@
 import pytest
 
 import muster
+from muster.api.resources import BUDGETS, PODS
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.store.kinds import BUDGETS, PODS
 from muster.kube.cluster import Raw
 from muster.model.snapshot import take
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets

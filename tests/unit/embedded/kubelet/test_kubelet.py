@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from muster.api.resources import NAMESPACES, NODES, PODS, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubelet.clock import ManualClock, settled
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NAMESPACES, NODES, PODS
-from muster.kube.cluster import ApiError, Resource
+from muster.kube.cluster import ApiError
 from tests.contract.given import pod
 
 

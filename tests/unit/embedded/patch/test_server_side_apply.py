@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.api.resources import CONFIG_MAPS
 from muster.embedded.patch.managed_fields import at, cleared, flat, nested, overlaid, paths
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import Manager, applied, managers, written
-from muster.embedded.store.kinds import CONFIG_MAPS
 from muster.kube.cluster import ApiError
 
 SHAPE = MergeKeys.of(None)

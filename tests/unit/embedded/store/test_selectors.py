@@ -2,8 +2,8 @@
 
 import pytest
 
+from muster.api.resources import CONFIG_MAPS, EVENTS, NODES, PODS
 from muster.embedded.store import selectors
-from muster.embedded.store.kinds import CONFIG_MAPS, EVENTS, NODES, PODS
 from muster.kube.cluster import ApiError
 
 

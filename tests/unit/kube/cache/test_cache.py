@@ -11,14 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from muster.api import resources
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.decoding import decode
 from muster.api.meta import Wire
-from muster.api.objects import FIELDS, Objects, key
+from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
-from muster.kube.cache.cache import WATCHED_KINDS, Cache, resource_of
+from muster.kube.cache.cache import Cache
 from muster.kube.cache.interning import Slim
 from muster.kube.cache.reflector import Changed, Gone, News, Synced
 from muster.kube.cluster import Raw
@@ -113,7 +114,7 @@ def test_names_are_apart_by_namespace_and_kind() -> None:
 
 def test_every_kind_that_planning_reads_is_followed() -> None:
     assert set(WATCHED_KINDS.values()) == set(FIELDS)
-    assert resource_of(Pod).plural == "pods"
+    assert WATCHED_KINDS[resources.PODS] is Pod
     assert {resource.plural for resource in WATCHED_KINDS if not resource.namespaced} >= {
         "nodes",
         "queues",

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from muster.api.resources import NAMESPACES, PODS, Resource
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NAMESPACES
 from muster.kube.backoff import no_jitter
 from muster.kube.cache.reflector import (
     LONGEST_SECONDS,
@@ -19,9 +19,8 @@ from muster.kube.cache.reflector import (
     Reflector,
     Synced,
 )
-from muster.kube.cluster import ApiError, Change, Cluster, Listing, Raw, Resource
+from muster.kube.cluster import ApiError, Change, Cluster, Listing, Raw
 
-PODS = Resource("", "v1", "pods", "Pod")
 EXPIRED = ApiError(410, "Expired", "too old")
 DOWN = ApiError(503, "ServiceUnavailable", "down")
 FORBIDDEN = ApiError(403, "Forbidden", "no")

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from muster.api.resources import LEASES, PODS, QUEUES
 from muster.kube.backoff import no_jitter
 from muster.kube.client.client import Kubernetes
 from muster.kube.client.credentials import Access, Credentials
@@ -23,11 +24,8 @@ from muster.kube.client.responses import (
     retry_after_seconds,
     worth_another_try,
 )
-from muster.kube.cluster import ApiError, Resource
+from muster.kube.cluster import ApiError
 
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False)
 SECRET = "Bearer s3cr3t-t0k3n"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -405,13 +403,12 @@ async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> Non
 
 async def test_who_reads_or_leads_is_not_held_up_by_a_rest() -> None:
     """I9: a leader that may not renew its lease leads no more."""
-    leases = Resource("coordination.k8s.io", "v1", "leases", "Lease")
     script = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod()))
     async with cluster(script, clock=lambda: 0.0) as (client, _):
         with pytest.raises(ApiError):
             await client.bind("team", "a", "u1", "n1")
         await client.get(PODS, "team", "a")
-        await client.replace(leases, pod())
+        await client.replace(LEASES, pod())
     assert script.verbs == ["POST", "GET", "PUT"]
 
 
@@ -765,8 +762,7 @@ async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:
         async with asyncio.timeout(30):
             bindings = [asyncio.create_task(client.bind("team", f"p{nth}", "u", "n")) for nth in range(300)]
             await enough.wait()  # none waits for another
-            lease = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-            await client.get(lease, "team", "muster")
+            await client.get(LEASES, "team", "muster")
         for each in bindings:
             each.cancel()
         await asyncio.gather(*bindings, return_exceptions=True)

@@ -11,20 +11,15 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from muster.api.resources import BUDGETS, CONFIG_MAPS, NAMESPACES, NODES, POD_GROUPS, PODS
 from muster.kube.cache.reflector import Changed, Gone, Health, Reflector, Synced
 from muster.kube.client.client import Kubernetes, connect
 from muster.kube.client.http import Limits
-from muster.kube.cluster import ApiError, Resource
+from muster.kube.cluster import ApiError
 from tests.support.apiserver.apiserver import ADMIN, ApiServer, apiserver
 
 __all__ = ["apiserver"]  # the fixture
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-PODS = Resource("", "v1", "pods", "Pod")
-MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-GANGS = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
 _count = itertools.count(1)
 
 
@@ -113,9 +108,9 @@ def _other(apiserver: ApiServer, folder: Path, user: dict[str, Any], **cluster: 
 
 
 async def test_pages(kubernetes: Kubernetes, namespace: str) -> None:
-    await asyncio.gather(*(kubernetes.create(MAPS, config(namespace, f"c{nth}")) for nth in range(7)))
-    first = await kubernetes.list(MAPS, namespace, limit=3)
-    second = await kubernetes.list(MAPS, namespace, limit=3, after=first.more)
+    await asyncio.gather(*(kubernetes.create(CONFIG_MAPS, config(namespace, f"c{nth}")) for nth in range(7)))
+    first = await kubernetes.list(CONFIG_MAPS, namespace, limit=3)
+    second = await kubernetes.list(CONFIG_MAPS, namespace, limit=3, after=first.more)
     names = [raw["metadata"]["name"] for raw in (*first.items, *second.items)]
     assert names == [f"c{nth}" for nth in range(6)]
     assert first.resource_version == second.resource_version
@@ -125,22 +120,24 @@ async def test_pages(kubernetes: Kubernetes, namespace: str) -> None:
 async def test_server_side_apply_and_its_conflicts(kubernetes: Kubernetes, namespace: str) -> None:
     kind: Any = "application/apply-patch+yaml"
     mine = config(namespace, "shared", x="1")
-    assert (await kubernetes.patch(MAPS, namespace, "shared", mine, kind, field_manager="one"))["data"] == {"x": "1"}
+    assert (await kubernetes.patch(CONFIG_MAPS, namespace, "shared", mine, kind, field_manager="one"))["data"] == {
+        "x": "1"
+    }
     theirs = config(namespace, "shared", x="2")
     with pytest.raises(ApiError) as caught:
-        await kubernetes.patch(MAPS, namespace, "shared", theirs, kind, field_manager="two")
+        await kubernetes.patch(CONFIG_MAPS, namespace, "shared", theirs, kind, field_manager="two")
     assert (caught.value.status, caught.value.reason) == (409, "Conflict")
-    forced = await kubernetes.patch(MAPS, namespace, "shared", theirs, kind, field_manager="two", force=True)
+    forced = await kubernetes.patch(CONFIG_MAPS, namespace, "shared", theirs, kind, field_manager="two", force=True)
     assert forced["data"] == {"x": "2"}
 
 
 async def test_our_kinds_are_known_and_their_rules_hold(kubernetes: Kubernetes, namespace: str) -> None:
-    gang = {"apiVersion": GANGS.api_version, "kind": "PodGroup", "metadata": {"namespace": namespace, "name": "g"}}
-    made = await kubernetes.create(GANGS, {**gang, "spec": {"minMember": 2}})
-    status = await kubernetes.patch(GANGS, namespace, "g", {"status": {"phase": "Running"}}, subresource="status")
+    gang = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"namespace": namespace, "name": "g"}}
+    made = await kubernetes.create(POD_GROUPS, {**gang, "spec": {"minMember": 2}})
+    status = await kubernetes.patch(POD_GROUPS, namespace, "g", {"status": {"phase": "Running"}}, subresource="status")
     assert status["metadata"]["generation"] == made["metadata"]["generation"]
     with pytest.raises(ApiError) as caught:
-        await kubernetes.patch(GANGS, namespace, "g", {"spec": {"minMember": "many"}})
+        await kubernetes.patch(POD_GROUPS, namespace, "g", {"spec": {"minMember": "many"}})
     assert (caught.value.status, caught.value.reason) == (422, "Invalid")
 
 
@@ -186,23 +183,23 @@ async def test_a_watch_from_too_long_ago_is_expired(kubernetes: Kubernetes) -> N
     """The server remembers PodGroups since their CRD was made, and no longer than that."""
     async with AsyncExitStack() as stack, asyncio.timeout(20):
         with pytest.raises(ApiError) as caught:
-            await anext(await stack.enter_async_context(kubernetes.watch(GANGS, "1")))
+            await anext(await stack.enter_async_context(kubernetes.watch(POD_GROUPS, "1")))
     assert (caught.value.status, caught.value.reason) == (410, "Expired")
 
 
 async def test_following_a_real_watch(kubernetes: Kubernetes, namespace: str) -> None:
     health = Health()
-    await kubernetes.create(MAPS, config(namespace, "a"))
-    news = Reflector(kubernetes, MAPS, namespace, health=health).news()
+    await kubernetes.create(CONFIG_MAPS, config(namespace, "a"))
+    news = Reflector(kubernetes, CONFIG_MAPS, namespace, health=health).news()
     first = await anext(news)
     assert isinstance(first, Changed)
     assert isinstance(await anext(news), Synced)
     assert health.ready
-    await kubernetes.patch(MAPS, namespace, "a", {"data": {"x": "1"}})
+    await kubernetes.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "1"}})
     changed = await anext(news)
     assert isinstance(changed, Changed)
     assert changed.object["data"] == {"x": "1"}
-    await kubernetes.delete(MAPS, namespace, "a")
+    await kubernetes.delete(CONFIG_MAPS, namespace, "a")
     gone = await anext(news)
     assert isinstance(gone, Gone)
     assert gone.object["metadata"]["uid"] == first.object["metadata"]["uid"]
@@ -214,16 +211,16 @@ async def test_a_watch_outlives_its_streams(
 ) -> None:
     """The API server ends each after a second here; nothing is lost or told twice in between."""
     monkeypatch.setattr("muster.kube.client.watch.TURN_SECONDS", (1, 1))
-    since = (await kubernetes.list(MAPS, namespace)).resource_version
+    since = (await kubernetes.list(CONFIG_MAPS, namespace)).resource_version
 
     async def write() -> None:
         for nth in range(12):
-            await kubernetes.create(MAPS, config(namespace, f"c{nth}"))
+            await kubernetes.create(CONFIG_MAPS, config(namespace, f"c{nth}"))
             await asyncio.sleep(0.25)
 
     writing = asyncio.create_task(write())
     names: list[str] = []
-    async with kubernetes.watch(MAPS, since, namespace) as changes:
+    async with kubernetes.watch(CONFIG_MAPS, since, namespace) as changes:
         async for change in changes:
             if change.type == "ADDED":
                 names.append(change.object["metadata"]["name"])

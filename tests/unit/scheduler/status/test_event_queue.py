@@ -9,7 +9,8 @@ import pytest
 
 from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
-from muster.kube.cluster import Raw, Resource
+from muster.api.resources import EVENTS, POD_GROUPS, Resource
+from muster.kube.cluster import Raw
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
 from muster.scheduler.leadership import AlwaysLeading
@@ -17,7 +18,7 @@ from muster.scheduler.observer import NoObserver
 from muster.scheduler.status import event_queue
 from muster.scheduler.status.event_queue import EventQueue
 from tests.support.live.faults import Call, Fault, Faulty
-from tests.support.live.objects import EVENTS, GROUPS, group, node, queue
+from tests.support.live.objects import group, node, queue
 from tests.support.live.world import HASTY, World
 
 HIGH = "`default/high`, which has a higher priority"
@@ -66,10 +67,10 @@ class Scene:
     def __init__(self, cluster: Faulty | None = None, *names: str) -> None:
         self.world = World([node("a")])
         for name in names or ("g",):
-            self.world.create(GROUPS, group(name, minMember=1))
+            self.world.create(POD_GROUPS, group(name, minMember=1))
         self.cluster = cluster or Faulty(self.world.memory)
         self.is_busy, self.counted = False, Counted()
-        groups = {raw["metadata"]["name"]: raw for raw in stored(self.world, GROUPS)}
+        groups = {raw["metadata"]["name"]: raw for raw in stored(self.world, POD_GROUPS)}
         self.queue = EventQueue(
             self.cluster,
             AlwaysLeading(),

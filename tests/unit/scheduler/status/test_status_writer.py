@@ -18,12 +18,12 @@ from muster.api.core import Node, Pod
 from muster.api.decoding import decode, encode
 from muster.api.meta import Wire
 from muster.api.podgroup import PodGroup
+from muster.api.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from muster.api.topology import Topology
 from muster.embedded.kubelet.clock import EPOCH
-from muster.embedded.store.kinds import NODES, PODS
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import Changed
-from muster.kube.cluster import PatchType, Raw, Resource
+from muster.kube.cluster import PatchType, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.reporting.outcome import Outcome, outcomes
@@ -42,7 +42,7 @@ from muster.scheduler.status.status_writer import (
 )
 from muster.validation.pods.membership import Stray
 from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
-from tests.support.live.objects import EVENTS, GROUPS, QUEUES, RACK, gpu_pod, group, leaf, node, queue
+from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 from tests.support.live.world import World
 from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
 
@@ -98,7 +98,7 @@ class Bench:
         )
 
     def news(self, **unsettled: str) -> None:
-        raw = [one for kind in (NODES, PODS, GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
+        raw = [one for kind in (NODES, PODS, POD_GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
         self.status_writer.tell(
@@ -131,7 +131,7 @@ def waiting(pods: int = 1, groups: int = 1) -> World:
     """Gangs that find no place."""
     world = World([node("a", gpus=0)])
     for i in range(groups):
-        world.create(GROUPS, group(f"g{i}", minMember=pods))
+        world.create(POD_GROUPS, group(f"g{i}", minMember=pods))
         for j in range(pods):
             world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}"))
     return world
@@ -179,7 +179,7 @@ async def test_what_is_stored_already_is_not_written() -> None:
         await bench.told()
         assert len(bench.cluster.log) == first
         stale = world.group("g0")
-        world.memory.store.replace(GROUPS, stale | {"status": {"phase": "Running"}}, "status")
+        world.memory.store.replace(POD_GROUPS, stale | {"status": {"phase": "Running"}}, "status")
         await world.time.advance(RECEIVED_SECONDS)
         bench.news()
         await bench.told()
@@ -300,7 +300,7 @@ async def test_who_is_gone_need_not_be_told() -> None:
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     bench.news()
-    world.memory.store.delete(GROUPS, "default", "g0")
+    world.memory.store.delete(POD_GROUPS, "default", "g0")
     world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
     async with bench.running():
         await bench.told()
@@ -311,8 +311,8 @@ async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_busi
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     bench.news()
-    world.memory.store.delete(GROUPS, "default", "g0")
-    world.create(GROUPS, group("g0", minMember=1))
+    world.memory.store.delete(POD_GROUPS, "default", "g0")
+    world.create(POD_GROUPS, group("g0", minMember=1))
     world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
     world.create(PODS, gpu_pod("g0-0", "g0"))
     async with bench.running():
@@ -395,7 +395,7 @@ async def test_the_same_event_is_one_object_that_counts() -> None:
         for i in range(2):
             await world.time.advance(AGAIN_SECONDS)
             world.create(PODS, gpu_pod(f"more-{i}", "g0"))
-            world.memory.store.patch(GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
+            world.memory.store.patch(POD_GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
             bench.news()
             await bench.told()
     (last,) = events(world)
@@ -446,8 +446,8 @@ async def test_who_came_back_under_its_name_has_events_of_its_own() -> None:
     async with bench.running():
         bench.news()
         await bench.told()
-        world.memory.store.delete(GROUPS, "default", "g0")
-        again = world.create(GROUPS, group("g0", minMember=1))
+        world.memory.store.delete(POD_GROUPS, "default", "g0")
+        again = world.create(POD_GROUPS, group("g0", minMember=1))
         bench.news()
         await bench.told()
     assert [told(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
@@ -457,7 +457,7 @@ async def test_who_came_back_under_its_name_has_events_of_its_own() -> None:
 async def test_a_gang_with_the_longest_name_has_events() -> None:
     """Names of Events are no longer than others."""
     world, name = World([node("a", gpus=0)]), f"{'a' * 199}-{'b' * 53}"
-    world.create(GROUPS, group(name, minMember=1))
+    world.create(POD_GROUPS, group(name, minMember=1))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
@@ -491,7 +491,7 @@ def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
 async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool) -> None:
     """N4: always; also where no conditions are wanted (S4), and behind gates. One that runs is scheduled already."""
     world = World([node("a")])
-    world.create(GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
+    world.create(POD_GROUPS, group("g", minSubGroup=1, subGroups=[leaf("w", 1)], markUnschedulable=mark))
     world.create(PODS, gpu_pod("g-0", "g", leaf="w", node_name="a"))
     for one in (
         lost("lost"),
@@ -554,7 +554,7 @@ async def test_what_a_pod_lacked_is_not_said_any_more_once_it_is_there(mark: boo
         bench.news()
         await bench.told()
         assert world.condition(world.pod("lost"), "PodScheduled")["reason"] == "NoSuchPodGroup"
-        world.create(GROUPS, group("g", minMember=1, markUnschedulable=mark))
+        world.create(POD_GROUPS, group("g", minMember=1, markUnschedulable=mark))
         for _ in range(3):
             bench.news()
             await bench.told()
@@ -574,7 +574,7 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
         await bench.told()
         world.memory.store.bind("default", "seen", world.pod("seen")["metadata"]["uid"], "a")
         world.create(NODES, node("b"))
-        world.create(GROUPS, group("g", minMember=1, markUnschedulable=False))
+        world.create(POD_GROUPS, group("g", minMember=1, markUnschedulable=False))
         bench.news()
         await bench.told()
     assert bench.cluster.log.count("patch pods now status") == 1
@@ -648,7 +648,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
 async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
     """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
     world = World([node("a", gpus=0)])
-    world.create(GROUPS, group("g", minMember=1))
+    world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
@@ -663,13 +663,13 @@ async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
 async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
     """Its timers would run from a time at which it was not there."""
     world = World([node("a")])
-    world.create(GROUPS, group("g", minMember=1))
+    world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g", node_name="a"))
 
     def returns(call: Call) -> None:
         if (call.verb, call.what, call.again) == ("patch", "podgroups g", 0):
-            world.memory.store.delete(GROUPS, "default", "g")
-            world.create(GROUPS, group("g", minMember=1))
+            world.memory.store.delete(POD_GROUPS, "default", "g")
+            world.create(POD_GROUPS, group("g", minMember=1))
 
     bench = Bench(world, Faulty(world.memory, returns))
     async with bench.running():
@@ -682,7 +682,7 @@ async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
 async def test_a_letter_that_is_not_answered_is_given_up() -> None:
     """Whoever is bound waits for the letter about it: it must not wait for ever."""
     world = World([node("a", gpus=0)])
-    world.create(GROUPS, group("g", minMember=1))
+    world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g"))
     gate = Gate(world)
     bench = Bench(world, gate)
@@ -698,7 +698,7 @@ def _said(cache: Cache, drafts: Drafts) -> list[str]:
     """The kinds of letters about PodGroups, which are stored."""
     snapshot = cache.snapshot(EPOCH)
     found = drafts.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
-    updates = [one for some in found.values() for one in some if one.resource == GROUPS]
+    updates = [one for some in found.values() for one in some if one.resource == POD_GROUPS]
     for one in updates:
         _store(cache, one)
     return [one.kind for one in updates]

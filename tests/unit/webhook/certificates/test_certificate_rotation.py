@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
+from muster.api.resources import NAMESPACES, SECRETS, Resource
 from muster.config.settings import Certificates, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.store.kinds import NAMESPACES
-from muster.kube.cluster import ApiError, Raw, Resource
+from muster.kube.cluster import ApiError, Raw
 from muster.observability.metrics import Metrics
 from muster.observability.x509 import builder, named
 from muster.webhook import handlers
@@ -32,7 +32,7 @@ from muster.webhook.certificates.certificate_rotation import (
     ServedCertificate,
     inject,
 )
-from muster.webhook.certificates.certificate_sources import FILES, SECRETS, Brought, InSecret, source
+from muster.webhook.certificates.certificate_sources import FILES, Brought, InSecret, source
 from tests.support.admission_reviews import sent
 from tests.support.factories import podgroup
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from muster.api.resources import POD_GROUPS
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.table import printer_columns, workload_columns
 from muster.embedded.rest.table.jsonpath import found
-from muster.embedded.store.kinds import BUILT_IN, POD_GROUPS, defined
+from muster.embedded.store.kinds import BUILT_IN, defined
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RAW: Any = {
