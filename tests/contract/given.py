@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from muster.api.resources import POD_GROUPS, PODS, Resource
-from muster.kube.cluster import ApiError, Change, Cluster, Raw
+from muster.kube.cluster import Change, Cluster, Raw
+from muster.kube.errors import ApiError
 
 
 def config_map(namespace: str, name: str, labels: dict[str, str] | None = None, **data: str) -> Raw:

@@ -18,7 +18,8 @@ import msgspec
 import yaml
 
 from muster.api.resources import NAMESPACES, SECRETS, SERVICES, Resource
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
 from tests.support.apiserver.apiserver import ADMIN, ApiServer
 

@@ -31,7 +31,8 @@ from muster.config.settings import Scheduling
 from muster.embedded.controllers.replica_controller import ReplicaController
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from muster.api.resources import NAMESPACES
 from muster.config.settings import Certificates
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.webhook.certificates.certificate_bundle import Bundle, issue
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
 from muster.webhook.certificates.certificate_sources import FILES

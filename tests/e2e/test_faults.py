@@ -16,7 +16,8 @@ from muster.api.resources import NODES as NODE
 from muster.api.resources import PODS
 from muster.kube.cache import reflector
 from muster.kube.cache.reflector import Changed
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.scheduler import binder
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler

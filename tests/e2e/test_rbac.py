@@ -29,7 +29,8 @@ from muster.api.resources import (
     Resource,
 )
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS
 from tests.e2e.installed import HOME, MANIFESTS, ask, free_port, gone, local_service, manifests, put, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl

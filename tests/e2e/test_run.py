@@ -15,7 +15,8 @@ import pytest
 
 from muster.api.resources import LEASES, NAMESPACES, NODES, POD_GROUPS, PODS, QUEUES
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.factories import podgroup
 

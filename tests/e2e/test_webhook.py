@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from muster.api.resources import NAMESPACES, POD_GROUPS
 from muster.config.settings import Certificates, Webhook
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, issue

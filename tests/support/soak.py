@@ -25,7 +25,8 @@ from msgspec import Struct, field
 import muster
 from muster.api.resources import NAMESPACES, NODES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, TOPOLOGIES, Resource
 from muster.kube.client.client import connect
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.placement.budget import OutOfSteps
 from tests.support.live.judge import Judge
 from tests.support.live.objects import gang_of, leaf_of, placed

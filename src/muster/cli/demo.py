@@ -18,7 +18,8 @@ from muster.api import codec, names
 from muster.cli import printing
 from muster.cli.assemble.embedded_cluster import EmbeddedCluster
 from muster.errors import InputError, Refused
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.model.gang.builder import collect_gangs
 from muster.planning.decision import GangPlan
 from muster.reporting import views

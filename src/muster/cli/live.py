@@ -21,7 +21,8 @@ from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
 from muster.kube.cache.interning import Slim
-from muster.kube.cluster import ApiError, Cluster, Listing
+from muster.kube.cluster import Cluster, Listing
+from muster.kube.errors import ApiError
 
 T = TypeVar("T")
 Keep = Callable[[list[Document]], T]

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.api.resources import Resource
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 
 class Cause(Struct, frozen=True):

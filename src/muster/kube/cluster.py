@@ -4,14 +4,13 @@ Objects travel as plain values, as in JSON; `api.shape.decode` makes them into s
 with the status that an API server would answer with.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
 from muster.api.resources import Resource
-from muster.errors import MusterError
 
 Raw = dict[str, Any]
 PatchType = Literal[
@@ -20,25 +19,6 @@ PatchType = Literal[
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ]
-
-
-REASONS: Mapping[int, str] = {  # Kubernetes' word for each status
-    400: "BadRequest",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "NotFound",
-    405: "MethodNotAllowed",
-    406: "NotAcceptable",
-    409: "Conflict",
-    410: "Expired",
-    413: "RequestEntityTooLarge",
-    415: "UnsupportedMediaType",
-    422: "Invalid",
-    429: "TooManyRequests",
-    500: "InternalError",
-    503: "ServiceUnavailable",
-    504: "Timeout",
-}
 
 
 class Listing(Struct, frozen=True):
@@ -61,16 +41,6 @@ class Change(Struct, frozen=True):
     def resource_version(self) -> str:
         """Where a watch goes on after it."""
         return str(self.object["metadata"]["resourceVersion"])
-
-
-class ApiError(MusterError):
-    """An answer other than success: `status` is the HTTP status, `reason` Kubernetes' word for it."""
-
-    exit_code = 1
-
-    def __init__(self, status: int, reason: str, message: str, details: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.details = status, reason, dict(details or {})
 
 
 class Cluster(Protocol):

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from muster.kube.cache.reflector import Health
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 Clock = Callable[[], float]  # seconds that only go forward
 

@@ -13,7 +13,8 @@ import structlog
 from msgspec import Struct
 
 from muster.api.resources import PODS
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.planning.decision import Binding, Eviction
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.eviction_backoff import EvictionBackoff

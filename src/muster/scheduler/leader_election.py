@@ -15,7 +15,8 @@ import structlog
 from msgspec import Struct
 
 from muster.api.resources import LEASES
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 
 log = structlog.get_logger()
 CONFLICT = 409  # somebody was faster

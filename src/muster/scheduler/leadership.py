@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 
 class Leadership(Protocol):

@@ -19,7 +19,8 @@ from muster.api.resources import PODS, Resource
 from muster.config.settings import Scheduling
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.reflector import Health, Reflector, Synced
-from muster.kube.cluster import ApiError, Cluster
+from muster.kube.cluster import Cluster
+from muster.kube.errors import ApiError
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
 from muster.planning.allocate import Granted

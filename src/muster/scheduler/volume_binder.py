@@ -9,7 +9,8 @@ from muster.api.core import PersistentVolumeClaim, StorageClass
 from muster.api.names import SELECTED_NODE
 from muster.api.resources import CLAIMS
 from muster.kube.cache.cache import Cache
-from muster.kube.cluster import ApiError, Cluster
+from muster.kube.cluster import Cluster
+from muster.kube.errors import ApiError
 from muster.placement.claims import STATIC, WAITS, claims_of, selected_node
 from muster.planning.decision import Binding
 

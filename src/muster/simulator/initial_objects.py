@@ -19,7 +19,8 @@ from muster.api.resources import NAMESPACES, NODES, PODS, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import Kind
 from muster.errors import InputError
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.simulator import datacenter
 from muster.validation.problem import listed
 

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 
 from muster.api.resources import Resource
-from muster.kube.cluster import ApiError, Change, Cluster, Listing, PatchType, Raw
+from muster.kube.cluster import Change, Cluster, Listing, PatchType, Raw
+from muster.kube.errors import ApiError
 
 T = TypeVar("T")
 

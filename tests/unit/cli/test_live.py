@@ -23,7 +23,8 @@ from muster.cli.assemble import clients
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
-from muster.kube.cluster import ApiError, Listing, Raw
+from muster.kube.cluster import Listing, Raw
+from muster.kube.errors import ApiError
 from muster.validation.crds import crds
 
 SERVER = "https://cluster.example.com/prefix"

@@ -10,7 +10,8 @@ from muster.api.resources import LEASES, NAMESPACES, POD_GROUPS, PODS, Resource
 from muster.cli.assemble import control_plane
 from muster.config.settings import Config
 from muster.kube.cache import reflector
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.progress import Progress
 from tests.support.live.faults import Call, Fault, Faulty

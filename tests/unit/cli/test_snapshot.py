@@ -17,7 +17,8 @@ from muster.cli import live
 from muster.cli.main import cli
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.errors import InputError
-from muster.kube.cluster import ApiError, Listing
+from muster.kube.cluster import Listing
+from muster.kube.errors import ApiError
 
 T = TypeVar("T")
 Take = Callable[..., Result]

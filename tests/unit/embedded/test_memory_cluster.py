@@ -24,7 +24,8 @@ from muster.api.resources import (
 from muster.embedded.admission.admission_chain import refused
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.memory_cluster import MemoryCluster, changes
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from tests.contract.given import config_map, kind_of, pod, pod_group
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from starlette.applications import Starlette
 from muster.config.settings import Observability
 from muster.kube.cache.reflector import Health
 from muster.kube.client.watch import GRACE_SECONDS, TURN_SECONDS
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 from muster.observability.health import Check, Election, WatchCheck, WorkCheck, routes
 from tests.support.asgi import call
 

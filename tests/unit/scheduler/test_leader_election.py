@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from muster.api.resources import LEASES, Resource
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from tests.support.live.faults import Call, Fault, Faulty
 

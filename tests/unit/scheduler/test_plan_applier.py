@@ -13,7 +13,8 @@ from muster.api.core import Pod, PodStatus
 from muster.api.decoding import decode
 from muster.api.objects import key
 from muster.api.resources import POD_GROUPS, PODS, Resource
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.model.snapshot import take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason

@@ -9,7 +9,8 @@ from muster.embedded.admission.structural_schemas import misfits
 from muster.embedded.api_errors import bad_request
 from muster.embedded.store.kinds import Kind
 from muster.embedded.store.versioned_table import copied, encoded
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 
 MOST_BYTES = 3 * 2**20
 MOST_DEPTH = 100

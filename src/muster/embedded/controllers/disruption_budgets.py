@@ -7,7 +7,8 @@ import msgspec
 from muster.api.core import PodDisruptionBudgetSpec
 from muster.embedded.admission.pods import ready
 from muster.embedded.api_errors import Cause, too_many_requests
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.model.disruption_budgets import allows_unhealthy_eviction, desired_healthy, disruptions_allowed
 from muster.model.selectors import selects
 

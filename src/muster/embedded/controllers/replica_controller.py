@@ -7,7 +7,8 @@ from itertools import count
 from muster.api.resources import PODS
 from muster.embedded.kubelet.pod_lifecycle import FAIL
 from muster.kube.cache.reflector import Changed, Gone, Reflector
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 
 
 class ReplicaController:

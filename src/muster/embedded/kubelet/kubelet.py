@@ -32,7 +32,8 @@ from muster.embedded.kubelet.pod_lifecycle import (
     told_to_fail,
 )
 from muster.kube.cache.reflector import Changed, Gone, Reflector, Synced
-from muster.kube.cluster import ApiError, Cluster, PatchType, Raw
+from muster.kube.cluster import Cluster, PatchType, Raw
+from muster.kube.errors import ApiError
 
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
 AGAIN = timedelta(seconds=1)  # after a failure that is not an answer

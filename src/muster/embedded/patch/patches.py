@@ -4,7 +4,8 @@ from typing import Any
 
 from muster.embedded.api_errors import Cause, bad_request, unsupported
 from muster.embedded.patch.strategic_merge import strategic
-from muster.kube.cluster import ApiError, PatchType, Raw
+from muster.kube.cluster import PatchType, Raw
+from muster.kube.errors import ApiError
 
 MOST_OPERATIONS = 10_000
 

@@ -23,7 +23,8 @@ from muster.embedded.rest.request_target import nowhere, target
 from muster.embedded.rest.responses import answer, failure, refusal
 from muster.embedded.rest.verbs import act
 from muster.embedded.rest.watch_stream import Watches
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 
 log = structlog.get_logger(__name__)
 MINOR = 33  # of the Kubernetes 1.x whose behaviour this follows

@@ -13,7 +13,8 @@ from msgspec import Struct
 
 from muster.api.moment import stamp
 from muster.embedded.rest.responses import refusal
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"

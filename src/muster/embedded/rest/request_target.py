@@ -10,7 +10,7 @@ from muster.embedded.rest.responses import refusal
 from muster.embedded.rest.table.printer_columns import Column
 from muster.embedded.rest.table.workload_columns import SCALE
 from muster.embedded.store.kinds import Kind
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 NOWHERE = "the server could not find the requested resource"
 UNSIMULATED = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")

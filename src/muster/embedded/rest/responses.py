@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from muster.api.codec import to_yaml
-from muster.kube.cluster import REASONS, ApiError
+from muster.kube.errors import REASONS, ApiError
 
 JSON = "application/json"
 YAML = "application/yaml"

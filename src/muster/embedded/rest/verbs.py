@@ -12,7 +12,8 @@ from muster.embedded.rest.read_verbs import Face, listed, read, shown_as, whole_
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import answer, refusal, success
 from muster.embedded.rest.write_options import deleting, deleting_from, writing
-from muster.kube.cluster import ApiError, PatchType, Raw
+from muster.kube.cluster import PatchType, Raw
+from muster.kube.errors import ApiError
 
 Verb = Callable[[Face, Target, Request], Awaitable[Response]]
 

@@ -19,7 +19,8 @@ from muster.embedded.rest.negotiation import Wanted, wanted
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import JSON, refusal, status
 from muster.embedded.rest.table.tables import Include, include, partial, table
-from muster.kube.cluster import ApiError, Change, Raw
+from muster.kube.cluster import Change, Raw
+from muster.kube.errors import ApiError
 
 Show = Callable[[Change], Raw]
 LONGEST_SECONDS = 3600.0

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from muster.api.resources import Resource
 from muster.kube.backoff import Backoff
-from muster.kube.cluster import ApiError, Change, Cluster, Raw
+from muster.kube.cluster import Change, Cluster, Raw
+from muster.kube.errors import ApiError
 
 PAGE = 500
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 30.0  # of the backoff after a list or a watch that failed

@@ -10,16 +10,9 @@ import msgspec
 from muster.api.resources import BINDINGS, NODES, PODS
 from muster.kube.client.http import Http, Request
 from muster.kube.client.paths import item
-from muster.kube.client.responses import (
-    Unanswered,
-    confirmed,
-    decoded,
-    is_object,
-    may_have_happened,
-    nonsense,
-    worth_another_try,
-)
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.client.responses import confirmed, decoded, is_object, nonsense, worth_another_try
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
 
 _decode = msgspec.json.Decoder(Raw).decode
 
@@ -34,12 +27,12 @@ async def bind(http: Http, namespace: str, pod: str, uid: str, node: str) -> Non
             confirmed(await http.once(request), request.path)
             return
         except ApiError as error:
-            unconfirmed = unconfirmed or may_have_happened(error)
+            unconfirmed = unconfirmed or may_have_been_applied(error)
             if not unconfirmed and not worth_another_try(error, repeatable=False):
                 raise
             if unconfirmed and await _surely(http, namespace, pod, uid, node):
                 return
-            await backoff.rest(error if may_have_happened(error) or not unconfirmed else _open(error))
+            await backoff.rest(error if may_have_been_applied(error) or not unconfirmed else _open(error))
 
 
 async def _surely(http: Http, namespace: str, pod: str, uid: str, node: str) -> bool:

@@ -16,7 +16,8 @@ from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.paths import collection, home, item, named
 from muster.kube.client.responses import confirmed, decoded, is_object, nonsense
 from muster.kube.client.watch import watching
-from muster.kube.cluster import ApiError, Change, Listing, PatchType, Raw
+from muster.kube.cluster import Change, Listing, PatchType, Raw
+from muster.kube.errors import ApiError
 
 PAGE: Final = 500  # objects of one request where all are wanted
 MANAGER: Final = {"fieldManager": "muster"}

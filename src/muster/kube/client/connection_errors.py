@@ -11,8 +11,7 @@ from yarl import URL
 
 from muster.kube.client.credentials import Access
 from muster.kube.client.proxy import redact_proxy
-from muster.kube.client.responses import Unanswered
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError, Unanswered
 
 WRONG_NAME: Final = (62, 64)  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
 WRONG_TIME: Final = (9, 10)  # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED

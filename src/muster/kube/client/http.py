@@ -24,16 +24,8 @@ from muster.api.resources import LEASES
 from muster.errors import InputError
 from muster.kube.client.connection_errors import failure
 from muster.kube.client.credentials import Access, Credentials
-from muster.kube.client.responses import (
-    Unanswered,
-    error_of,
-    may_have_happened,
-    refused_by_budget,
-    request_backoff,
-    retry_after_seconds,
-    worth_another_try,
-)
-from muster.kube.cluster import ApiError
+from muster.kube.client.responses import error_of, request_backoff, retry_after_seconds, worth_another_try
+from muster.kube.errors import ApiError, Unanswered, is_refused_by_budget, may_have_been_applied
 
 T = TypeVar("T")
 JSON: Final = "application/json"
@@ -152,7 +144,7 @@ class Http:
             except ApiError as error:
                 if lost and error.status == request.done_if:
                     return DONE
-                lost = lost or (not request.reads and may_have_happened(error))
+                lost = lost or (not request.reads and may_have_been_applied(error))
                 raise
 
         try:
@@ -175,7 +167,7 @@ class Http:
 
     def spare(self, error: ApiError, seconds: float) -> None:
         """An API server that asks for more time than one write has is left alone by all of them for as long."""
-        if error.status == 429 and not refused_by_budget(error) and "retryAfterSeconds" in error.details:
+        if error.status == 429 and not is_refused_by_budget(error) and "retryAfterSeconds" in error.details:
             self._spared_until = max(self._spared_until, self._clock() + seconds)
 
     async def open(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:

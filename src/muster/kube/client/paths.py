@@ -4,7 +4,8 @@ from urllib.parse import quote
 
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.resources import Resource
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 
 
 def collection(resource: Resource, namespace: str = "") -> str:

@@ -11,21 +11,14 @@ import msgspec
 from msgspec import Struct
 
 from muster.kube.backoff import Backoff
-from muster.kube.cluster import REASONS, ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import REASONS, ApiError, Unanswered, is_refused_by_budget
 
 T = TypeVar("T")
 PASSING = (500, 502, 503, 504)
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 10.0  # of the backoff between the attempts of one request
 LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After is cut
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoders raise
-
-
-class Unanswered(ApiError):
-    """Nobody said what became of a request. Where it was `sent`, it may have been carried out."""
-
-    def __init__(self, status: int, message: str, *, sent: bool) -> None:
-        super().__init__(status, REASONS[status], message)
-        self.sent = sent
 
 
 class _Status(Struct, frozen=True):
@@ -102,24 +95,8 @@ def worth_another_try(error: ApiError, repeatable: bool) -> bool:
     if isinstance(error, Unanswered):
         return repeatable or not error.sent
     if error.status == 429:
-        return not refused_by_budget(error)  # it was turned away unread
+        return not is_refused_by_budget(error)  # it was turned away unread
     return repeatable and error.status in PASSING
-
-
-def may_have_happened(error: ApiError) -> bool:
-    """Whether a write that ended so was, or will yet be, carried out.
-
-    A server's own failure is no clear no: behind a 500 there can be a request to etcd that only took too long, behind
-    a 502 an API server that is still at it, and what is not there when we look may come a moment later.
-    """
-    return error.sent if isinstance(error, Unanswered) else error.status >= 500 or error.status == 408
-
-
-def refused_by_budget(error: ApiError) -> bool:
-    """An eviction that a PodDisruptionBudget forbids: for the caller, not for patience."""
-    causes = error.details.get("causes")
-    causes = causes if isinstance(causes, list) else []
-    return any(isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes)
 
 
 def request_backoff(chance: Callable[[], float]) -> Backoff:

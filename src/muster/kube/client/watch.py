@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from muster.kube.client.http import Http, Request
 from muster.kube.client.responses import NOT_JSON, error_in_watch, is_object, request_backoff
-from muster.kube.cluster import ApiError, Change, Raw
+from muster.kube.cluster import Change, Raw
+from muster.kube.errors import ApiError
 
 TURN_SECONDS: Final = (240, 300)  # after which the API server ends a watch; spread, so that not all come back at once
 GRACE_SECONDS: Final = 30

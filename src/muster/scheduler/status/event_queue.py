@@ -15,7 +15,8 @@ from msgspec import Struct
 from muster.api.meta import ObjectMeta
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.planning.decision import Binding, Eviction
 from muster.reporting import event_messages
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership

@@ -17,7 +17,8 @@ from muster.api.meta import ObjectMeta
 from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, Resource
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.reporting.conditions import stray_words
 from muster.reporting.explain import is_worth_an_event, message

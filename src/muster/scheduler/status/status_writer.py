@@ -22,7 +22,8 @@ from muster.api.meta import Condition, Wire
 from muster.api.moment import stamp
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
-from muster.kube.cluster import ApiError, Cluster, PatchType, Raw
+from muster.kube.cluster import Cluster, PatchType, Raw
+from muster.kube.errors import ApiError
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot

@@ -17,7 +17,8 @@ from cryptography import x509
 from muster.api.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from muster.config.settings import Webhook
 from muster.errors import MusterError
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, read, service_names, trusted

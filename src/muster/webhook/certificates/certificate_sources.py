@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from muster.api.resources import SECRETS
 from muster.config.settings import Certificates
-from muster.kube.cluster import ApiError, Cluster, Raw
+from muster.kube.cluster import Cluster, Raw
+from muster.kube.errors import ApiError
 from muster.observability.logging import logger
 from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, due, issue, read
 from muster.webhook.certificates.certificate_checks import anchored

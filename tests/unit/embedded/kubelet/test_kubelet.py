@@ -14,7 +14,7 @@ from muster.embedded.kubelet.clock import ManualClock, settled
 from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import FAIL, RUN_FOR, KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 from tests.contract.given import pod
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from muster.embedded.patch.patches import json_patch, merge, patched
 from muster.embedded.patch.strategic_merge import strategic
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from muster.api.resources import CONFIG_MAPS
 from muster.embedded.patch.managed_fields import at, cleared, flat, nested, overlaid, paths
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import Manager, applied, managers, written
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 SHAPE = MergeKeys.of(None)
 POD: Any = {

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.embedded.rest.protobuf import MESSAGES, read
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 
 def varint(number: int) -> bytes:

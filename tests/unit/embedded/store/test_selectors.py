@@ -4,7 +4,7 @@ import pytest
 
 from muster.api.resources import CONFIG_MAPS, EVENTS, NODES, PODS
 from muster.embedded.store import selectors
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 
 
 @pytest.mark.parametrize("text", ["a in", "a in (", "=b", "a=b=c", "a b", "a in b", "a=(b)", "-a"])

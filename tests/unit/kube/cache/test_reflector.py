@@ -19,7 +19,8 @@ from muster.kube.cache.reflector import (
     Reflector,
     Synced,
 )
-from muster.kube.cluster import ApiError, Change, Cluster, Listing, Raw
+from muster.kube.cluster import Change, Cluster, Listing, Raw
+from muster.kube.errors import ApiError
 
 EXPIRED = ApiError(410, "Expired", "too old")
 DOWN = ApiError(503, "ServiceUnavailable", "down")

@@ -19,12 +19,11 @@ from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.responses import (
     LONGEST_RETRY_AFTER_SECONDS,
     LONGEST_SECONDS,
-    Unanswered,
     request_backoff,
     retry_after_seconds,
     worth_another_try,
 )
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError, Unanswered
 
 SECRET = "Bearer s3cr3t-t0k3n"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

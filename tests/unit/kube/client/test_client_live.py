@@ -15,7 +15,7 @@ from muster.api.resources import BUDGETS, CONFIG_MAPS, NAMESPACES, NODES, POD_GR
 from muster.kube.cache.reflector import Changed, Gone, Health, Reflector, Synced
 from muster.kube.client.client import Kubernetes, connect
 from muster.kube.client.http import Limits
-from muster.kube.cluster import ApiError
+from muster.kube.errors import ApiError
 from tests.support.apiserver.apiserver import ADMIN, ApiServer, apiserver
 
 __all__ = ["apiserver"]  # the fixture

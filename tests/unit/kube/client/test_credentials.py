@@ -22,7 +22,7 @@ from muster.embedded import tls
 from muster.errors import InputError
 from muster.kube.client.credentials import RENEW_BEFORE, Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
-from muster.kube.client.responses import Unanswered
+from muster.kube.errors import Unanswered
 from tests.support.apiserver.envtest_certificates import certificates
 
 SOON = timedelta(seconds=30)  # a token that ends then is to be renewed, and still good

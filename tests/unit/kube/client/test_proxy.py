@@ -13,7 +13,7 @@ from muster.embedded import tls
 from muster.kube.client.credentials import Access, Credentials
 from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.proxy import find_proxy, redact_proxy
-from muster.kube.client.responses import Unanswered
+from muster.kube.errors import Unanswered
 
 PROXY = "http://proxy.test:3128"
 

@@ -21,7 +21,8 @@ from starlette.applications import Starlette
 from muster.api.resources import NAMESPACES, SECRETS, Resource
 from muster.config.settings import Certificates, Webhook
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.kube.cluster import ApiError, Raw
+from muster.kube.cluster import Raw
+from muster.kube.errors import ApiError
 from muster.observability.metrics import Metrics
 from muster.observability.x509 import builder, named
 from muster.webhook import handlers
