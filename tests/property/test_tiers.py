@@ -18,7 +18,8 @@ from muster.placement.search.nested_search import Search, SearchState
 from muster.placement.search.preferences import find
 from tests.oracles.checker import broken
 from tests.oracles.placement import feasible
-from tests.spec.test_placement import IN_A_RACK, TOPOLOGY, node, pod, podgroup
+from tests.support.drawing import draw_node, worker
+from tests.support.factories import podgroup, topology
 from tests.support.puzzles import manifests, puzzle
 
 SEEDS = {"nightly": 10_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 200)
@@ -64,8 +65,8 @@ def test_bounds_exclude_only_what_is_impossible(part: int) -> None:
 def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
     """The fast path for flat gangs is the slow one, also after pods were put and taken away."""
     rng = random.Random(seed)
-    nodes = [node(f"n{i:02}", rng.randint(0, 8)) for i in range(rng.randint(1, 12))]
-    snapshot = take(muster.objects([*nodes, podgroup(), pod("p", gpus=rng.randint(1, 2))]))
+    nodes = [draw_node(f"n{i:02}", rng.randint(0, 8)) for i in range(rng.randint(1, 12))]
+    snapshot = take(muster.objects([*nodes, podgroup(), worker("p", gpus=rng.randint(1, 2))]))
     capacity = Capacity(PodClasses(snapshot), snapshot.free)
     everywhere = Region((), np.arange(len(nodes)))
     for _ in range(30):
@@ -84,10 +85,10 @@ def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int)
     """The tightest domain and its tightest nodes, without a search."""
     rng = random.Random(seed)
     racks = rng.randint(1, 4)
-    nodes = [node(f"n{i:02}", rng.randint(0, 6), f"r{rng.randrange(racks)}") for i in range(rng.randint(1, 10))]
-    pods = [pod(f"p{i}", gpus=rng.choice((1, 1, 2)) if not i else 1) for i in range(rng.randint(1, 6))]
-    group = podgroup(minMember=len(pods), topologyConstraint=IN_A_RACK)
-    snapshot = take(muster.objects([TOPOLOGY, *nodes, group, *pods]))
+    nodes = [draw_node(f"n{i:02}", rng.randint(0, 6), f"z1/r{rng.randrange(racks)}") for i in range(rng.randint(1, 10))]
+    pods = [worker(f"p{i}", gpus=rng.choice((1, 1, 2)) if not i else 1) for i in range(rng.randint(1, 6))]
+    group = podgroup(minMember=len(pods), topologyConstraint={"requiredTopologyLevel": "rack"})
+    snapshot = take(muster.objects([topology("topology/zone", "topology/rack"), *nodes, group, *pods]))
     capacity, kinds = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds()
     for requirement in Requirements(snapshot.gangs[0], snapshot, kinds).cores():
         assert isinstance(requirement, Requirement)
