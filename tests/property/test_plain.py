@@ -21,10 +21,10 @@ from muster.placement.domains import Domains
 from muster.placement.packing.packing import fill
 from muster.placement.packing.seat_index import DomainIndex, SeatIndex
 from muster.placement.requirements import RequiredLevel
+from muster.planning.allocation.plain_extras import PlainElastic
+from muster.planning.allocation.plain_gangs import PlainGangs
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
-from muster.planning.plain import PlainGangs
-from muster.planning.plain_elastic import PlainElastic
 from muster.planning.policy import Policy
 from muster.reporting.plans import data
 from tests.support.factories import Raw, group, pod, podgroup, queue

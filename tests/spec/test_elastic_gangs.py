@@ -8,9 +8,9 @@ import pytest
 
 import muster
 from muster.model.gang import state as gang_states
+from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from muster.planning.cycle_state import CycleState
 from muster.planning.policy import Policy
-from muster.planning.scheduling_queue import SchedulingQueue
 from tests.support.factories import Raw, group, node, pod, podgroup
 
 

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
-from muster.planning.allocate import Allocation, Granted, Rank, rank
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.allocation.allocate import Allocation, Granted, Rank, rank
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.diagnosis.waiting import WaitingExtras
+from muster.planning.gang_state import GangState
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
 from muster.planning.refusal import Evicted

@@ -4,7 +4,6 @@ Two ledgers: `now` is what can be bound to, `later` is the same with the room th
 until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from traceback import format_exception
@@ -22,7 +21,7 @@ from muster.fairness.queue_usage import QueueUsage, queue_usage
 from muster.fairness.shares import division
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
-from muster.model.gang.types import Leaf, Member, walk
+from muster.model.gang.types import Member
 from muster.model.gang.updates import with_members
 from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import non_preemptible, resources
@@ -34,11 +33,13 @@ from muster.placement.search import flat
 from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import ClassSeats, Search
 from muster.placement.search.preferences import find, find_with_growth
-from muster.planning.decision import Binding, Eviction, Failure, Role, Verdict
+from muster.planning.decision import Eviction, Failure, Role
 from muster.planning.disturbance import EvictionReason, Proof
-from muster.planning.memory.answer_cache import AnswerCache, Recall
+from muster.planning.gang_state import GangState, GangStates
+from muster.planning.memory.answer_cache import AnswerCache
+from muster.planning.memory.recall import Recall
+from muster.planning.pod_assignment import assign_pods
 from muster.planning.policy import Policy
-from muster.planning.refusal import Refusal
 
 EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
 EASY_PART = 2  # of the cycle's steps, what easy gangs behind hard ones may take beyond them: one in so many
@@ -48,37 +49,6 @@ Pods = Sequence[tuple[str, Member]]  # each with its leaf
 T = TypeVar("T")
 FRAMES = 20  # of a traceback: the last ones
 LONGEST_MESSAGE = 200  # of an exception, as people read it
-
-
-class GangState(Struct, frozen=True, eq=False):
-    """A gang as it stands in this cycle."""
-
-    gang: Gang  # with what this cycle places, nominates and evicts
-    verdict: Verdict
-    refusals: tuple[Refusal, ...] = ()
-    bindings: tuple[Binding, ...] = ()
-    nominations: tuple[Binding, ...] = ()
-    evictions: tuple[Eviction, ...] = ()
-    hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
-
-
-class GangStates(dict[str, GangState]):
-    """By gang; those that run and want nothing have one as soon as it is asked for, and are not listed until then."""
-
-    def __init__(self, gangs: Mapping[str, Gang]) -> None:
-        super().__init__((key, GangState(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
-        self._gangs = gangs
-
-    def __missing__(self, key: str) -> GangState:
-        gang_state = self[key] = GangState(self._gangs[key], "Scheduled")
-        return gang_state
-
-    def copy(self) -> "GangStates":
-        """The same, to go back to."""
-        found = GangStates({})
-        found._gangs = self._gangs
-        found.update(self)
-        return found
 
 
 class Checkpoint(Struct, frozen=True, eq=False):
@@ -292,14 +262,14 @@ class CycleState:
 
     def bind(self, gang_state: GangState, seats: Sequence[ClassSeats], role: Role) -> GangState:
         """Pods that go to free nodes."""
-        bindings, gang = self._seat(gang_state.gang, seats, role)
+        bindings, gang = assign_pods(self.snapshot, gang_state.gang, seats, role)
         asked = self.asked(seats)
         self.grant(gang, seats, asked, self.more_protected(gang_state.gang, gang, asked))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
     def nominate(self, gang_state: GangState, seats: Sequence[ClassSeats]) -> GangState:
         """Pods whose places are still being freed."""
-        nominations, gang = self._seat(gang_state.gang, seats, "core")
+        nominations, gang = assign_pods(self.snapshot, gang_state.gang, seats, "core")
         asked = self.asked(seats)
         protected = self.more_protected(gang_state.gang, gang, asked)
         self.part()
@@ -349,44 +319,7 @@ class CycleState:
 
     def seated(self, gang: Gang, seats: Sequence[ClassSeats]) -> Gang:
         """The gang with these seats taken."""
-        return self._seat(gang, seats, "core")[1]
-
-    def _seat(self, gang: Gang, seats: Sequence[ClassSeats], role: Role) -> tuple[list[Binding], Gang]:
-        """Classes back to pods, first come first (M4)."""
-        waiting = self._first_pods(gang, seats)
-        bindings: list[Binding] = []
-        placed: dict[tuple[str, str], Member] = {}
-        for seat in seats:
-            node = self.snapshot.nodes[seat.node].metadata.name
-            line = waiting[seat.leaf, seat.pod_class]
-            for member in line[: seat.pods]:
-                bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
-                placed[seat.leaf, member.name] = replace(member, state=PodState.PLACED, node=node)
-            del line[: seat.pods]
-        return bindings, with_members(gang, placed)
-
-    def _first_pods(self, gang: Gang, seats: Sequence[ClassSeats]) -> dict[tuple[str, int], list[Member]]:
-        """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
-        found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
-        lacking: Counter[str] = Counter()
-        for seat in seats:
-            lacking[seat.leaf] += seat.pods
-        left = dict.fromkeys(found, 0)
-        for seat in seats:
-            left[seat.leaf, seat.pod_class] += seat.pods
-        for leaf in walk(gang.root):
-            if not isinstance(leaf, Leaf) or leaf.name not in lacking:
-                continue
-            for member in leaf.members:
-                if member.state is PodState.PENDING and left.get(
-                    kind := (leaf.name, self.pod_class(gang, member.name)), 0
-                ):
-                    found[kind].append(member)
-                    left[kind] -= 1
-                    lacking[leaf.name] -= 1
-                    if not lacking[leaf.name]:
-                        break
-        return found
+        return assign_pods(self.snapshot, gang, seats, "core")[1]
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""

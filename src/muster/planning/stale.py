@@ -3,22 +3,16 @@
 Rule: the only clock is the snapshot's `now`, the only memory are annotations.
 """
 
-import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 
-from muster.api import names
-from muster.api.duration import nanoseconds
-from muster.api.moment import past_moment
 from muster.model.gang.gang import Gang
-from muster.model.gang.types import Branch, Group, Leaf, Member, walk
+from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.roles import units_of
 from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.make_room import Preemption
-
-GRACE = timedelta(seconds=60)  # where the PodGroup does not say
-AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: whoever asks for more means for ever
+from muster.planning.staleness import grace_of, short, since_when
 
 
 def release(cycle_state: CycleState, preemption: Preemption) -> None:
@@ -45,44 +39,6 @@ def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: dat
             pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]
             if pods:
                 cycle_state.evict(key, pods, "Stale", key)
-
-
-def short(gang: Gang) -> Iterator[Group]:
-    """Groups that are placed in part and not satisfied, while everything above them is (S1): the root, or parts."""
-    now = gang.standings
-    ahead: list[Group] = [gang.root]
-    while ahead:
-        group = ahead.pop()
-        if not now[group.name].satisfied:
-            if now[group.name].placed:
-                yield group
-        elif isinstance(group, Branch):
-            ahead += reversed(group.children)
-
-
-def grace_of(gang: Gang) -> timedelta | None:
-    """How long it may be short; None: for ever."""
-    stated = gang.source.spec.staleness_grace_period
-    if stated is None:
-        return GRACE
-    try:
-        found = nanoseconds(stated)
-    except ValueError:
-        return GRACE
-    return None if found < 0 or found > AGES else timedelta(microseconds=found // 1000)
-
-
-def since_when(gang: Gang, group: str, now: datetime) -> datetime | None:
-    """Since when the gang, or one of its SubGroups, is short; None: since now, as after a stamp from the future."""
-    annotations = gang.source.metadata.annotations
-    if not group:
-        return past_moment(annotations.get(names.STALE_SINCE, ""), now)
-    try:
-        known = json.loads(annotations.get(names.STALE_SUBGROUPS, "{}"))
-    except (ValueError, RecursionError):
-        return None
-    since = known.get(group) if isinstance(known, dict) else None
-    return past_moment(since, now) if isinstance(since, str) else None
 
 
 def _leftovers(gang: Gang) -> Iterator[tuple[str, Member]]:

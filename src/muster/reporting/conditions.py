@@ -12,7 +12,7 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.queues import QueueTree
 from muster.model.roles import leftovers
-from muster.planning import stale
+from muster.planning import staleness
 from muster.reporting.explain import message, messages
 from muster.reporting.outcome import Outcome
 from muster.reporting.text import many
@@ -91,7 +91,7 @@ def _parts_words(outcome: Outcome) -> str:
 
 def _grace(outcome: Outcome) -> str:
     """How long it may be short; empty: for ever."""
-    grace = stale.grace_of(outcome.gang)
+    grace = staleness.grace_of(outcome.gang)
     if grace is None:
         return ""
     seconds = grace.total_seconds()

@@ -17,7 +17,7 @@ from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.gang.updates import place_members
 from muster.model.snapshot import Snapshot
 from muster.placement.requirements import Requirements
-from muster.planning import stale
+from muster.planning import staleness
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.validation.pods.membership import Stray, is_ours, orphan
 
@@ -105,7 +105,7 @@ def _bound(gang: Gang, bindings: Iterable[Binding]) -> Gang:
 
 def _short(gang: Gang) -> tuple[str, ...]:
     """Of a spec that is not a tree nobody can say what is short."""
-    return () if gang.broken else tuple(group.name for group in stale.short(gang))
+    return () if gang.broken else tuple(group.name for group in staleness.short(gang))
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:

@@ -23,7 +23,7 @@ from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
-from muster.planning.allocate import Granted
+from muster.planning.allocation.allocate import Granted
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Binding, CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache

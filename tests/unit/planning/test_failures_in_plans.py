@@ -13,7 +13,7 @@ from muster.placement.budget import Budget, Cancelled
 from muster.placement.requirements import Requirement, every
 from muster.placement.search import flat, preferences
 from muster.planning import cycle_state as cycle_states
-from muster.planning import stale
+from muster.planning import stale, staleness
 from muster.planning.cycle import plan
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding, CyclePlan
@@ -172,7 +172,7 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
         stale_gang[0]["spec"]["subGroups"][0]["minMember"] = 2
         stale_gang[0]["metadata"]["annotations"] = since
         found.append(stale_gang)
-    grace_of = stale.grace_of
+    grace_of = staleness.grace_of
 
     def fails(given: Any) -> Any:
         if given.name == "one":

@@ -11,10 +11,11 @@ from muster.model.gang.state import is_satisfied
 from muster.placement.requirements import Impossible, Requirement, Requirements, every, pod_classes
 from muster.planning.backoff import backed_off
 from muster.planning.bounds import least
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Verdict
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.diagnosis.waiting import over_quota, refusal_of
+from muster.planning.gang_state import GangState
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.refusal import (
     ClosedQueueRefusal,

@@ -17,10 +17,10 @@ from muster.model.gang.types import Branch, Group
 from muster.model.shortage import shortages
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements
+from muster.planning.allocation.elastic import further
 from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
 from muster.planning.diagnosis.diagnose import Diagnosis
-from muster.planning.elastic import further
 from muster.planning.refusal import (
     ExtraPart,
     InvalidSpec,

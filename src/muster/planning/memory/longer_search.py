@@ -13,8 +13,9 @@ from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Requirement, pod_classes
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import CyclePlan
+from muster.planning.gang_state import GangState
 from muster.planning.memory.answer_cache import AnswerCache, Hint
 from muster.planning.policy import Policy
 from muster.planning.preemption.nominations import Nominations

@@ -11,9 +11,11 @@ from muster.model.gang.types import Member
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
+from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from muster.planning.bounds import hopeful
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.disturbance import EvictionReason
+from muster.planning.gang_state import GangState
 from muster.planning.preemption.candidates import Candidates, Mask
 from muster.planning.preemption.consolidate import Consolidate
 from muster.planning.preemption.disruption_budgets import DisruptionBudgets
@@ -25,7 +27,6 @@ from muster.planning.preemption.share import DisturbanceShare
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.selection import select, select_nearby
 from muster.planning.refusal import DisturbanceLimit
-from muster.planning.scheduling_queue import SchedulingQueue
 
 Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")

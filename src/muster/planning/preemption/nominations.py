@@ -21,8 +21,9 @@ from muster.model.gang.updates import replace_members
 from muster.model.topology import NOWHERE
 from muster.placement.requirements import RequiredLevel, Requirements
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Failure
+from muster.planning.gang_state import GangState
 from muster.planning.preemption.relocation.moved_places import PODS, PromisedPlace, open_places
 
 Ints = NDArray[np.int64]

@@ -5,10 +5,10 @@ from heapq import heappop, heappush
 
 from muster.model.gang.gang import Gang
 from muster.model.gang.state import Standing
+from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Eviction
 from muster.planning.disturbance import CycleDisturbance, GangDisturbance
-from muster.planning.scheduling_queue import SchedulingQueue
 
 NO_END = 1 << 62
 

@@ -21,7 +21,7 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.snapshot import MOST
 from muster.planning.decision import Eviction
-from muster.planning.stale import GRACE, grace_of
+from muster.planning.staleness import GRACE, grace_of
 
 MOST_PLACES = 64  # that one annotation names
 LONGEST = timedelta(hours=1)  # that a place is kept, whatever the grace

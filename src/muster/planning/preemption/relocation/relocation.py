@@ -19,9 +19,9 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.requirements import Requirement, Requirements
 from muster.placement.search.nested_search import ClassSeats
+from muster.planning.allocation.elastic import further
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Eviction, Verdict
-from muster.planning.elastic import further
 from muster.planning.preemption.candidates import Candidates, Mask
 
 Ints = NDArray[np.int64]

@@ -22,8 +22,9 @@ from muster.model.topology import Level
 from muster.placement.packing.seat_index import Places
 from muster.placement.requirements import Requirement
 from muster.placement.search import flat
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding
+from muster.planning.gang_state import GangState
 from muster.planning.refusal import Refusal
 
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ from muster.fairness.order import rank
 from muster.fairness.queue_usage import QueueUsage, queue_usage
 from muster.fairness.shares import division
 from muster.model.snapshot import take
-from muster.planning.scheduling_queue import SchedulingQueue
+from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from tests.support.factories import Raw, pod, podgroup
 
 LEAVES = ("a-1", "a-2", "b-1", "c")

@@ -16,22 +16,22 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.state import Standing
 from muster.model.gang.types import Leaf, walk
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Impossible, Requirement, Requirements, located, pod_classes
-from muster.placement.search import growth
+from muster.placement.requirements import Impossible, Requirement, Requirements, located
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.bounds import hopeful, least
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.allocation.elastic import further
+from muster.planning.allocation.free_capacity import FreeCapacity
+from muster.planning.allocation.plain_extras import PlainElastic, protected
+from muster.planning.allocation.plain_gangs import NOT_PLACED, EqualGangs, PlainGangs
+from muster.planning.allocation.scheduling_queue import SchedulingQueue
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding, Failure
 from muster.planning.diagnosis.refusals import GangRefusals, unknown, unplaced
-from muster.planning.elastic import further
+from muster.planning.gang_state import GangState
 from muster.planning.memory.hints import hinted
-from muster.planning.plain import NOT_PLACED, EqualGangs, PlainGangs
-from muster.planning.plain_elastic import PlainElastic, protected
 from muster.planning.preemption.make_room import Preemption
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.share import ByPriority
 from muster.planning.refusal import SearchCutShort
-from muster.planning.scheduling_queue import SchedulingQueue
 
 Ints = NDArray[np.int64]
 PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
@@ -54,12 +54,11 @@ class Allocation:
         self.nominations = Nominations(cycle_state)
         self.preemption = Preemption(cycle_state, self.scheduling_queue)
         self.turns_to_come = ByPriority()
-        self._growth: dict[str, tuple[ClassSeats, ...]] = {}  # by gang: seats that its extras could take (X4)
         self.plain = PlainGangs(cycle_state)
         self.extras = PlainElastic(cycle_state)
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
-        self._full: set[int] = set()  # kinds of goals that nothing that is free could hold
-        self.refusals = GangRefusals(cycle_state, self.preemption, self._full)
+        self.free_capacity = FreeCapacity(cycle_state)
+        self.refusals = GangRefusals(cycle_state, self.preemption, self.free_capacity.full)
         self.ranks: dict[str, Rank] = {}  # of plain gangs, as they joined the line
         self._closed: dict[str, bool] = {}  # queues from which nothing is scheduled
         self._valid: set[str] = set()  # gangs whose specs were looked at
@@ -127,7 +126,7 @@ class Allocation:
         requirement = self.plain.requirement(gang_state.gang, equals)
         if requirement is None:
             return False
-        most = self.plain.most(equals) if requirement.kind not in self._full else 0
+        most = self.plain.most(equals) if requirement.kind not in self.free_capacity.full else 0
         if not most:
             if is_refused := self._refuse_plain(gang_state, equals, requirement):
                 self._refuse_next(gang_state.gang.queue)
@@ -158,7 +157,7 @@ class Allocation:
         if requirement is None:
             return False
         self.cycle_state.charge_to(gang.key)
-        seats = self.cycle_state.attempt(gang.key, partial(self._find_extra, gang, requirement))
+        seats = self.cycle_state.attempt(gang.key, partial(self.free_capacity.find_extra, gang, requirement))
         if seats is None or isinstance(seats, Failure):
             return False
         asked = self.cycle_state.asked(seats)
@@ -176,7 +175,7 @@ class Allocation:
         gang = gang_state.gang
         if not equals.refusals and not self._is_refused(gang, requirement):
             return False
-        if requirement.required is not None and requirement.kind not in self._full:
+        if requirement.required is not None and requirement.kind not in self.free_capacity.full:
             return False
         self.cycle_state.charge_to(gang.key)
         if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang):
@@ -257,7 +256,7 @@ class Allocation:
         self.cycle_state.charge_to(gang_state.gang.key)
         if not self.nominations.release_moves(gang_state.gang):
             return self._decide(gang_state)
-        self._full.clear()
+        self.free_capacity.full.clear()
         after = self._decide(gang_state)
         self._keep_moves(after.gang)
         self.scheduling_queue.moved(gang_state.gang.queue)  # it may hold less than before
@@ -287,14 +286,18 @@ class Allocation:
         """The whole core, or nothing and the reason (G1)."""
         held = self.nominations.release(gang_state.gang.key)
         if held:
-            self._full.clear()  # what was withheld while gangs ahead were tried is free to this one
+            self.free_capacity.full.clear()  # what was withheld while gangs ahead were tried is free to this one
         first: Requirement | Impossible | None = None
         try:
             for requirement in requirements.cores():
                 if first is not None:
                     self.cycle_state.spending.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or requirement
-                found = self._seats(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
+                found = (
+                    self.free_capacity.find_core(gang_state.gang, requirement)
+                    if isinstance(requirement, Requirement)
+                    else None
+                )
                 if found is not None:
                     return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), found, "core")
             if held:
@@ -314,26 +317,6 @@ class Allocation:
         if held:
             return self.nominations.keep(gang_state, held)
         return unknown(gang_state, SearchCutShort())
-
-    def _seats(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
-        """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
-        allowance = self.cycle_state.allowance(gang)
-        if requirement.kind in self._full or not hopeful(requirement, self.cycle_state.now):
-            return None
-        if allowance is not None and (least(requirement, self.cycle_state.pod_classes.asks) > allowance).any():
-            return None
-        found = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
-        if found is None:
-            if allowance is None and not self._depends_on_others(requirement):
-                self._full.add(requirement.kind)
-            return None
-        self._growth[gang.key] = found.extras
-        return found.core if self.cycle_state.too_protected(gang, found.core) is None else None
-
-    def _depends_on_others(self, requirement: Requirement) -> bool:
-        """Whether pods that come later could let it in: those that it must be near to."""
-        inter_pod = self.cycle_state.now.inter_pod
-        return any(pod_class in inter_pod.touched for pod_class in pod_classes(requirement))
 
     # extras -----------------------------------------------------------------------------------------------------------
 
@@ -355,37 +338,13 @@ class Allocation:
 
     def _try(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
         """Seats for an extra that its queue allows (Q4)."""
-        found = self._find_extra(gang, requirement)
+        found = self.free_capacity.find_extra(gang, requirement)
         if found is None:
             return None
         asked = self.cycle_state.asked(found)
         is_semi = gang.preemptibility == SEMI_PREEMPTIBLE  # of which new pods can be core
         more = self.cycle_state.more_protected(gang, self.cycle_state.seated(gang, found) if is_semi else gang, asked)
         return found if self.cycle_state.usage.excess(gang.queue, asked, more) is None else None
-
-    def _find_extra(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
-        """An extra is never worth an `unknown`: it waits for the next cycle."""
-        if requirement.kind in self._full:
-            return None
-        try:
-            allowance = self.cycle_state.allowance(gang, extra=True)
-            found = self._kept(gang, requirement) or self.cycle_state.find(self.cycle_state.now, requirement, allowance)
-        except OutOfSteps:
-            return None
-        if found is None:
-            if allowance is None and not self._depends_on_others(requirement):
-                self._full.add(requirement.kind)
-            return None
-        return found
-
-    def _kept(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
-        """Seats that were found for an extra together with the core, while they are free."""
-        kept = self._growth.get(gang.key)
-        placement = growth.take(requirement, kept, self.cycle_state.snapshot.topologies) if kept else None
-        if placement is None or not self.cycle_state.has_room(placement.core):
-            return None
-        self._growth[gang.key] = placement.extras
-        return placement.core
 
 
 def rank(gang: Gang, now: Standing, grants: int) -> Rank:

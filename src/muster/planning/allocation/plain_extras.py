@@ -17,8 +17,9 @@ from muster.model.gang.updates import replace_members
 from muster.model.roles import core
 from muster.placement.requirements import Requirement, pod_classes
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.cycle_state import CycleState, GangState
+from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding
+from muster.planning.gang_state import GangState
 
 
 class GrowingGang(Struct, eq=False):

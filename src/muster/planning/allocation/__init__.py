@@ -1,0 +1,1 @@
+"""Which gang gets what is free, in which order."""

@@ -1,0 +1,64 @@
+"""Places on what is free: the search of a cycle, with what it is known to refuse and to have in store."""
+
+from muster.model.gang.gang import Gang
+from muster.placement.budget import OutOfSteps
+from muster.placement.requirements import Requirement, pod_classes
+from muster.placement.search import growth
+from muster.placement.search.nested_search import ClassSeats
+from muster.planning.bounds import hopeful, least
+from muster.planning.cycle_state import CycleState
+
+
+class FreeCapacity:
+    """Searches what is free now, within what queues allow (Q4)."""
+
+    def __init__(self, cycle_state: CycleState) -> None:
+        self.cycle_state = cycle_state
+        self.full: set[int] = set()  # kinds of requirements that nothing that is free could hold
+        self._growth: dict[str, tuple[ClassSeats, ...]] = {}  # by gang: places that its extras could take (X4)
+
+    def find_core(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+        """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
+        allowance = self.cycle_state.allowance(gang)
+        if requirement.kind in self.full or not hopeful(requirement, self.cycle_state.now):
+            return None
+        if allowance is not None and (least(requirement, self.cycle_state.pod_classes.asks) > allowance).any():
+            return None
+        found = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
+        if found is None:
+            if allowance is None and not self._depends_on_others(requirement):
+                self.full.add(requirement.kind)
+            return None
+        self._growth[gang.key] = found.extras
+        return found.core if self.cycle_state.too_protected(gang, found.core) is None else None
+
+    def _depends_on_others(self, requirement: Requirement) -> bool:
+        """Whether pods that come later could let it in: those that it must be near to."""
+        inter_pod = self.cycle_state.now.inter_pod
+        return any(pod_class in inter_pod.touched for pod_class in pod_classes(requirement))
+
+    def find_extra(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+        """An extra is never worth an `unknown`: it waits for the next cycle."""
+        if requirement.kind in self.full:
+            return None
+        try:
+            allowance = self.cycle_state.allowance(gang, extra=True)
+            found = self._foreseen(gang, requirement) or self.cycle_state.find(
+                self.cycle_state.now, requirement, allowance
+            )
+        except OutOfSteps:
+            return None
+        if found is None:
+            if allowance is None and not self._depends_on_others(requirement):
+                self.full.add(requirement.kind)
+            return None
+        return found
+
+    def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+        """Seats that were found for an extra together with the core, while they are free."""
+        seats = self._growth.get(gang.key)
+        placement = growth.take(requirement, seats, self.cycle_state.snapshot.topologies) if seats else None
+        if placement is None or not self.cycle_state.has_room(placement.core):
+            return None
+        self._growth[gang.key] = placement.extras
+        return placement.core

@@ -1,0 +1,321 @@
+"""Digests of everything that the answer to a question depends on: equal digests, equal answers (X7)."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.api import names
+from muster.api.duration import nanoseconds
+from muster.api.moment import past_moment
+from muster.api.quantity import Resources
+from muster.model.gang.gang import Gang
+from muster.model.gang.pod_state import PodState
+from muster.model.gang.types import Group, Leaf, walk
+from muster.placement.capacity import Capacity
+from muster.placement.filters import FILTERS
+from muster.placement.requirements import Requirement, Requirements, every, pod_classes
+from muster.planning.disturbance import EvictionReason
+
+if TYPE_CHECKING:
+    from muster.planning.cycle_state import CycleState
+
+Ints = NDArray[np.int64]
+DIGEST_BYTES = 16
+PROMISES = ("preempt_min_runtime", "reclaim_min_runtime")
+WRITTEN_APART = frozenset({"name", "kind", "pods", "children"})  # of a requirement: see `_written`
+
+
+class Disruptions(Protocol):
+    """PodDisruptionBudgets as victims see them."""
+
+    left: list[int]
+    of: dict[str, tuple[int, ...]]
+    stuck: set[str]
+
+
+class QuestionDigests:
+    """What the questions of one cycle depend on, in a few bytes."""
+
+    def __init__(self, cycle_state: "CycleState") -> None:
+        self._cycle_state, self._snapshot, self._pod_classes = (
+            cycle_state,
+            cycle_state.snapshot,
+            cycle_state.pod_classes,
+        )
+        self._structures: dict[int, bytes] = {}  # by kind
+        self._requirements: dict[int, bytes] = {}
+        self._classes: dict[int, bytes] = {}
+        self._filtered: dict[int, bytes] = {}
+        self._last_room: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
+        self._state: tuple[int, bytes] = (-1, b"")
+        self._selected: bytes | None = None  # by budgets: pods, the same for all of a cycle
+
+    # questions ------------------------------------------------------------------------------------------------------
+
+    def free_room(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
+        """The goal without names, the nodes that its pods may be on, what is free there of what they ask for."""
+        return joined_digest(
+            b"find", self._room(capacity, requirement), b"" if allowance is None else allowance.tobytes()
+        )
+
+    def diagnosis(
+        self, capacity: Capacity, requirements: Requirements, requirement: Requirement, within: tuple[object, ...] = ()
+    ) -> bytes:
+        """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
+        done, groups = sorted(requirements.done().items()), [one.name for one in every(requirement)]
+        filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
+        return joined_digest(
+            b"why",
+            self._room(capacity, requirement),
+            self._written(requirement),
+            self._paths,
+            _text(groups, done, within),
+            *filters,
+        )
+
+    def victims(
+        self, gang: Gang, requirement: Requirement, reason: EvictionReason, disruptions: Disruptions, most_pods: int
+    ) -> bytes:
+        """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle.
+
+        Fair shares depend on what waits, too: only reclaim asks for them, so that a gang that arrives changes little.
+        """
+        whose = _text(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
+        if self._selected is None:
+            self._selected = _text(sorted(disruptions.of.items()), sorted(disruptions.stuck))
+        budgets = joined_digest(_text(disruptions.left), self._selected)
+        shares = self._shares if reason == "Reclaim" else b""
+        room = self._room(self._cycle_state.later, requirement)
+        return joined_digest(b"victims", whose, room, budgets, self._world, shares, self._now())
+
+    # goals ----------------------------------------------------------------------------------------------------------
+
+    def structure(self, requirement: Requirement) -> bytes:
+        """A goal by numbers alone: cheap, and equal for all that could be the same question."""
+        if requirement.kind not in self._structures:
+            asks = self._snapshot.columns
+            self._structures[requirement.kind] = _text(
+                [
+                    (
+                        one.need,
+                        len(one.children),
+                        [
+                            ([(asks[i], n) for i, n in self._pod_classes.pairs[pod_class]], many)
+                            for pod_class, many in one.pods
+                        ],
+                    )
+                    for one in every(requirement)
+                ]
+            )
+        return self._structures[requirement.kind]
+
+    def _room(self, capacity: Capacity, requirement: Requirement) -> bytes:
+        """The same for all that is asked about a goal until something is written."""
+        key = (requirement.kind, capacity is self._cycle_state.now, self._cycle_state.version)
+        if capacity is not self._cycle_state.now and capacity is not self._cycle_state.later:
+            return self._write_room(capacity, requirement)
+        if self._last_room[0] != key:
+            self._last_room = key, self._write_room(capacity, requirement)
+        return self._last_room[1]
+
+    def _write_room(self, capacity: Capacity, requirement: Requirement) -> bytes:
+        classes = pod_classes(requirement)
+        usable = np.any([self._pod_classes.allowed(pod_class) for pod_class in classes], axis=0)
+        columns = np.unique(np.concatenate([self._pod_classes.columns[pod_class] for pod_class in classes]))
+        free = capacity.free[np.ix_(np.flatnonzero(usable), columns)]
+        between = self._between(capacity, classes) if not capacity.inter_pod.touched.isdisjoint(classes) else b""
+        return joined_digest(self.requirement(requirement), self._topologies, usable.tobytes(), free.tobytes(), between)
+
+    def requirement(self, requirement: Requirement) -> bytes:
+        """A goal with everything that placement can see, but for names. Children come in their order (M3)."""
+        if requirement.kind not in self._requirements:
+            self._requirements[requirement.kind] = self._written(requirement)
+        return self._requirements[requirement.kind]
+
+    def _written(self, requirement: Requirement) -> bytes:
+        fields = [field for field in requirement.__struct_fields__ if field not in WRITTEN_APART]
+        return joined_digest(
+            *(
+                _text(
+                    len(one.children),
+                    [getattr(one, field) for field in fields],
+                    [(self._class(pod_class), many) for pod_class, many in one.pods],
+                )
+                for one in every(requirement)
+            )
+        )
+
+    def _class(self, pod_class: int) -> bytes:
+        """A class by what it asks for, and the nodes that it may be on and would rather be on."""
+        if pod_class not in self._classes:
+            asks = [(self._snapshot.columns[i], many) for i, many in self._pod_classes.pairs[pod_class]]
+            wished = self._pod_classes.wished(pod_class)
+            nodes = self._pod_classes.allowed(pod_class).tobytes()
+            self._classes[pod_class] = joined_digest(_text(asks), nodes, b"" if wished is None else wished.tobytes())
+        return self._classes[pod_class]
+
+    def _filters(self, pod_class: int) -> bytes:
+        """Which filter refuses which node to a class."""
+        if pod_class not in self._filtered:
+            one, scene = self._snapshot.classes[pod_class], self._pod_classes.scene
+            self._filtered[pod_class] = joined_digest(*(keep(one, scene).tobytes() for keep in FILTERS.values()))
+        return self._filtered[pod_class]
+
+    # the cluster ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _topologies(self) -> bytes:
+        trees = sorted(self._snapshot.topologies.items())
+        return joined_digest(
+            *(joined_digest(name.encode(), *(one.domain.tobytes() for one in tree.levels)) for name, tree in trees)
+        )
+
+    @cached_property
+    def _paths(self) -> bytes:
+        trees = sorted(self._snapshot.topologies.items())
+        return _text([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
+
+    def _between(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
+        """The rules between pods that have to do with some classes, and where the pods are that these are about."""
+        inter_pod = capacity.inter_pod
+        rule_matches = [inter_pod.classes[pod_class] for pod_class in classes]
+        numbers = sorted({number for one in rule_matches for number in (*one.selected_by, *one.carries)})
+        at = {number: i for i, number in enumerate(numbers)}
+        who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in rule_matches]
+        parts = [_text(who, [inter_pod.is_expected(number) for number in numbers])]
+        for number in numbers:
+            rule = inter_pod.rules[number]
+            rows = (inter_pod.places(rule), inter_pod.selected.row(number), inter_pod.carriers.row(number))
+            parts += [rule.signature(), *(row.tobytes() for row in rows)]
+        return joined_digest(*parts)
+
+    def _inter_pod(self, capacity: Capacity) -> bytes:
+        """All rules between pods: whom they are about, and how many of those are on every node."""
+        inter_pod = capacity.inter_pod
+        rule_matches = [(one.selected_by, one.carries) for one in inter_pod.classes]
+        counts = [list(one.entries()) for one in (inter_pod.selected, inter_pod.carriers)]
+        return joined_digest(_text(rule_matches, self._snapshot.inter_pod_rules.waiting, counts), self._rules)
+
+    @cached_property
+    def _rules(self) -> bytes:
+        inter_pod = self._cycle_state.now.inter_pod
+        places = {rule.key: inter_pod.places(rule).tobytes() for rule in inter_pod.rules}
+        return joined_digest(*(rule.signature() for rule in inter_pod.rules), *(places[key] for key in sorted(places)))
+
+    def _now(self) -> bytes:
+        """What this cycle has granted, evicted and promised so far."""
+        cycle_state = self._cycle_state
+        if self._state[0] != cycle_state.version:
+            usage = cycle_state.usage
+            fields = (usage.allocated, usage.promised, usage.protected)
+            held = [_amounts(one) for one in (*fields, usage.terminating, usage.terminating_protected)]
+            evicted = sorted(one.key for gang_state in cycle_state.gang_states.values() for one in gang_state.evictions)
+            parts = [cycle_state.now.free.tobytes(), cycle_state.later.free.tobytes()]
+            if cycle_state.snapshot.inter_pod_rules.rules:
+                parts += [self._inter_pod(cycle_state.now), self._inter_pod(cycle_state.later)]
+            self._state = cycle_state.version, joined_digest(_text(held, cycle_state.busy, evicted), *parts)
+        return self._state[1]
+
+    @cached_property
+    def _shares(self) -> bytes:
+        return _text(_amounts(self._cycle_state.usage.shares))
+
+    @cached_property
+    def _world(self) -> bytes:
+        """Everything that runs, the queues and the policy; what time has to do with it."""
+        cycle_state, inter_pod_rules = self._cycle_state, self._snapshot.inter_pod_rules
+        queues = [
+            (node.name, node.parent, node.priority, node.created, sorted(node.stated.items()), node.unstated)
+            for node in cycle_state.usage.tree.nodes.values()
+        ]
+        rule_matches = sorted((pod, one.selected_by, one.carries) for pod, one in inter_pod_rules.running.items())
+        policy = (
+            *(
+                getattr(cycle_state.policy, field)
+                for field in cycle_state.policy.__struct_fields__
+                if field != "untouchable"
+            ),
+        )
+        stated = _text(queues, rule_matches, policy, sorted(cycle_state.policy.untouchable))
+        return joined_digest(stated, _text(self._snapshot.columns), self._ages(), *self._running())
+
+    def _running(self) -> Iterable[bytes]:
+        """Gangs with pods on nodes; those that are the same value as in the last cycle have the same digest."""
+        memory = self._cycle_state.recall.memory
+        before = memory.gangs if memory is not None else {}
+        kept: dict[str, tuple[Gang, bytes]] = {}
+        for gang in self._snapshot.gangs:
+            known = before.get(gang.key)
+            kept[gang.key] = known if known is not None and known[0] is gang else (gang, gang_digest(gang))
+        if memory is not None:
+            memory.gangs = kept
+        return (digest for _, digest in kept.values() if digest)
+
+    def _ages(self) -> bytes:
+        """For every gang that has started, how many of the minimum run times that queues promise it has reached."""
+        stated = (getattr(queue.spec, name) for queue in self._snapshot.objects.queues for name in PROMISES)
+        promised = sorted({number for text in stated if (number := _duration(text)) is not None})
+        now = self._snapshot.now
+        if not promised or now is None:
+            return b""
+        found = []
+        for gang in self._snapshot.gangs:
+            since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
+            if since is not None:
+                found.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
+        return _text(found)
+
+
+def gang_digest(gang: Gang) -> bytes:
+    """A gang as those see it who might disturb it; nothing where nothing of it is on a node."""
+    if not any(member.node for leaf in walk(gang.root) if isinstance(leaf, Leaf) for member in leaf.members):
+        return b""
+    own = (gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created, bool(gang.broken))
+    notes = sorted(gang.source.metadata.annotations.items())
+    return _text(own, notes, [_group(group) for group in walk(gang.root)])
+
+
+def _group(group: Group) -> tuple[object, ...]:
+    if isinstance(group, Leaf):
+        members = [
+            (one.name, str(one.state), one.node, one.task_priority, one.created, sorted(one.requests.items()))
+            for one in group.members
+            if one.state not in (PodState.PENDING, PodState.GATED)
+        ]
+        return (group.name, group.need, group.order, group.constraint, members)
+    return (group.name, group.need, group.order, group.constraint, len(group.children), group.need_pods)
+
+
+def _amounts(amounts: Mapping[str, Resources]) -> list[tuple[str, list[tuple[str, int]]]]:
+    return [(name, sorted(amount.items())) for name, amount in sorted(amounts.items())]
+
+
+def _duration(text: str | None) -> int | None:
+    try:
+        return nanoseconds(text) if text else None
+    except ValueError:
+        return None
+
+
+def _text(*parts: object) -> bytes:
+    try:
+        written = msgspec.msgpack.encode(parts, enc_hook=repr)
+    except OverflowError:  # a number of more than 64 bits
+        written = repr(parts).encode()
+    return blake2b(written, digest_size=DIGEST_BYTES).digest()
+
+
+def joined_digest(*parts: bytes) -> bytes:
+    """One digest of several byte strings; their lengths count, so that none could pass for another."""
+    found = blake2b(digest_size=DIGEST_BYTES)
+    for part in parts:
+        found.update(len(part).to_bytes(8))
+        found.update(part)
+    return found.digest()

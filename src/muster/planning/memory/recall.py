@@ -1,0 +1,108 @@
+"""The questions of one cycle, answered from the cache where it knows the answer (X7)."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from muster.model.gang.gang import Gang
+from muster.placement.budget import OutOfSteps
+from muster.placement.capacity import Capacity
+from muster.placement.requirements import Requirement, Requirements
+from muster.planning.disturbance import EvictionReason
+from muster.planning.memory.answer_cache import AnswerCache, RememberedAnswer
+from muster.planning.memory.digests import Disruptions, QuestionDigests, joined_digest
+from muster.planning.refusal import BaseRefusal
+
+if TYPE_CHECKING:
+    from muster.planning.cycle_state import CycleState
+
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+R = TypeVar("R", bound=BaseRefusal)
+
+
+class Recall:
+    """The questions of one cycle, each asked of the memory first. Without a memory, every question is worked out."""
+
+    def __init__(self, memory: AnswerCache | None, cycle_state: "CycleState") -> None:
+        self.memory = memory
+        self._cycle_state = cycle_state
+        self._is_asking = False  # what is asked on the way to an answer is part of that answer
+
+    @cached_property
+    def _digests(self) -> QuestionDigests:
+        return QuestionDigests(self._cycle_state)
+
+    def question(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
+        """A digest of all that seats for a goal on a ledger depend on."""
+        return self._digests.free_room(capacity, requirement, allowance)
+
+    def find(
+        self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
+    ) -> T | None:
+        """Seats for a goal on a ledger."""
+        found: T | None = self._ask(
+            requirement, lambda: self._digests.free_room(capacity, requirement, allowance), work
+        )
+        return found
+
+    def victims(
+        self,
+        gang: Gang,
+        requirement: Requirement,
+        reason: EvictionReason,
+        disruptions: Disruptions,
+        most_pods: int,
+        work: Callable[[], T],
+    ) -> T:
+        """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
+        digest = partial(self._digests.victims, gang, requirement, reason, disruptions, most_pods)
+        found: T = self._ask(requirement, digest, work)
+        return found
+
+    def diagnosis(
+        self,
+        capacity: Capacity,
+        requirements: Requirements,
+        requirement: Requirement,
+        work: Callable[[], R],
+        *within: object,
+    ) -> R:
+        """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
+        found: R = self._ask(
+            requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
+        )
+        return found
+
+    def _ask(self, requirement: Requirement, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
+        if self.memory is None or self._is_asking:
+            return work()
+        budget, structure = self._cycle_state.spending, self._digests.structure(requirement)
+        left, before = budget.left, budget.spent
+        digest = joined_digest(left.to_bytes(8), digest_of()) if self.memory.could_know(structure) else b""
+        if digest and (known := self.memory.get(digest)) is not None:
+            budget.forgo(known.steps)
+            return _said(known)
+        found, is_known = None, True
+        self._is_asking = True
+        try:
+            found = work()
+        except OutOfSteps:
+            is_known = False
+        finally:
+            self._is_asking = False
+        if budget.spent > before and (found is None or isinstance(found, BaseRefusal)):
+            digest = digest or joined_digest(left.to_bytes(8), digest_of())
+            self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, found))
+        if not is_known:
+            raise OutOfSteps
+        return found
+
+
+def _said(answer: RememberedAnswer) -> Any:
+    if not answer.is_known:
+        raise OutOfSteps
+    return answer.value
