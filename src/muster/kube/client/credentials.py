@@ -73,7 +73,8 @@ class Access(Struct, frozen=True):
     def _trust_authority(self) -> ssl.SSLContext:
         try:
             if isinstance(self.ca, bytes):
-                return ssl.create_default_context(cadata=self.ca.decode("ascii", "ignore"))  # comments may be UTF-8
+                text = self.ca.decode("ascii", "ignore")  # comments may be UTF-8
+                return ssl.create_default_context(cadata=text or "none")  # an empty text means the system's CAs
             return ssl.create_default_context(cafile=self.ca or None)
         except OSError as error:
             raise InputError(f"{self.server}: its CA{_name(self.ca)} cannot be used: {_reason(error)}") from None

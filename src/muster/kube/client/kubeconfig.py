@@ -168,14 +168,12 @@ def _read_document(data: bytes, place: Place) -> Any:
 
 def _explain_syntax(data: bytes, place: Place) -> InputError:
     try:
-        for _ in yaml.parse(data, Loader=yaml.CSafeLoader):
+        for _ in yaml.parse(data.decode("utf-8-sig"), Loader=yaml.CSafeLoader):
             pass
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        return place.problem(
-            f"is not YAML{line}: {error.problem}", "indent with spaces, and close every quote and bracket"
-        )
-    except yaml.YAMLError:
+        return place.problem(f"is not YAML{line}: {error.problem}", "close every quote and bracket, indent with spaces")
+    except (yaml.YAMLError, UnicodeDecodeError):
         return place.problem("is not YAML: it is not a text in UTF-8", SAMPLE)
     return place.problem(
         "cannot be read: a key stands twice, a tag or an alias has no meaning, or it is nested too deep",
