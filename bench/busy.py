@@ -213,7 +213,7 @@ def _look(cluster: VirtualCluster, tally: Tally, policy: Policy | None) -> None:
     free = int(snapshot.free[:, at].clip(min=0).sum())
     waiting = [gang for gang in snapshot.gangs if not gang.standing.satisfied and has_enough_pods(gang.root)]
     tried = sorted(waiting, key=lambda gang: (-gang.priority, gang.created, gang.key))[:MOST_LOOKS]
-    tally.looked += int(snapshot.room[:, at].sum())
+    tally.looked += int(snapshot.allocatable[:, at].sum())
     tally.idle += min(max((_fits(snapshot, gang, policy) for gang in tried), default=0), free)
 
 
@@ -223,7 +223,7 @@ def _fits(snapshot: Snapshot, gang: Gang, policy: Policy | None) -> int:
     alone = make_plan(replace(snapshot, gangs=gangs), policy)
     mine = [one.key for one in alone.bindings if one.gang == gang.key and one.role == "core"]
     at = snapshot.columns.index(GPU)
-    return sum(int(snapshot.classes[snapshot.class_of[pod]].asks[at]) for pod in mine)
+    return sum(int(snapshot.classes[snapshot.class_of[pod]].requests[at]) for pod in mine)
 
 
 def _content(gang: Gang) -> Gang:

@@ -11,8 +11,8 @@ import muster
 from muster.api.core import Pod as ApiPod
 from muster.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
 from muster.model.inter_pod_rules import Rule, Scope
+from muster.model.label_index import LabelIndex
 from muster.model.node_counts import NodeCounts
-from muster.model.pod_index import PodIndex
 from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
 from muster.placement.capacity import Capacity, PodClasses
@@ -47,7 +47,7 @@ def test_an_index_selects_what_asking_every_pod_selects(
     known = [ApiPod(metadata=ObjectMeta(name="pod", namespace=space, labels=labels)) for labels, space in pods]
     rule, scope = Rule(kind="away", key="rack", selector=selector, namespaces=("team",)), Scope(())
     asked = [i for i, pod in enumerate(known) if scope.selects(rule, pod)]
-    assert PodIndex(known, scope).selected(rule) == asked
+    assert LabelIndex(known, scope).selected(rule) == asked
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(-2, 2), st.booleans()), max_size=30))
@@ -86,7 +86,7 @@ def test_the_judgement_of_seats_is_that_of_the_rules() -> None:
             is_allowed = all(capacity.allowed(pod_class[pod])[at[pod]] for pod in seats)
             columns = snapshot.free.copy()
             for pod in seats:
-                columns[at[pod]] -= snapshot.classes[pod_class[pod]].asks
+                columns[at[pod]] -= snapshot.classes[pod_class[pod]].requests
             is_alone = bool((columns >= 0).all())  # one of a kind on a node is a column
             bad = {*wrong(known_puzzle, seats)}
             if "room" not in bad:

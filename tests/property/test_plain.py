@@ -277,7 +277,7 @@ def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
                     _, counts = capacity.pack(pod_class, None, 1, rng.randint(0, 3))
                     capacity.put_packed(pod_class, counts)
                 case 3:
-                    capacity.free_all(snapshot.room // 4)
+                    capacity.free_all(snapshot.allocatable // 4)
                 case _:
                     expected = Capacity(capacity.pod_classes, capacity.free, capacity.inter_pod).fits(pod_class)
                     assert (capacity.fits(pod_class) == expected).all(), f"seed {seed}"

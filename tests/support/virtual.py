@@ -78,7 +78,7 @@ class VirtualCluster:
         self.workloads: dict[str, Workload] = {}
         self._typed: dict[str, dict[str, Any]] = {kind: {} for _, kind in KINDS}
         self._members: dict[str, set[str]] = defaultdict(set)  # pods, by the PodGroup that they name
-        self._kept = IncrementalSnapshot()
+        self._incremental = IncrementalSnapshot()
         self._rest: Objects | None = None
         self._ends: dict[str, datetime] = {}  # terminating pods: when their containers have stopped
         self._short: set[str] = set()  # workloads that may lack pods
@@ -96,10 +96,10 @@ class VirtualCluster:
         self.raws[kind][key] = raw
         self._typed[kind][key] = typed
         if isinstance(typed, Pod):
-            self._kept.put(typed)
+            self._incremental.put(typed)
             self._members[gang_of(raw)].add(key)
         elif isinstance(typed, PodGroup):
-            self._kept.put_group(typed)
+            self._incremental.put_group(typed)
         else:
             self._rest = None
 
@@ -108,12 +108,12 @@ class VirtualCluster:
         raw = self.raws[kind].pop(key)
         del self._typed[kind][key]
         if kind == "Pod":
-            self._kept.drop(key)
+            self._incremental.drop(key)
             self._ends.pop(key, None)
             self._members[gang_of(raw)].discard(key)
             self._short.add(gang_of(raw))
         elif kind == "PodGroup":
-            self._kept.drop_group(key)
+            self._incremental.drop_group(key)
         else:
             self._rest = None
 
@@ -137,7 +137,7 @@ class VirtualCluster:
             return take(self.objects(), self.now)
         if self._rest is None:
             self._rest = self._collected(kind for _, kind in KINDS if kind not in KEPT_APART)
-        return self._kept.snapshot(self._rest, self.now)
+        return self._incremental.snapshot(self._rest, self.now)
 
     def _collected(self, kinds: Iterable[str]) -> Objects:
         fields: dict[str, Any] = {FIELD_OF[kind]: tuple(self._typed[kind].values()) for kind in kinds}

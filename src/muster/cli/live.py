@@ -20,7 +20,7 @@ from muster.api.resources import Resource
 from muster.cli import printing
 from muster.cli.assemble.clients import connect_reader
 from muster.errors import InputError
-from muster.kube.cache.interning import Slim
+from muster.kube.cache.interning import PodInterner
 from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
 
@@ -33,11 +33,11 @@ INSTALLED = {"PodGroup": "PodGroups", "Queue": "Queues", "Topology": "Topologies
 
 def objects(kubeconfig: str | None, context: str | None) -> Objects:
     """Everything that planning reads; pods without what no rule reads."""
-    slim = Slim()
+    interner = PodInterner()
 
     def small(page: list[Document]) -> Objects:
         found = codec.objects(page)
-        return replace(found, pods=tuple(map(slim.pod, found.pods)))
+        return replace(found, pods=tuple(map(interner.intern, found.pods)))
 
     pages = list(chain.from_iterable(read(kubeconfig, context, small).values()))
     kinds: dict[str, Any] = {

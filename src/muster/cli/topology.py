@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.api.quantity import written
 from muster.cli import inputs, options, printing
-from muster.model.snapshot import ONE_EACH, Snapshot, take
+from muster.model.snapshot import EXCLUSIVE, Snapshot, take
 from muster.model.topology import TopologyTree
 from muster.reporting.text import Line, Span, table
 
@@ -53,7 +53,7 @@ def _lines(tree: TopologyTree, snapshot: Snapshot) -> Iterator[Line]:
 
 def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Every domain, parents before children; the finest level only where it holds several nodes."""
-    shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith(ONE_EACH)]
+    shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith(EXCLUSIVE)]
     free = np.maximum(snapshot.free, 0)
     found = []
     for i, level in enumerate(tree.levels):
@@ -62,10 +62,10 @@ def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
             amounts = {
                 snapshot.columns[c]: (
                     written(snapshot.columns[c], int(free[nodes, c].sum())),
-                    written(snapshot.columns[c], int(snapshot.room[nodes, c].sum())),
+                    written(snapshot.columns[c], int(snapshot.allocatable[nodes, c].sum())),
                 )
                 for c in shown
-                if snapshot.room[nodes, c].any()
+                if snapshot.allocatable[nodes, c].any()
             }
             found.append({"path": path, "level": tree.levels[i].label, "nodes": len(nodes), "resources": amounts})
     yield from sorted(found, key=lambda domain: str(domain["path"]).split("/"))

@@ -68,7 +68,7 @@ def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
     place = {column: i for i, column in enumerate(snapshot.columns)}
 
     def left(column: int) -> Ints:
-        rest: Ints = np.maximum(snapshot.room[:, column] - snapshot.strange[:, column], 0)
+        rest: Ints = np.maximum(snapshot.allocatable[:, column] - snapshot.used_outside_gangs[:, column], 0)
         return rest[snapshot.ready]
 
     return Resources({name: add_exactly(left(place[name])) if name in place else 0 for name in resources})

@@ -15,8 +15,8 @@ from muster.api import names
 from muster.api.core import Namespace, Pod, PodAffinityTerm, TopologySpreadConstraint
 from muster.api.meta import LabelSelector, LabelSelectorRequirement
 from muster.api.objects import key
+from muster.model.label_index import LabelIndex
 from muster.model.node_counts import NodeCounts
-from muster.model.pod_index import PodIndex
 from muster.model.selectors import selects
 
 ALONE = "alone/"
@@ -85,7 +85,7 @@ def namespace_of(pod: Pod) -> str:
     return pod.metadata.namespace or names.DEFAULT_NAMESPACE
 
 
-def between_pods(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
+def required_terms(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
     """The required terms of a pod's affinity, or anti-affinity, to other pods."""
     affinity = pod.spec.affinity
     side = affinity and (affinity.pod_anti_affinity if away else affinity.pod_affinity)
@@ -94,9 +94,9 @@ def between_pods(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
 
 def rules_of(pod: Pod) -> Iterator[Rule]:
     """Every rule that a pod carries."""
-    for term in between_pods(pod, away=False):
+    for term in required_terms(pod, away=False):
         yield _term(pod, term, "near")
-    for term in between_pods(pod, away=True):
+    for term in required_terms(pod, away=True):
         yield _term(pod, term, "away")
     for constraint in pod.spec.topology_spread_constraints:
         yield _spread(pod, constraint)
@@ -151,7 +151,7 @@ def _selector(
     return replace(selector, match_expressions=(*selector.match_expressions, *wanted)) if wanted else selector
 
 
-def looked_at(pods: Iterable[Pod]) -> frozenset[str]:
+def selected_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
     """Labels that some rule between pods looks at; others do not tell pods apart."""
     found: set[str] = set()
     for pod in pods:
@@ -164,7 +164,7 @@ def looked_at(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(found)
 
 
-def gather(
+def collect_rules(
     classes: Sequence[Pod],
     waiting: int,
     bound: Sequence[Pod],
@@ -180,8 +180,8 @@ def gather(
     scope = Scope(namespaces)
     found: dict[bytes, tuple[int, Rule]] = {}
     carried = [_numbered(found, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
-    guards = sorted(filter(keeps_away, bound if guarded is None else guarded), key=lambda pod: key(pod.metadata))
-    against = _Against(PodIndex(classes[:waiting], scope) if guards else None)
+    guards = sorted(filter(has_anti_affinity, bound if guarded is None else guarded), key=lambda pod: key(pod.metadata))
+    against = _Against(LabelIndex(classes[:waiting], scope) if guards else None)
     running = {key(pod.metadata): numbers for pod in guards if (numbers := _numbered(found, against.rules(pod)))}
     selected_by = _selections(classes, [rule for _, rule in found.values()], scope)
     rules = _with_columns([rule for _, rule in found.values()], classes[:waiting], carried, selected_by, columns)
@@ -199,7 +199,7 @@ def gather(
     return InterPodRules(rules, of_class, rule_matches, waiting, selected, carriers)
 
 
-def keeps_away(pod: Pod) -> bool:
+def has_anti_affinity(pod: Pod) -> bool:
     """Whether a pod may have anti-affinity to others."""
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
 
@@ -207,7 +207,7 @@ def keeps_away(pod: Pod) -> bool:
 class _Against:
     """The anti-affinity of running pods, where it selects a waiting one; what many pods carry is decided once."""
 
-    def __init__(self, waiting: PodIndex | None) -> None:
+    def __init__(self, waiting: LabelIndex | None) -> None:
         self._waiting = waiting
         self._known: dict[bytes, bool] = {}
 
@@ -231,7 +231,7 @@ def _numbered(found: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tu
 def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> list[list[int]]:
     """For every pod the rules that select it, by their numbers."""
     found: list[list[int]] = [[] for _ in pods]
-    index = PodIndex(pods, scope)
+    index = LabelIndex(pods, scope)
     for number, rule in enumerate(rules):
         for i in index.selected(rule):
             if rule.kind != "spread" or pods[i].metadata.deletion_timestamp is None:
@@ -245,7 +245,7 @@ def _rule_matches(
     """What rules have to do with pods on nodes; pods that rules cannot tell apart are looked at once."""
     if not rules:
         return {}
-    labels = looked_at(rule.carrier for rule in rules if rule.carrier is not None)
+    labels = selected_label_keys(rule.carrier for rule in rules if rule.carrier is not None)
     views = [_view(pod, labels) for pod in bound]
     first: dict[object, Pod] = {}
     for pod, view in zip(bound, views, strict=True):
@@ -269,9 +269,9 @@ def _view(pod: Pod, labels: frozenset[str]) -> object:
 # one of a kind on a node ----------------------------------------------------------------------------------------------
 
 
-def alone_columns(pod: Pod) -> list[str]:
+def exclusive_columns(pod: Pod) -> list[str]:
     """A pod that keeps its own kind off its node, as columns of which every node has one."""
-    if not keeps_away(pod):
+    if not has_anti_affinity(pod):
         return []
     return [_column(rule) for rule in rules_of(pod) if _off_its_node(rule)]
 
@@ -292,7 +292,7 @@ def _off_its_node(rule: Rule) -> bool:
     )
 
 
-def kept_alone(columns: Iterable[str]) -> frozenset[str]:
+def limit_columns(columns: Iterable[str]) -> frozenset[str]:
     """The columns that a snapshot has of these; rules without one are settled like others between pods."""
     return frozenset(sorted(columns)[:MOST_ALONE])
 
@@ -312,6 +312,6 @@ def _with_columns(
     for i, pod in enumerate(waiting):
         about = found.intersection((*carried[i], *selected_by[i]))
         if about:
-            own = alone_columns(pod)
+            own = exclusive_columns(pod)
             found.difference_update([number for number in about if candidates[number] not in own])
     return tuple(replace(rule, alone=True) if i in found else rule for i, rule in enumerate(rules))

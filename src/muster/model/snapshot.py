@@ -1,7 +1,7 @@
 """The cluster at one moment, as a value: `take(objects, now)` is its definition.
 
-Nodes are sorted by name and everything that moves is an integer array by node and column. A column is a resource,
-`pods`, or a host port: whatever a node has a number of and a pod takes away from.
+Nodes are sorted by name; everything that changes is an integer array by node and column. A column is a resource,
+`pods`, a host port or an exclusive column (one pod of a kind per node): whatever nodes have and pods use up.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,30 +18,37 @@ from muster.api.objects import Objects, key
 from muster.model.gang.builder import collect_gangs
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, holds_resources, pod_state
-from muster.model.gang.types import Leaf, walk
-from muster.model.inter_pod_rules import ALONE, InterPodRules, alone_columns, gather, kept_alone, looked_at
+from muster.model.gang.types import walk_leaves
+from muster.model.inter_pod_rules import (
+    ALONE,
+    InterPodRules,
+    collect_rules,
+    exclusive_columns,
+    limit_columns,
+    selected_label_keys,
+)
 from muster.model.topology import TopologyTree, arrange
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.pods.requests import requests
 
 Ints = NDArray[np.int64]
-Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands and rules; where it counts, namespace and labels
-UNSTATED_PODS = 2**31  # a node that does not say how many pods it takes
-MOST = 2**48  # whoever asks for so much fits nowhere: no node has it, and 2**14 such pods add up in an array
-ONE_EACH = ("hostPort/", ALONE)  # columns of which every node has one
+Signature = tuple[bytes, str, tuple[tuple[str, str], ...]]  # demands; namespace and labels where rules read them
+UNSTATED_PODS = 2**31  # allocatable pods of a node that does not state them
+MAX_AMOUNT = 2**48  # a request of this size fits no node, and the sum of 2**14 of them fits an array
+EXCLUSIVE = ("hostPort/", ALONE)  # columns of which every node has exactly one
 UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class PodClass(Struct, frozen=True, eq=False):
-    """Pods that are alike for placement."""
+    """Pods that placement cannot tell apart."""
 
     index: int
-    pod: Pod  # one of them, or one that was
-    asks: Ints  # by column
+    pod: Pod  # an example; it may be gone by now
+    requests: Ints  # by column
 
 
-class Hosts(Struct, frozen=True, eq=False):
-    """What nodes say about themselves, in the order of their names."""
+class NodeTable(Struct, frozen=True, eq=False):
+    """The nodes in the order of their names, and what their objects state."""
 
     nodes: tuple[Node, ...]
     index: dict[str, int]
@@ -56,89 +63,89 @@ class Snapshot(Struct, frozen=True, eq=False):
 
     nodes: tuple[Node, ...]
     columns: tuple[str, ...]
-    room: Ints  # nodes × columns: allocatable
+    allocatable: Ints  # nodes × columns
     used: Ints  # nodes × columns: by pods of every scheduler
-    terminating: Ints  # nodes × columns: the part of it that terminating pods still hold
-    strange: Ints  # nodes × columns: the part of it that pods outside every gang hold
+    terminating: Ints  # nodes × columns: the part of `used` that terminating pods still hold
+    used_outside_gangs: Ints  # nodes × columns: the part of `used` that pods outside every gang hold
     topologies: dict[str, TopologyTree]
     gangs: tuple[Gang, ...]
     pods: Mapping[str, Pod]  # of every scheduler, by namespace/name
     classes: tuple[PodClass, ...]
     class_of: dict[str, int]  # pending and placed pods of gangs, by namespace/name
-    unsupported: tuple[str, ...]  # for every class: a rule that placement does not decide, or nothing
+    unsupported: tuple[str, ...]  # of every class: a rule that placement does not support, or empty
     node_index: dict[str, int]
-    ready: NDArray[np.bool_]  # nodes that are ready, or do not say
+    ready: NDArray[np.bool_]  # nodes that are ready, or have no such condition
     taints: tuple[tuple[Taint, ...], ...]  # sets of taints that occur
-    taints_of: Ints  # for every node, which of these sets it has
-    inter_pod_rules: InterPodRules  # rules between pods
+    taints_of: Ints  # of every node: the index of its set
+    inter_pod_rules: InterPodRules
     objects: Objects
     now: datetime | None = None
     schedulers: frozenset[str] = OURS  # the `spec.schedulerName`s that are ours (N6)
 
     @property
     def free(self) -> Ints:
-        """What is left on every node; below zero where a node is overfull."""
-        return self.room - self.used
+        """What is left on every node; negative where a node is overcommitted."""
+        return self.allocatable - self.used
 
 
 def take(objects: Objects, now: datetime | None = None, schedulers: Collection[str] = OURS) -> Snapshot:
     """The definition of a snapshot. The order of the objects makes no difference (X3).
 
-    Pods that ask for none of these schedulers are members of no gang and only take room on their nodes (N6).
+    Pods for other schedulers are members of no gang; they only use resources on their nodes (N6).
     """
-    known = hosts(objects.nodes)
+    table = build_node_table(objects.nodes)
     gangs = collect_gangs(objects, schedulers).gangs
     groups = {gang.key for gang in gangs}
-    bound = [pod for pod in objects.pods if pod.spec.node_name in known.index and holds_resources(pod)]
+    bound = [pod for pod in objects.pods if pod.spec.node_name in table.index and holds_resources(pod)]
     ours = [pod for pod in objects.pods if gang_of(pod) in groups and is_ours(pod, schedulers)]
     pending = [pod for pod in ours if pod_state(pod) is PodState.PENDING]
-    placed = [pod for pod in ours if pod.spec.node_name in known.index and pod_state(pod) is PodState.PLACED]
-    ports = Ports([*bound, *pending])
-    asked = {id(pod): {**asks(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
-    wanted = {id(pod): alone_columns(pod) for pod in pending}
-    alone = kept_alone({column for found in wanted.values() for column in found})
-    for pod in (*pending, *placed) if alone else ():
-        found = wanted.get(id(pod)) or alone_columns(pod)
-        asked[id(pod)].update(dict.fromkeys((column for column in found if column in alone), 1))
-    columns = tuple(sorted({"pods", *ports.columns, *known.stated}.union(*asked.values())))
-    place = {name: i for i, name in enumerate(columns)}
-    used = np.zeros((len(known.nodes), len(columns)), dtype=np.int64)
-    terminating, familiar = np.zeros_like(used), np.zeros_like(used)
-    members = {f"{gang.namespace}/{name}" for gang in gangs for name in names_of(gang)}
+    placed = [pod for pod in ours if pod.spec.node_name in table.index and pod_state(pod) is PodState.PLACED]
+    ports = HostPorts([*bound, *pending])
+    requests_of = {id(pod): {**node_requests(pod.spec), **ports.taken(pod.spec)} for pod in (*bound, *pending)}
+    exclusive_of = {id(pod): exclusive_columns(pod) for pod in pending}
+    exclusive = limit_columns({column for own in exclusive_of.values() for column in own})
+    for pod in (*pending, *placed) if exclusive else ():
+        own = exclusive_of.get(id(pod)) or exclusive_columns(pod)
+        requests_of[id(pod)].update(dict.fromkeys((column for column in own if column in exclusive), 1))
+    columns = tuple(sorted({"pods", *ports.columns, *table.stated}.union(*requests_of.values())))
+    column_index = {name: i for i, name in enumerate(columns)}
+    used = np.zeros((len(table.nodes), len(columns)), dtype=np.int64)
+    terminating, used_by_gangs = np.zeros_like(used), np.zeros_like(used)
+    members = {f"{gang.namespace}/{name}" for gang in gangs for name in member_names(gang)}
     for pod in bound:
-        node = known.index[pod.spec.node_name]
+        node = table.index[pod.spec.node_name]
         rows = [used[node]]
         if pod.metadata.deletion_timestamp is not None:
             rows.append(terminating[node])
         if pod.metadata.annotations and key(pod.metadata) in members:
-            rows.append(familiar[node])
-        for name, amount in asked[id(pod)].items():
+            rows.append(used_by_gangs[node])
+        for name, amount in requests_of[id(pod)].items():
             for row in rows:
-                row[place[name]] += amount
-    selected = looked_at([*bound, *pending])
-    signatures = {key(pod.metadata): signature(pod, asked[id(pod)], selected) for pod in (*pending, *placed)}
-    alike = {signatures[key(pod.metadata)]: (pod, asked[id(pod)]) for pod in (*placed, *pending)}
+                row[column_index[name]] += amount
+    label_keys = selected_label_keys([*bound, *pending])
+    signatures = {key(pod.metadata): signature(pod, requests_of[id(pod)], label_keys) for pod in (*pending, *placed)}
+    examples = {signatures[key(pod.metadata)]: (pod, requests_of[id(pod)]) for pod in (*placed, *pending)}
     waiting = {signatures[key(pod.metadata)] for pod in pending}
-    classes, number = classify(alike, waiting, place)
+    classes, index = build_classes(examples, waiting, column_index)
     return Snapshot(
-        nodes=known.nodes,
+        nodes=table.nodes,
         columns=columns,
-        room=room(known.nodes, columns),
+        allocatable=allocatable_of(table.nodes, columns),
         used=used,
         terminating=terminating,
-        strange=used - familiar,
-        topologies={topology.metadata.name: arrange(topology, known.nodes) for topology in objects.topologies},
+        used_outside_gangs=used - used_by_gangs,
+        topologies={topology.metadata.name: arrange(topology, table.nodes) for topology in objects.topologies},
         gangs=gangs,
         pods={key(pod.metadata): pod for pod in objects.pods},
         classes=classes,
-        class_of={pod: number[signed] for pod, signed in signatures.items()},
-        unsupported=tuple(unsupported(one.pod) for one in classes),
-        node_index=known.index,
-        ready=known.ready,
-        taints=known.taints,
-        taints_of=known.taints_of,
-        inter_pod_rules=gather(
-            [one.pod for one in classes], len(waiting), bound, known.index, objects.namespaces, columns
+        class_of={pod: index[signed] for pod, signed in signatures.items()},
+        unsupported=tuple(unsupported_rule(pods.pod) for pods in classes),
+        node_index=table.index,
+        ready=table.ready,
+        taints=table.taints,
+        taints_of=table.taints_of,
+        inter_pod_rules=collect_rules(
+            [pods.pod for pods in classes], len(waiting), bound, table.index, objects.namespaces, columns
         ),
         objects=objects,
         now=now,
@@ -146,59 +153,60 @@ def take(objects: Objects, now: datetime | None = None, schedulers: Collection[s
     )
 
 
-def names_of(gang: Gang) -> Iterable[str]:
-    """The pods that belong to a gang, by name; those that outlived their SubGroup too (N4)."""
+def member_names(gang: Gang) -> Iterable[str]:
+    """The names of a gang's pods, leftovers included (N4)."""
     yield from (member.name for member in gang.leftovers)
-    for leaf in walk(gang.root):
-        if isinstance(leaf, Leaf):
-            yield from (member.name for member in leaf.members)
+    for leaf in walk_leaves(gang.root):
+        yield from (member.name for member in leaf.members)
 
 
-def hosts(nodes: Iterable[Node]) -> Hosts:
-    """What nodes say, whatever runs on them."""
+def build_node_table(nodes: Iterable[Node]) -> NodeTable:
+    """The table of these nodes, whatever runs on them."""
     ordered = tuple(sorted(nodes, key=lambda node: node.metadata.name))
-    taints = {known: i for i, known in enumerate(dict.fromkeys(map(_taints, ordered)))}
-    return Hosts(
+    taints = {taint_set: i for i, taint_set in enumerate(dict.fromkeys(map(_taints_of, ordered)))}
+    return NodeTable(
         nodes=ordered,
         index={node.metadata.name: i for i, node in enumerate(ordered)},
-        stated=frozenset(name for node in ordered for name in _stated(node)),
-        ready=np.array([_ready(node) for node in ordered], dtype=bool),
+        stated=frozenset(name for node in ordered for name in _stated_resources(node)),
+        ready=np.array([_is_ready(node) for node in ordered], dtype=bool),
         taints=tuple(taints),
-        taints_of=np.array([taints[_taints(node)] for node in ordered], dtype=np.int64),
+        taints_of=np.array([taints[_taints_of(node)] for node in ordered], dtype=np.int64),
     )
 
 
-def _stated(node: Node) -> Mapping[str, int]:
+def _stated_resources(node: Node) -> Mapping[str, int]:
     return node.status.allocatable or node.status.capacity
 
 
-def _ready(node: Node) -> bool:
+def _is_ready(node: Node) -> bool:
     return all(condition.status == "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
-def _taints(node: Node) -> tuple[Taint, ...]:
-    """`unschedulable` is a taint like others."""
+def _taints_of(node: Node) -> tuple[Taint, ...]:
+    """Its taints; `unschedulable` is one of them."""
     return (*node.spec.taints, UNSCHEDULABLE) if node.spec.unschedulable else node.spec.taints
 
 
-def asks(spec: PodSpec) -> dict[str, int]:
-    """What a pod takes from a node, but for host ports."""
-    return {**{name: min(amount, MOST) for name, amount in requests(spec).items()}, "pods": 1}
+def node_requests(spec: PodSpec) -> dict[str, int]:
+    """What a pod uses on its node, host ports and exclusive columns apart."""
+    return {**{name: min(amount, MAX_AMOUNT) for name, amount in requests(spec).items()}, "pods": 1}
 
 
-def room(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
-    """What every node has of every column."""
-    found = np.zeros((len(nodes), len(columns)), dtype=np.int64)
+def allocatable_of(nodes: Sequence[Node], columns: tuple[str, ...]) -> Ints:
+    """Allocatable resources, nodes × columns."""
+    amounts = np.zeros((len(nodes), len(columns)), dtype=np.int64)
     for i, node in enumerate(nodes):
-        stated = _stated(node)
-        found[i] = [1 if column.startswith(ONE_EACH) else min(stated.get(column, 0), MOST - 1) for column in columns]
+        stated = _stated_resources(node)
+        amounts[i] = [
+            1 if column.startswith(EXCLUSIVE) else min(stated.get(column, 0), MAX_AMOUNT - 1) for column in columns
+        ]
         if "pods" not in stated:
-            found[i, columns.index("pods")] = UNSTATED_PODS
-    return found
+            amounts[i, columns.index("pods")] = UNSTATED_PODS
+    return amounts
 
 
-class Ports:
-    """Host ports as columns of which every node has one; a port on every address takes it on each known one."""
+class HostPorts:
+    """Host ports as columns of which every node has one; a port on all addresses uses each address that occurs."""
 
     PREFIX = "hostPort/"
 
@@ -210,17 +218,17 @@ class Ports:
 
     @property
     def columns(self) -> set[str]:
-        """One for every port and address."""
+        """One column for every port and address."""
         return {self._column(*port, address) for port, known in self.addresses.items() for address in known}
 
     def taken(self, spec: PodSpec) -> dict[str, int]:
-        """Those that a pod takes."""
+        """The columns that a pod uses."""
         if not self.addresses:
             return {}
         return {
-            self._column(port, protocol, taken): 1
+            self._column(port, protocol, used): 1
             for port, protocol, address in host_ports(spec)
-            for taken in ([address] if address else sorted(self.addresses[port, protocol]))
+            for used in ([address] if address else sorted(self.addresses[port, protocol]))
         }
 
     def _column(self, port: int, protocol: str, address: str) -> str:
@@ -228,7 +236,7 @@ class Ports:
 
 
 def host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
-    """Port, protocol and address of every port of its node that a pod wants; no address: all of them."""
+    """Port, protocol and address of every host port of a pod; an empty address means all of them."""
     for container in (*spec.containers, *(c for c in spec.init_containers if c.restart_policy == "Always")):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
@@ -236,54 +244,56 @@ def host_ports(spec: PodSpec) -> Iterable[tuple[int, str, str]]:
                 yield number, port.protocol or "TCP", "" if port.host_ip in ("0.0.0.0", "::") else port.host_ip
 
 
-def classify(
-    alike: Mapping[Signature, tuple[Pod, Mapping[str, int]]], waiting: set[Signature], place: Mapping[str, int]
+def build_classes(
+    examples: Mapping[Signature, tuple[Pod, Mapping[str, int]]],
+    waiting: set[Signature],
+    column_index: Mapping[str, int],
 ) -> tuple[tuple[PodClass, ...], dict[Signature, int]]:
-    """Pods with one signature are one class, told by one of them and what it asks for; those that wait come first."""
-    number = {signed: i for i, signed in enumerate((*sorted(waiting), *sorted(alike.keys() - waiting)))}
+    """One class per signature, from an example pod and its requests; classes with pending pods come first."""
+    index = {signed: i for i, signed in enumerate((*sorted(waiting), *sorted(examples.keys() - waiting)))}
     classes: list[PodClass] = []
-    for signed, i in number.items():
-        pod, asked = alike[signed]
-        row = np.zeros(len(place), dtype=np.int64)
-        for name, amount in asked.items():
-            row[place[name]] = amount
+    for signed, i in index.items():
+        pod, requests = examples[signed]
+        row = np.zeros(len(column_index), dtype=np.int64)
+        for name, amount in requests.items():
+            row[column_index[name]] = amount
         classes.append(PodClass(i, pod, row))
-    return tuple(classes), number
+    return tuple(classes), index
 
 
-def signature(pod: Pod, asked: Mapping[str, int], selected: frozenset[str]) -> Signature:
-    """What tells pods apart for placement, where rules between pods look at these labels."""
-    return (demands(pod, asked), *outside(pod, selected))
+def signature(pod: Pod, requests: Mapping[str, int], label_keys: frozenset[str]) -> Signature:
+    """Pods with equal signatures are one class; `label_keys`: the labels that inter-pod rules select by."""
+    return (encode_demands(pod, requests), *visible_labels(pod, label_keys))
 
 
-def demands(pod: Pod, asked: Mapping[str, int]) -> bytes:
-    """The part of a signature that is the pod's own."""
+def encode_demands(pod: Pod, requests: Mapping[str, int]) -> bytes:
+    """The part of a signature that the pod's own spec decides."""
     spec = pod.spec
     rules = (
-        sorted(asked.items()),
+        sorted(requests.items()),
         sorted(spec.node_selector.items()),
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
         _claims(spec),
-        unsupported(pod),
+        unsupported_rule(pod),
     )
     return msgspec.json.encode(rules)
 
 
-def outside(pod: Pod, selected: frozenset[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The part of a signature that others decide: by what they look at."""
+def visible_labels(pod: Pod, label_keys: frozenset[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The part of a signature that rules of other pods can select: namespace, and labels with these keys."""
     labels = pod.metadata.labels
-    looked = tuple(sorted((name, labels[name]) for name in selected if name in labels)) if selected else ()
-    return (pod.metadata.namespace or names.DEFAULT_NAMESPACE if selected or _claims(pod.spec) else "", looked)
+    selected = tuple(sorted((name, labels[name]) for name in label_keys if name in labels)) if label_keys else ()
+    return (pod.metadata.namespace or names.DEFAULT_NAMESPACE if label_keys or _claims(pod.spec) else "", selected)
 
 
 def _claims(spec: PodSpec) -> list[str]:
     return [volume.persistent_volume_claim.claim_name for volume in spec.volumes if volume.persistent_volume_claim]
 
 
-def unsupported(pod: Pod) -> str:
-    """The first rule of a pod that placement does not decide; such a pod is not placed by guesswork (X5)."""
+def unsupported_rule(pod: Pod) -> str:
+    """The first rule of a pod that placement does not support, or empty; such a pod is never placed (X5)."""
     if pod.spec.resource_claims:
         return "resource claims (dynamic resource allocation)"
     if any(volume.ephemeral for volume in pod.spec.volumes):

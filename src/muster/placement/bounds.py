@@ -233,7 +233,7 @@ class Bounds:
         """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
         key = (classes, tree, level)
         if key not in self._usable:
-            asks = np.array([self.capacity.pod_classes.asks[pod_class] for pod_class in classes])
+            asks = np.array([self.capacity.pod_classes.requests[pod_class] for pod_class in classes])
             columns = np.flatnonzero(asks.any(axis=0))  # few of them, where every host port is one
             taken = np.zeros((len(self.capacity.free), len(columns)), dtype=np.int64)
             for pod_class, row in zip(classes, asks[:, columns], strict=True):
@@ -246,7 +246,7 @@ class Bounds:
     def _asked(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
         """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
         if requirement.kind not in self._facts:
-            known = leasts(requirement, self.capacity.pod_classes.asks)
+            known = leasts(requirement, self.capacity.pod_classes.requests)
             classes: dict[int, tuple[int, ...]] = {}
             for one in reversed(list(every(requirement))):
                 below = {pod_class for child in one.children for pod_class in classes[child.kind]}

@@ -22,11 +22,11 @@ class PodClasses:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
-        self.asks = [one.asks for one in snapshot.classes]
-        self.columns = [asks.nonzero()[0] for asks in self.asks]
+        self.requests = [one.requests for one in snapshot.classes]
+        self.columns = [asks.nonzero()[0] for asks in self.requests]
         self.pairs = [
             list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
-            for columns, asks in zip(self.columns, self.asks, strict=True)
+            for columns, asks in zip(self.columns, self.requests, strict=True)
         ]
         self._allowed: dict[int, Mask] = {}
         self._refused: dict[int, dict[str, int]] = {}
@@ -36,7 +36,7 @@ class PodClasses:
     @cached_property
     def wishing(self) -> bool:
         """Whether some class prefers nodes."""
-        return any(self.wished(pod_class) is not None for pod_class in range(len(self.asks)))
+        return any(self.wished(pod_class) is not None for pod_class in range(len(self.requests)))
 
     def wished(self, pod_class: int) -> Ints | None:
         """For every node what this class would give to be there; None: nodes are equal to it."""
@@ -168,7 +168,7 @@ class Capacity:
         changed = self._changed[seen:]
         if len(changed) > len(self.free) // 4 or not (pod_class in self._fits or self._inherit(pod_class)):
             columns = self.pod_classes.columns[pod_class]
-            whole = (self.free[:, columns] // self.pod_classes.asks[pod_class][columns]).min(axis=1)
+            whole = (self.free[:, columns] // self.pod_classes.requests[pod_class][columns]).min(axis=1)
             self.drop(pod_class)
             self._fits[pod_class] = np.where(self.allowed(pod_class), np.maximum(whole, 0), 0)
         else:
@@ -228,14 +228,14 @@ class Capacity:
 
     def put(self, node: int, pod_class: int, count: int) -> None:
         """Take room for pods of a class on a node."""
-        self.free[node] -= self.pod_classes.asks[pod_class] * count
+        self.free[node] -= self.pod_classes.requests[pod_class] * count
         if pod_class in self.inter_pod.touched:
             self._mark(node, self.inter_pod.classes[pod_class], count)
         self._changed.append(node)
 
     def put_packed(self, pod_class: int, counts: Mapping[int, int]) -> None:
         """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
-        asks = self.pod_classes.asks[pod_class]
+        asks = self.pod_classes.requests[pod_class]
         if len(counts) > FEW:
             nodes, pods = np.array([*counts.items()], dtype=np.int64).T
             self.free[nodes] -= np.outer(pods, asks)
@@ -273,7 +273,7 @@ class Capacity:
 
     def release(self, node: int, pod_class: int, rule_matches: RuleMatches) -> None:
         """Give back the room of a running pod of a class."""
-        self.free[node] += self.pod_classes.asks[pod_class]
+        self.free[node] += self.pod_classes.requests[pod_class]
         if rule_matches.selected_by or rule_matches.carries:
             self._mark(node, rule_matches, -1)
         self._changed.append(node)
@@ -330,7 +330,7 @@ class SupposedCapacity:
         if here.any():
             columns = pod_classes.columns[pod_class]
             free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
-            found[at[here]] = np.maximum((free // pod_classes.asks[pod_class][columns]).min(axis=1), 0)
+            found[at[here]] = np.maximum((free // pod_classes.requests[pod_class][columns]).min(axis=1), 0)
         return found
 
     def differences(self, pod_class: int) -> tuple[Ints, Ints]:
@@ -338,10 +338,12 @@ class SupposedCapacity:
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         columns = self.base.pod_classes.columns[pod_class]
         free = np.array(list(self.rows.values()))[:, columns]
-        whole = np.maximum((free // self.base.pod_classes.asks[pod_class][columns]).min(axis=1), 0)
+        whole = np.maximum((free // self.base.pod_classes.requests[pod_class][columns]).min(axis=1), 0)
         return changed, np.where(self.base.allowed(pod_class)[changed], whole, 0) - self.base.fits(pod_class)[changed]
 
     def put(self, node: int, pod_class: int, count: int) -> None:
         """Take room for pods of a class on a node."""
         row = self.rows.get(node)
-        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.pod_classes.asks[pod_class] * count
+        self.rows[node] = (self.base.free[node] if row is None else row) - self.base.pod_classes.requests[
+            pod_class
+        ] * count

@@ -25,7 +25,7 @@ from muster.model.gang.types import Member
 from muster.model.gang.updates import with_members
 from muster.model.inter_pod_rules import RuleMatches
 from muster.model.roles import non_preemptible, resources
-from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
 from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
 from muster.placement.requirements import Requirement, RequirementKinds, Requirements
@@ -94,7 +94,7 @@ class CycleState:
         self._checkpoint: Checkpoint | None = None  # before the first write of an attempt that is not a single step
         self._is_attempting = False
         self._resources = [
-            (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(ONE_EACH)
+            (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(EXCLUSIVE)
         ]
         if snapshot.terminating.any():
             self.part()
@@ -159,7 +159,7 @@ class CycleState:
         """What seated pods ask for in all."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
-            total += self.pod_classes.asks[seat.pod_class] * seat.pods
+            total += self.pod_classes.requests[seat.pod_class] * seat.pods
         return self.amounts(total)
 
     def amounts(self, by_column: Ints) -> Resources:
@@ -235,7 +235,7 @@ class CycleState:
             self.later.put(node, pod_class, sign * count)
             self.now.mark(node, pod_class, sign * count)
             if not is_promised:
-                self._unbound[node] -= self.pod_classes.asks[pod_class] * sign * count
+                self._unbound[node] -= self.pod_classes.requests[pod_class] * sign * count
             self._level(node)
 
     def hold(self, node: int, amounts: Ints) -> None:
@@ -249,7 +249,7 @@ class CycleState:
         """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
         for seat in seats:
-            self._awaited[seat.node] += self.pod_classes.asks[seat.pod_class] * seat.pods * sign
+            self._awaited[seat.node] += self.pod_classes.requests[seat.pod_class] * seat.pods * sign
             self.later.put(seat.node, seat.pod_class, seat.pods * sign)
 
     def will_have_room(self, seats: Iterable[ClassSeats]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.api.names import OURS
 from muster.model.gang.types import Branch, Leaf, walk
-from muster.model.snapshot import ONE_EACH, Snapshot
+from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.planning.disturbance import CycleDisturbance
 from muster.reporting.explain import helps, reasons, sentence
@@ -197,7 +197,7 @@ def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     for i in _by_domain(snapshot):
         node, domain = snapshot.nodes[i].metadata.name, _domain(snapshot, i)
         room, taken = (
-            int(snapshot.room[i, snapshot.columns.index(column)]),
+            int(snapshot.allocatable[i, snapshot.columns.index(column)]),
             int(used[i, snapshot.columns.index(column)]),
         )
         who = ", ".join(f"{key} ×{pods}" for key, pods in sorted(seats[node].items()))
@@ -227,7 +227,7 @@ def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
         None,
     )
     if level is None:
-        room, taken = int(snapshot.room[:, at].sum()), int(used[:, at].sum())
+        room, taken = int(snapshot.allocatable[:, at].sum()), int(used[:, at].sum())
         yield [Span(f"{many(len(snapshot.nodes), 'node')}: {bar(taken, room)} {taken}/{room} {column}")]
         return
     seats: dict[int, set[str]] = defaultdict(set)
@@ -239,7 +239,7 @@ def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     rows = [[Span(text, "dim") for text in (level.label.upper(), "NODES", column.upper(), "GANGS")]]
     for domain, path in enumerate(level.paths):
         nodes = level.nodes(domain)
-        room, taken = int(snapshot.room[nodes, at].sum()), int(used[nodes, at].sum())
+        room, taken = int(snapshot.allocatable[nodes, at].sum()), int(used[nodes, at].sum())
         part = Span(f"{bar(taken, room)} {taken}/{room}")
         rows.append([Span(path, "name"), Span(str(len(nodes))), part, Span(str(len(seats[domain])))])
     yield from table(rows)
@@ -249,14 +249,14 @@ def _used(plan: CyclePlan, snapshot: Snapshot) -> Any:
     used = snapshot.used.copy()
     for binding in plan.bindings:
         pod_class = snapshot.class_of[binding.key]
-        used[snapshot.node_index[binding.node]] += snapshot.classes[pod_class].asks
+        used[snapshot.node_index[binding.node]] += snapshot.classes[pod_class].requests
     return used
 
 
 def _headline(snapshot: Snapshot) -> str:
     """The resource that a map shows: an accelerator if there is one, else cpu, else pods."""
-    offered = snapshot.room.sum(axis=0)
-    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith(ONE_EACH)]
+    offered = snapshot.allocatable.sum(axis=0)
+    extended = [c for i, c in enumerate(snapshot.columns) if "/" in c and offered[i] and not c.startswith(EXCLUSIVE)]
     return extended[0] if extended else "cpu" if "cpu" in snapshot.columns else "pods"
 
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from muster.api.core import Pod
-from muster.model.snapshot import names_of
+from muster.model.snapshot import member_names
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.planning.refusal import BindingFailed
 from muster.scheduler.binder import Alone, ApplyTally, Bind, Done, Evict, NominatedPlace, Trouble, Writer
@@ -168,7 +168,7 @@ def places(plan: CyclePlan, pods: Mapping[str, Pod]) -> Iterator[NominatedPlace]
     bound = {one.key for one in plan.bindings}
     known: set[str] = set()
     for found in plan.gangs:
-        own = noted.intersection(f"{found.gang.namespace}/{name}" for name in names_of(found.gang))
+        own = noted.intersection(f"{found.gang.namespace}/{name}" for name in member_names(found.gang))
         known |= own
         if found.verdict != "Unknown" and found.gang.key not in silent:
             yield from (NominatedPlace(name, "", found.gang.key) for name in sorted(own - wanted.keys() - bound))

@@ -13,7 +13,7 @@ from muster.api.quantity import Resources
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.validation.podgroup import outline
-from muster.validation.pods.membership import gang_of
+from muster.validation.pods.pods_by_gang import group_by_gang
 from muster.validation.pods.requests import requests
 from muster.validation.topology import find_level
 
@@ -151,9 +151,4 @@ class ValidationContext:
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:
         """Of every gang, by identity."""
-        found: dict[str, list[Pod]] = defaultdict(list)
-        for pod in self.objects.pods:
-            gang = gang_of(pod)
-            if gang is not None:
-                found[gang].append(pod)
-        return dict(found)
+        return group_by_gang(self.objects.pods)

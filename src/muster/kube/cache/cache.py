@@ -1,7 +1,7 @@
-"""The cluster as muster reads it, kept up to date from news: objects as structs, and snapshots of them.
+"""The cache: objects as structs, kept up to date from watch events, and snapshots of them.
 
-What muster does not read is dropped when an object is decoded, and equal parts of pods are kept once. A snapshot is
-equal to `take` of the same objects, at the cost of what has changed since the last one.
+Fields that muster does not read are dropped when an object is decoded, and equal parts of pods are stored once. A
+snapshot is equal to `take` of the same objects, at the cost of what has changed since the last one.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -18,12 +18,13 @@ from muster.api.meta import Wire
 from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
-from muster.kube.cache.interning import Slim, bare
+from muster.kube.cache.interning import PodInterner, strip_annotations
 from muster.kube.cache.reflector import Changed, Gone, News, identity
 from muster.kube.cluster import Raw
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
-from muster.validation.pods.membership import OURS, gang_of
+from muster.validation.pods.membership import OURS
+from muster.validation.pods.pods_by_gang import PodsByGang
 
 
 def _all(_object: Pod | PodGroup) -> bool:
@@ -33,168 +34,159 @@ def _all(_object: Pod | PodGroup) -> bool:
 class Cache:
     """Every object that planning reads; `ours` says which pods and PodGroups are in the snapshots.
 
-    Pods of other schedulers are, too: they take room, and gangs that wait for them say so (N6).
+    Pods for other schedulers are in them, too: they use resources, and gangs that wait for them report it (N6).
     """
 
     def __init__(self, ours: Callable[[Pod | PodGroup], bool] = _all, schedulers: Collection[str] = OURS) -> None:
         self._ours = ours
-        self._held: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in WATCHED_KINDS.values()}
-        self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is held, as values that were given out
+        self._stored: dict[type[Wire], dict[tuple[str, str], Wire]] = {struct: {} for struct in WATCHED_KINDS.values()}
+        self._listed: dict[type[Wire], tuple[Wire, ...]] = {}  # what is stored, as values that were returned
         self._objects: Objects | None = None
-        self._slim = Slim()
-        self._kept = IncrementalSnapshot(schedulers)
-        self._news: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # not yet told to `_kept`
-        self._gangs: dict[str, dict[tuple[str, str], None]] = {}  # pods, by the PodGroup that they name
-        self._laid: Mapping[str, Pod] = {}  # what the last snapshot had instead of what was heard
+        self._interner = PodInterner()
+        self._incremental = IncrementalSnapshot(schedulers)
+        self._unfolded: dict[type[Wire], dict[tuple[str, str], None]] = {Pod: {}, PodGroup: {}}  # since the last fold
+        self._pods_by_gang = PodsByGang()
+        self._assumed: Mapping[str, Pod] = {}  # what the last snapshot had in place of stored pods
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
 
     def handle(self, struct: type[Wire], news: News) -> bool:
-        """Fold one piece of news in; whether anything that muster reads is different now."""
-        held, self.echo = self._held[struct], False
-        found: Wire | None
+        """Apply one watch event; returns whether anything that muster reads has changed."""
+        stored, self.echo = self._stored[struct], False
+        after: Wire | None
         match news:
             case Changed(object=raw):
-                found = self._read(raw, struct)
-                before = held.get(identity(raw))
-                changed = before != found
-                if changed:
-                    held[identity(raw)] = found
-                    self.echo = before is not None and self._expected(before, found)
+                after = self._read(raw, struct)
+                before = stored.get(identity(raw))
+                has_changed = before != after
+                if has_changed:
+                    stored[identity(raw)] = after
+                    self.echo = before is not None and self._is_expected(before, after)
             case Gone(object=raw):
-                before, found = held.pop(identity(raw), None), None
-                changed = before is not None
+                before, after = stored.pop(identity(raw), None), None
+                has_changed = before is not None
             case _:
                 return False
-        if changed:
+        if has_changed:
             self._objects = None
             self._listed.pop(struct, None)
-            self._regroup(identity(raw), before, found)
-            if struct in self._news:
-                self._news[struct][identity(raw)] = None
+            if struct is Pod:
+                self._pods_by_gang.update(_as_pod(before), _as_pod(after))
+            if struct in self._unfolded:
+                self._unfolded[struct][identity(raw)] = None
             self.version += 1
-        return changed
+        return has_changed
 
-    def _regroup(self, one: tuple[str, str], before: Wire | None, after: Wire | None) -> None:
-        """A pod has joined a gang, or left one."""
-        was, now = (gang_of(pod) if isinstance(pod, Pod) else None for pod in (before, after))
-        if was == now:
-            return
-        if was is not None:
-            self._gangs[was].pop(one)
-            if not self._gangs[was]:
-                del self._gangs[was]
-        if now is not None:
-            self._gangs.setdefault(now, {})[one] = None
-
-    def _expected(self, before: Wire, after: Wire) -> bool:
-        """A pod as the last snapshot had it already, or an object of which only what we write has changed."""
+    def _is_expected(self, before: Wire, after: Wire) -> bool:
+        """Whether the last snapshot had the pod like this already, or only fields that muster writes have changed."""
         if isinstance(after, Pod):
-            return self._laid.get(key(after.metadata)) == after
-        return _unwritten(before) == _unwritten(after)
+            return self._assumed.get(key(after.metadata)) == after
+        return _without_own_writes(before) == _without_own_writes(after)
 
     def _read(self, raw: Raw, struct: type[Wire]) -> Wire:
-        found, _ = decode(_unversioned(raw), struct)
-        return self._slim.pod(found) if isinstance(found, Pod) else bare(found)
+        decoded, _ = decode(_without_version(raw), struct)
+        return self._interner.intern(decoded) if isinstance(decoded, Pod) else strip_annotations(decoded)
 
     @property
     def objects(self) -> Objects:
         """Everything, as a value."""
         if self._objects is None:
-            held: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in self._held}
-            self._objects = Objects(**held)
+            fields: dict[str, Any] = {FIELDS[struct]: self._list(struct) for struct in self._stored}
+            self._objects = Objects(**fields)
         return self._objects
 
     def _list(self, struct: type[Wire]) -> tuple[Wire, ...]:
-        """The same value for as long as nothing changes."""
+        """All objects of a kind; the same value for as long as nothing changes."""
         if struct not in self._listed:
-            self._listed[struct] = tuple(self._held[struct].values())
+            self._listed[struct] = tuple(self._stored[struct].values())
         return self._listed[struct]
 
     def get(self, struct: type[Wire], namespace: str, name: str) -> Wire | None:
         """One object, if it is known."""
-        return self._held[struct].get((namespace, name))
+        return self._stored[struct].get((namespace, name))
 
     def pod(self, name: str) -> Pod | None:
-        """A pod by namespace/name, as it was last heard of."""
-        found = self._held[Pod].get(_split(name))
-        return found if isinstance(found, Pod) else None
+        """A pod by namespace/name, as the last event had it."""
+        return _as_pod(self._stored[Pod].get(_split(name)))
 
     def node(self, name: str) -> Node | None:
-        """As it was last heard of."""
-        found = self._held[Node].get(("", name))
-        return found if isinstance(found, Node) else None
+        """A node by name, as the last event had it."""
+        node = self._stored[Node].get(("", name))
+        return node if isinstance(node, Node) else None
 
     def pod_group(self, name: str) -> PodGroup | None:
-        """By namespace/name, as it was last heard of."""
-        found = self._held[PodGroup].get(_split(name))
-        return found if isinstance(found, PodGroup) else None
+        """A PodGroup by namespace/name, as the last event had it."""
+        group = self._stored[PodGroup].get(_split(name))
+        return group if isinstance(group, PodGroup) else None
 
     def pods_of(self, gang: str) -> tuple[Pod, ...]:
-        """The pods that name a PodGroup, as they were last heard of. Any thread may ask."""
-        found = (self._held[Pod].get(one) for one in tuple(self._gangs.get(gang, ())))
-        return tuple(pod for pod in found if isinstance(pod, Pod))
+        """The pods that name a PodGroup. Any thread may call it."""
+        return self._pods_by_gang.pods(gang)
 
     def snapshot(self, now: datetime, instead: Mapping[str, Pod] | None = None) -> Snapshot:
-        """The cluster at this moment; some pods, by namespace/name, as they will be rather than as they are."""
+        """The cluster at this moment; `instead` has assumed pods, by namespace/name, in place of stored ones."""
         return self.build(self.prepare(instead), now)
 
     def prepare(self, instead: Mapping[str, Pod] | None = None) -> Objects:
-        """What `build` needs: quick, as nothing is counted yet."""
-        before, self._laid = self._laid, instead or {}
-        for name in before.keys() | self._laid.keys():
-            self._tell(name)
-        self._tell_news(None)
+        """What `build` needs; quick, as it counts nothing."""
+        before, self._assumed = self._assumed, instead or {}
+        for name in before.keys() | self._assumed.keys():
+            self._forward_pod(name)
+        self._forward_changes(None)
         return self._rest
 
     def build(self, rest: Objects, now: datetime) -> Snapshot:
-        """The snapshot that was prepared. It grows with the cluster: any thread may do it while nobody folds."""
-        return self._kept.snapshot(rest, now)
+        """The prepared snapshot; its cost grows with the cluster. Any thread may build it while none folds."""
+        return self._incremental.snapshot(rest, now)
 
-    def fold(self, most: int | None = None) -> bool:
-        """Count what is new, so that the next snapshot costs little: so many at most; whether something is left."""
-        self._tell_news(most)
-        self._kept.fold(self._rest, hosts_too=False)
-        return any(self._news.values())
+    def fold(self, limit: int | None = None) -> bool:
+        """Count up to so many changes now, so that the next snapshot costs little; returns whether some are left."""
+        self._forward_changes(limit)
+        self._incremental.fold(self._rest, with_nodes=False)
+        return any(self._unfolded.values())
 
-    def _tell_news(self, most: int | None) -> None:
-        for struct, tell in ((PodGroup, self._tell_group), (Pod, self._tell)):
-            for one in list(islice(self._news[struct], most)):
-                del self._news[struct][one]
-                tell(_joined(one))
+    def _forward_changes(self, limit: int | None) -> None:
+        for struct, forward in ((PodGroup, self._forward_group), (Pod, self._forward_pod)):
+            for name in list(islice(self._unfolded[struct], limit)):
+                del self._unfolded[struct][name]
+                forward(_to_key(name))
 
     @property
     def _rest(self) -> Objects:
         """Everything but pods and PodGroups."""
         return replace(self.objects, pods=(), pod_groups=())
 
-    def _tell(self, name: str) -> None:
-        seen = self.pod(name)
-        pod = self._laid.get(name, seen)
-        if seen is not None and pod is not None and self._ours(pod):
-            self._kept.put(pod)
+    def _forward_pod(self, name: str) -> None:
+        stored = self.pod(name)
+        pod = self._assumed.get(name, stored)
+        if stored is not None and pod is not None and self._ours(pod):
+            self._incremental.put(pod)
         else:
-            self._kept.drop(name)
+            self._incremental.drop(name)
 
-    def _tell_group(self, name: str) -> None:
-        group = self._held[PodGroup].get(_split(name))
-        if isinstance(group, PodGroup) and self._ours(group):
-            self._kept.put_group(group)
+    def _forward_group(self, name: str) -> None:
+        group = self.pod_group(name)
+        if group is not None and self._ours(group):
+            self._incremental.put_group(group)
         else:
-            self._kept.drop_group(name)
+            self._incremental.drop_group(name)
 
 
-def _unwritten(one: Wire) -> Wire:
-    """Without what we write ourselves and do not act upon at once."""
-    if not isinstance(one, PodGroup | Queue):
-        return one
-    notes = {name: note for name, note in one.metadata.annotations.items() if name not in names.NOTES_OF_TIME}
-    return replace(one, status=None, metadata=replace(one.metadata, annotations=notes))
+def _as_pod(stored: Wire | None) -> Pod | None:
+    return stored if isinstance(stored, Pod) else None
 
 
-def _joined(of: tuple[str, str]) -> str:
-    """Identity everywhere (N3), as `key` has it."""
-    return f"{of[0] or names.DEFAULT_NAMESPACE}/{of[1]}"
+def _without_own_writes(stored: Wire) -> Wire:
+    """Without the fields that muster writes itself and does not act upon at once."""
+    if not isinstance(stored, PodGroup | Queue):
+        return stored
+    notes = {name: note for name, note in stored.metadata.annotations.items() if name not in names.NOTES_OF_TIME}
+    return replace(stored, status=None, metadata=replace(stored.metadata, annotations=notes))
+
+
+def _to_key(name: tuple[str, str]) -> str:
+    """namespace/name (N3), as `key` has it."""
+    return f"{name[0] or names.DEFAULT_NAMESPACE}/{name[1]}"
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -202,6 +194,6 @@ def _split(name: str) -> tuple[str, str]:
     return namespace, last
 
 
-def _unversioned(raw: Raw) -> Raw:
-    """Without what differs with every write, whoever wrote whatever."""
+def _without_version(raw: Raw) -> Raw:
+    """Without `resourceVersion`, which differs after every write."""
     return {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name != "resourceVersion"}}

@@ -15,7 +15,8 @@ from muster.model.gang.pod_state import PodState, holds_resources, pod_state
 from muster.model.gang.types import Branch, Group, Leaf, Member
 from muster.validation import defaults
 from muster.validation.podgroup import from_the_top, senseless
-from muster.validation.pods.membership import OURS, Stray, gang_of, is_ours, leaf_of, orphan
+from muster.validation.pods.membership import OURS, Stray, is_ours, leaf_of, orphans
+from muster.validation.pods.pods_by_gang import group_by_gang
 from muster.validation.pods.requests import requests
 
 
@@ -29,17 +30,9 @@ class CollectedGangs(Struct, frozen=True):
 def collect_gangs(objects: Objects, schedulers: Collection[str] = OURS) -> CollectedGangs:
     """Every PodGroup with the pods that name it (N3, N6)."""
     groups = {key(group.metadata): group for group in objects.pod_groups}
-    pods: dict[str, list[Pod]] = defaultdict(list)
-    orphans: list[Stray] = []
-    for pod in objects.pods:
-        gang = gang_of(pod)
-        if gang is not None and gang in groups:
-            pods[gang].append(pod)
-        elif is_ours(pod, schedulers):
-            orphans.append(orphan(pod))
-    classes = objects.priority_classes
-    gangs = (build_gang(group, pods[name], classes, schedulers) for name, group in sorted(groups.items()))
-    return CollectedGangs(tuple(gangs), tuple(sorted(orphans, key=lambda stray: stray.pod)))
+    pods, classes = group_by_gang(objects.pods), objects.priority_classes
+    gangs = (build_gang(group, pods.get(name, ()), classes, schedulers) for name, group in sorted(groups.items()))
+    return CollectedGangs(tuple(gangs), tuple(sorted(orphans(objects, schedulers), key=lambda stray: stray.pod)))
 
 
 def build_gang(

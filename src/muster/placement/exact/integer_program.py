@@ -184,7 +184,7 @@ class _Program(Groups):
         base = self.search.base
         self.filled.append([])
         fits = [base.fits(pod_class)[list(one.nodes)].tolist() for pod_class in one.pod_classes]
-        asks = np.array([base.pod_classes.asks[pod_class] for pod_class in one.pod_classes])
+        asks = np.array([base.pod_classes.requests[pod_class] for pod_class in one.pod_classes])
         columns = np.flatnonzero(asks.any(axis=0)).tolist()
         units = {column: int(np.gcd.reduce(asks[:, column])) for column in columns}
         self.singly[number] = []
@@ -203,7 +203,7 @@ class _Program(Groups):
         allowance = self.search.allowance
         if allowance is None:
             return
-        asks = self.search.base.pod_classes.asks
+        asks = self.search.base.pod_classes.requests
         for column in np.flatnonzero(
             np.any([asks[pod_class] for pod_class in self.search.pod_classes], axis=0)
         ).tolist():

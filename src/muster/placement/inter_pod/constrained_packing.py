@@ -193,7 +193,7 @@ class Cells:
     ) -> Ints:
         """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
         capacity, inter_pod = self.capacity, self.capacity.inter_pod
-        asked = np.flatnonzero(np.any([capacity.pod_classes.asks[item.pod_class] for item in items], axis=0))
+        asked = np.flatnonzero(np.any([capacity.pod_classes.requests[item.pod_class] for item in items], axis=0))
         facts = [fits[:, useful].T, capacity.free[np.ix_(useful, asked)]]
         facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
         facts += [inter_pod.selected.row(number)[useful, None] for number in rules]

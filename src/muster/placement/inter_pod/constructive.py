@@ -260,7 +260,7 @@ class Attempt:
     # one demand -----------------------------------------------------------------------------------------------------
 
     def _asks(self, i: int) -> Ints:
-        found: Ints = self.capacity.pod_classes.asks[self.demands[i].pod_class][self.columns]
+        found: Ints = self.capacity.pod_classes.requests[self.demands[i].pod_class][self.columns]
         return found
 
     def _fits(self, i: int, nodes: Ints) -> Ints:

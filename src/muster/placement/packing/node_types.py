@@ -85,7 +85,7 @@ def _binding(capacity: Capacity, fits: Ints, pod_classes: list[int]) -> Ints:
 
     A column that another one keeps from ever running out says nothing. Estimates are rounded up, so this is safe.
     """
-    asks = np.array([capacity.pod_classes.asks[pod_class] for pod_class in pod_classes], dtype=np.int64)
+    asks = np.array([capacity.pod_classes.requests[pod_class] for pod_class in pod_classes], dtype=np.int64)
     columns = np.flatnonzero(asks.any(axis=0))
     asks, free = asks[:, columns], capacity.free[:, columns]
     taken = fits @ asks
@@ -112,7 +112,7 @@ def _patterns(
 
     No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
     """
-    asks = {pod_class: capacity.pod_classes.asks[pod_class] for pod_class in pod_classes}
+    asks = {pod_class: capacity.pod_classes.requests[pod_class] for pod_class in pod_classes}
     mine = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
     columns = np.flatnonzero(np.any([asks[pod_class] for pod_class in mine], axis=0))
     order = tuple(sorted(mine, key=lambda pod_class: (int(fits[pod_classes.index(pod_class)]), pod_class)))

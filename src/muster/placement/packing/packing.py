@@ -104,13 +104,13 @@ def possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> b
         region = inside[0].region
         budget.spend(len({demand.pod_class for demand in inside}) * len(inside))
         for pod_class in {demand.pod_class for demand in inside}:
-            asks, mask = capacity.pod_classes.asks[pod_class], capacity.allowed(pod_class)
+            asks, mask = capacity.pod_classes.requests[pod_class], capacity.allowed(pod_class)
             alike = sum(
                 demand.count
                 for demand in inside
                 if demand.pod_class == pod_class
                 or (
-                    (capacity.pod_classes.asks[demand.pod_class] >= asks).all()
+                    (capacity.pod_classes.requests[demand.pod_class] >= asks).all()
                     and not (capacity.allowed(demand.pod_class)[region.nodes] & ~mask[region.nodes]).any()
                 )
             )
@@ -173,7 +173,7 @@ class _Table:
 
     def __init__(self, capacity: Capacity, items: Sequence[Demand], counts: list[int]) -> None:
         self.counts = tuple(counts)
-        asks = np.array([capacity.pod_classes.asks[item.pod_class] for item in items])
+        asks = np.array([capacity.pod_classes.requests[item.pod_class] for item in items])
         columns = np.flatnonzero(asks.any(axis=0))
         self.asks = [tuple(row) for row in asks[:, columns].tolist()]
         fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)

@@ -161,7 +161,7 @@ class FirstFit:
     def _growing_first(self, requirement: Requirement, spot: RequiredLevel, domains: Ints) -> Ints:
         """Domains that would hold all extras, tight ones first; then the others, the largest first."""
         asked = self._whole[requirement.name]
-        asks = self.capacity.pod_classes.asks
+        asks = self.capacity.pod_classes.requests
         total = sum((asks[pod_class] * count for pod_class, count in asked.items()), np.zeros_like(self._taken))
         whole = self._roomy(spot, domains, asked, total)
         others = domains[~np.isin(domains, whole)]
@@ -213,7 +213,7 @@ class FirstFit:
     def add(self, leaf: Requirement, pod_class: int, count: int, region: Region) -> bool:
         """So many pods of a class of a leaf in a region; False: there is too little room."""
         self.search.spend(ADD)
-        asked = self._taken + self.capacity.pod_classes.asks[pod_class] * count
+        asked = self._taken + self.capacity.pod_classes.requests[pod_class] * count
         if self._allowance is not None and (asked > self._allowance).any():
             return False
         demand = Demand(self.search.leaf_index(leaf.name), pod_class, count, region)
@@ -234,7 +234,7 @@ class FirstFit:
         self._hold(demand, self.seats.pop(), -1)
 
     def _hold(self, demand: Demand, seats: Sequence[tuple[int, int]], sign: int) -> None:
-        asks = self.capacity.pod_classes.asks[demand.pod_class] * sign
+        asks = self.capacity.pod_classes.requests[demand.pod_class] * sign
         self._taken += asks * demand.count
         for node, count in seats:
             self.capacity.hold(node, asks * count)

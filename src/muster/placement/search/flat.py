@@ -42,7 +42,7 @@ def seats(
 ) -> tuple[ClassSeats, ...] | None:
     """Seats on the tightest nodes of the tightest domain; None: there is no room."""
     pod_class = requirement.pods[0][0]
-    if allowance is not None and (capacity.pod_classes.asks[pod_class] * requirement.need > allowance).any():
+    if allowance is not None and (capacity.pod_classes.requests[pod_class] * requirement.need > allowance).any():
         return None
     index = seat_index(capacity, requirement, topologies)
     found = None if index is None else index.tightest(requirement.need)

@@ -462,7 +462,7 @@ class Search:
         """What pods ask for in all, by column."""
         total = np.zeros(self.base.free.shape[1], dtype=np.int64)
         for demand in demands:
-            total += self.base.pod_classes.asks[demand.pod_class] * demand.count
+            total += self.base.pod_classes.requests[demand.pod_class] * demand.count
         return total
 
     def _rules(self, state: SearchState) -> tuple[int, ...]:

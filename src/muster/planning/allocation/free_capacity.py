@@ -22,7 +22,7 @@ class FreeCapacity:
         allowance = self.cycle_state.allowance(gang)
         if requirement.kind in self.full or not hopeful(requirement, self.cycle_state.now):
             return None
-        if allowance is not None and (least(requirement, self.cycle_state.pod_classes.asks) > allowance).any():
+        if allowance is not None and (least(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
             return None
         found = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
         if found is None:

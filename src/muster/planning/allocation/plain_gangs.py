@@ -109,7 +109,7 @@ class PlainGangs:
         if (spot := requirement.required) is not None:
             equals.level = cycle_state.snapshot.topologies[spot.topology].levels[spot.level]
         equals.requirement = requirement
-        equals.asks = cycle_state.pod_classes.asks[equals.terms.pod_class] * requirement.need
+        equals.asks = cycle_state.pod_classes.requests[equals.terms.pod_class] * requirement.need
         equals.asked = cycle_state.amounts(equals.asks)
 
     def most(self, equals: EqualGangs) -> int:

@@ -223,7 +223,7 @@ class Diagnosis:
         free, fits = self.capacity.free[nodes].copy(), 0
         for pod_class in sorted(counts, key=lambda pod_class: -int(self.capacity.fits(pod_class)[nodes].sum())):
             columns = self.capacity.pod_classes.columns[pod_class]
-            asks = self.capacity.pod_classes.asks[pod_class][columns]
+            asks = self.capacity.pod_classes.requests[pod_class][columns]
             seats = np.maximum(np.min(free[:, columns] // asks, axis=1), 0)
             seats = np.minimum(seats, self.capacity.fits(pod_class)[nodes])
             before = np.cumsum(seats) - seats
@@ -238,7 +238,7 @@ class Diagnosis:
         usable = nodes[self.capacity.allowed(pod_class)[nodes]]
         if need <= fits or not len(usable):
             return None
-        asks = self.capacity.pod_classes.asks[pod_class][columns]
+        asks = self.capacity.pod_classes.requests[pod_class][columns]
         per_column = np.maximum(self.capacity.free[usable][:, columns] // asks, 0).sum(axis=0)
         scarce = int(per_column.argmin())
         missing = (need - fits) * int(asks[scarce])

@@ -121,8 +121,8 @@ class GangRefusals:
         if allowance is None:
             return None
         asked: Mapping[str, int]
-        if (least(requirement, self.cycle_state.pod_classes.asks) > allowance).any():
-            total = least(requirement, self.cycle_state.pod_classes.asks)
+        if (least(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
+            total = least(requirement, self.cycle_state.pod_classes.requests)
             asked = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
         elif (
             requirement.kind in self._full
@@ -140,7 +140,7 @@ class GangRefusals:
         self, over: QuotaRefusal, gang: Gang, requirements: Requirements, requirement: Requirement
     ) -> QuotaRefusal:
         """The same with what would fit on free room within what the queue allows (E1)."""
-        allowance, asks = self.cycle_state.allowance(gang), self.cycle_state.pod_classes.asks
+        allowance, asks = self.cycle_state.allowance(gang), self.cycle_state.pod_classes.requests
         if allowance is not None and all((asks[pod_class] > allowance).any() for pod_class in pod_classes(requirement)):
             return over  # not even one pod
 

@@ -124,7 +124,7 @@ class WaitingExtras:
     def _diagnosed(
         self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str, allowance: Ints | None
     ) -> Refusal:
-        asked = least(requirement, self.cycle_state.pod_classes.asks)
+        asked = least(requirement, self.cycle_state.pod_classes.requests)
         if allowance is not None and (asked > allowance).any():
             amounts = {name: int(asked[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if asked[i]}
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}

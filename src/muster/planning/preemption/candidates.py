@@ -122,7 +122,7 @@ class Candidates:
         table = np.array(rows, dtype=np.int64).reshape(len(rows), 3)
         self.pod_unit, self.pod_node, self.pod_class = (np.ascontiguousarray(row) for row in table.T)
         self._first_row = np.searchsorted(self.pod_unit, np.arange(len(self.units) + 1))  # of every unit's pods
-        self.asks = np.array(cycle_state.pod_classes.asks, dtype=np.int64).reshape(
+        self.asks = np.array(cycle_state.pod_classes.requests, dtype=np.int64).reshape(
             -1, len(cycle_state.snapshot.columns)
         )
         self.marked = [
@@ -262,7 +262,7 @@ class Candidates:
             for outer in unit.around:
                 self.total_pods[outer] -= len(unit.pods)
                 for _, member in unit.pods:
-                    self.freed[outer] -= self.cycle_state.pod_classes.asks[
+                    self.freed[outer] -= self.cycle_state.pod_classes.requests[
                         self.cycle_state.pod_class(unit.gang, member.name)
                     ]
 

@@ -116,7 +116,7 @@ class Consolidate(Rules):
         for requirement in ahead:
             ahead += requirement.children
             for pod_class, pods in requirement.pods:
-                total += self.cycle_state.pod_classes.asks[pod_class] * min(pods, requirement.need)
+                total += self.cycle_state.pod_classes.requests[pod_class] * min(pods, requirement.need)
         return Resources({name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns)})
 
     def _most_moved(self, asked: Resources) -> list[tuple[int, int]]:

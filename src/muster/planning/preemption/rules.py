@@ -42,7 +42,7 @@ class Rules:
         self.usage: QueueUsage = self.cycle_state.usage
         self.is_protected = gang.preemptibility != names.PREEMPTIBLE
         self.is_limited = self.usage.allowance(gang.queue, self.is_protected, later=True) is not None
-        self.asks = least(requirement, self.cycle_state.pod_classes.asks)
+        self.asks = least(requirement, self.cycle_state.pod_classes.requests)
 
     @property
     def candidates(self) -> Candidates:
@@ -180,5 +180,5 @@ class Rules:
         allowance = self.allowance(units)
         if allowance is None:
             return True
-        total = np.sum([self.cycle_state.pod_classes.asks[seat.pod_class] * seat.pods for seat in seats], axis=0)
+        total = np.sum([self.cycle_state.pod_classes.requests[seat.pod_class] * seat.pods for seat in seats], axis=0)
         return bool((total <= allowance).all())

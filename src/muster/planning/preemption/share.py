@@ -20,7 +20,9 @@ class DisturbanceShare:
         snapshot = cycle_state.snapshot
         pods = snapshot.columns.index("pods")
         self.cycle_state = cycle_state
-        self.running = int((snapshot.used[:, pods] - snapshot.strange[:, pods]).sum())  # of gangs, terminating too
+        self.running = int(
+            (snapshot.used[:, pods] - snapshot.used_outside_gangs[:, pods]).sum()
+        )  # of gangs, terminating too
         self.allowed = self.running * cycle_state.policy.max_disturbed_percent // 100
         self.spent = 0
 

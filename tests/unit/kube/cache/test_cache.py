@@ -20,13 +20,13 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.kube.cache.cache import Cache
-from muster.kube.cache.interning import Slim
+from muster.kube.cache.interning import PodInterner
 from muster.kube.cache.reflector import Changed, Gone, News, Synced
 from muster.kube.cluster import Raw
 from muster.model import inter_pod_rules
 from muster.model.incremental import incremental_snapshot
-from muster.model.inter_pod_rules import looked_at
-from muster.model.snapshot import Snapshot, outside, take
+from muster.model.inter_pod_rules import selected_label_keys
+from muster.model.snapshot import Snapshot, take, visible_labels
 from muster.planning.cycle import plan
 from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 
@@ -73,7 +73,7 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
     cache.handle(Pod, Gone(gpu_pod("a", "g")))
     cache.handle(Pod, Gone(gpu_pod("a", "g")))
     assert (members("g"), members("h")) == ([], ["c", "b"])
-    assert cache._gangs.keys() == {"default/h"}, "nothing is kept of gangs without pods"
+    assert cache._pods_by_gang.gangs == {"default/h"}, "nothing is kept of gangs without pods"
 
 
 def test_what_muster_does_not_read_is_no_change() -> None:
@@ -291,12 +291,12 @@ def _parts(snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
     for field in msgspec.structs.fields(Snapshot):
         if field.name not in APART:
             yield field.name, getattr(snapshot, field.name)
-    selected = looked_at(snapshot.pods.values())
+    selected = selected_label_keys(snapshot.pods.values())
     yield "pods", sorted(snapshot.pods.items())
     yield "class_of", sorted(snapshot.class_of.items())
     for one in snapshot.classes:
-        yield f"asks {one.index}", one.asks
-        yield f"outside {one.index}", outside(one.pod, selected)
+        yield f"asks {one.index}", one.requests
+        yield f"outside {one.index}", visible_labels(one.pod, selected)
     between = snapshot.inter_pod_rules
     yield "rules", [rule.signature() for rule in between.rules]
     yield "marks", (between.classes, sorted(between.running.items()), between.waiting)
@@ -352,7 +352,7 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tup
         final = [(name[0], raw) for name, raw in there.items()]
         dice.shuffle(final)
         found, whole = cache.snapshot(NOW), take(_objects(final), NOW, names)
-        slim = {name: Slim().pod(one) for name, one in whole.pods.items()}
+        slim = {name: PodInterner().intern(one) for name, one in whole.pods.items()}
         assert _differ(found, replace(whole, pods=slim)) == []
 
 
@@ -463,7 +463,7 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
         assert same(cache)
     cache.handle(Pod, Gone(gpu_pod("q", "g")))
     assert same(cache)
-    assert len(cache._kept._kinds.asked) < 12
+    assert len(cache._incremental._kinds.requests) < 12
 
 
 def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
@@ -493,7 +493,7 @@ def test_what_goes_away_after_an_echo_is_news() -> None:
 
 
 def small(raw: Raw) -> Pod:
-    return Slim().pod(decode(raw, Pod)[0])
+    return PodInterner().intern(decode(raw, Pod)[0])
 
 
 def test_parts_that_look_alike_stay_what_they_are() -> None:

@@ -32,7 +32,7 @@ class MoveBounds:
 
     def could_help(self, requirement: Requirement) -> bool:
         """Whether moves might make room for a goal."""
-        asks = leasts(requirement, self.cycle_state.pod_classes.asks)
+        asks = leasts(requirement, self.cycle_state.pod_classes.requests)
         classes = {*self.moved, *pod_classes(requirement)}
         return self._has_total(classes, asks[requirement.kind]) and self._has_domains(requirement, asks)
 
@@ -48,7 +48,7 @@ class MoveBounds:
         """
         found = np.zeros(len(self.free), dtype=bool)
         for pod_class in classes:
-            if self.cycle_state.pod_classes.asks[pod_class][column]:
+            if self.cycle_state.pod_classes.requests[pod_class][column]:
                 found |= self.vacated.fits(pod_class) > 0
         return found
 

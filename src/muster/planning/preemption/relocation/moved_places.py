@@ -19,7 +19,7 @@ from muster.api import names
 from muster.api.moment import moment, stamp
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Leaf, Member, walk
-from muster.model.snapshot import MOST
+from muster.model.snapshot import MAX_AMOUNT
 from muster.planning.decision import Eviction
 from muster.planning.staleness import GRACE, grace_of
 
@@ -170,8 +170,8 @@ def _place(row: Mapping[str, object]) -> PromisedPlace | None:
     match row:
         case {"subGroup": str(leaf), "node": str(node), "since": str(since), "pods": int(pods), "requests": dict(one)}:
             begin = moment(since)
-            sound = type(pods) is int and 0 < pods <= MOST and PODS not in one
-            sound = sound and all(type(amount) is int and 0 <= amount * pods <= MOST for amount in one.values())
+            sound = type(pods) is int and 0 < pods <= MAX_AMOUNT and PODS not in one
+            sound = sound and all(type(amount) is int and 0 <= amount * pods <= MAX_AMOUNT for amount in one.values())
             return PromisedPlace(leaf, node, begin, pods, one) if begin is not None and sound else None
         case _:
             return None

@@ -178,7 +178,7 @@ def relocated(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: 
             for seat in seats:
                 capacity.put(seat.node, seat.pod_class, seat.pods)
                 if allowance is not None:
-                    allowance = allowance - cycle_state.pod_classes.asks[seat.pod_class] * seat.pods
+                    allowance = allowance - cycle_state.pod_classes.requests[seat.pod_class] * seat.pods
             gang = cycle_state.seated(gang, seats)
             homes |= _homes(gang, leaving)
     except OutOfSteps:

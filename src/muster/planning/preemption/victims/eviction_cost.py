@@ -91,7 +91,7 @@ class CostCapacity(Capacity):
 
     def _count_costs(self, pod_class: int) -> list[tuple[int, Ints]]:
         columns = self.pod_classes.columns[pod_class]
-        asks = self.pod_classes.asks[pod_class][columns]
+        asks = self.pod_classes.requests[pod_class][columns]
         scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
         usable = self.fits(pod_class) > 0
         stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
@@ -164,7 +164,7 @@ def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_clas
     most = min(int(seats.max(initial=0)), need)
     if not most:
         return 1
-    pods, asks = CandidatePods(candidates, numbers), free.pod_classes.asks[pod_class]
+    pods, asks = CandidatePods(candidates, numbers), free.pod_classes.requests[pod_class]
     costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
     for column in free.pod_classes.columns[pod_class].tolist():
         freed = pods.stacks(column, MOST_SEATS, usable).freed(column)

@@ -58,7 +58,7 @@ def _lacking(cycle_state: CycleState, seats: Iterable[ClassSeats]) -> Short:
     short: Short = {}
     for seat in seats:
         row = short.setdefault(seat.node, -cycle_state.later.free[seat.node])
-        short[seat.node] = row + cycle_state.pod_classes.asks[seat.pod_class] * seat.pods
+        short[seat.node] = row + cycle_state.pod_classes.requests[seat.pod_class] * seat.pods
     return short
 
 

@@ -178,7 +178,9 @@ def _making_room(question: Question, pod_class: int, numbers: Ints) -> list[int]
     cycle_state, candidates, capacity = question.cycle_state, question.candidates, question.cycle_state.later
     columns, nodes = cycle_state.pod_classes.columns[pod_class], candidates.only_node[numbers]
     room = capacity.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
-    good = (room >= cycle_state.pod_classes.asks[pod_class][columns]).all(axis=1) & capacity.allowed(pod_class)[nodes]
+    good = (room >= cycle_state.pod_classes.requests[pod_class][columns]).all(axis=1) & capacity.allowed(pod_class)[
+        nodes
+    ]
     found: list[int] = numbers[good].tolist()
     return found
 

@@ -123,7 +123,7 @@ class VictimProgram(Groups):
 
     def asked(self, column: int) -> Terms:
         """What the gang's new pods take of a column."""
-        asks = self.search.base.pod_classes.asks
+        asks = self.search.base.pod_classes.requests
         return [
             (variable, value * int(asks[pod_class][column]))
             for (pod_class, _), terms in self.demands.items()
@@ -182,7 +182,7 @@ class VictimProgram(Groups):
         later, pod_classes_ = self.question.cycle_state.later, self.search.base.pod_classes
         freed = self._freed_by_node()
         for node, pods in self.on_node.items():
-            asks = np.array([pod_classes_.asks[pod_class] for pod_class, _ in pods])
+            asks = np.array([pod_classes_.requests[pod_class] for pod_class, _ in pods])
             most = np.array([self.model.upper[variable] for _, variable in pods])
             for column in np.flatnonzero((asks * most[:, None]).sum(axis=0) > later.free[node]).tolist():
                 terms = [(variable, int(ask)) for (_, variable), ask in zip(pods, asks[:, column], strict=True)]

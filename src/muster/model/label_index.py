@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from muster.model.inter_pod_rules import Rule, Scope
 
 
-class PodIndex:
+class LabelIndex:
     """Pods by their labels. A selector that names a value is compared with the pods that have it, and no others."""
 
     def __init__(self, pods: Sequence[Pod], scope: "Scope") -> None:
