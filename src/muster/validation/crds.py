@@ -1,7 +1,7 @@
 """CRDs from the types: structural OpenAPI v3 schemas, with the rules that CEL can hold as well (V1-V3).
 
-CEL has a cost budget that grows with the largest list. With up to 10,000 SubGroups only rules that look at each of
-them once fit into it; those that compare SubGroups with one another are the webhook's.
+CEL's cost grows with the largest list. With up to 10,000 SubGroups only rules that read each of them once fit into its
+budget; the webhook holds those that compare SubGroups with each other.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _SCALARS: Mapping[Any, Schema] = {
 
 
 def _ratchet(rule: str, message: str) -> Schema:
-    """V4: what a stored object already breaks does not refuse its update."""
+    """V4: an update passes a rule that the stored object already breaks."""
     before = rule.replace("self", "oldSelf.value()")
     return {"rule": f"({rule}) || (oldSelf.hasValue() && !({before}))", "message": message, "optionalOldSelf": True}
 
@@ -41,8 +41,8 @@ def _rule(rule: str, message: str) -> Schema:
     return {"rule": rule, "message": message}
 
 
-# Fields of older dialects (D3, D4). Kubernetes drops fields that a schema does not know, before anyone can object, and
-# a PodGroup without its tree would start far too early: so they are known, kept for a converting webhook, and refused.
+# Fields of older dialects (D3, D4). Kubernetes silently drops fields that a schema does not know, and a PodGroup
+# without its tree would start far too early. So the schema knows them, for a converting webhook, and refuses them.
 _ANY: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 OLDER: Mapping[type[Wire], dict[str, Schema]] = {
     PodGroupSpec: {
@@ -123,52 +123,42 @@ CEL: Mapping[type[Wire], list[Schema]] = {
 }
 
 
-def crds() -> list[Schema]:
-    """Every CRD of muster, in the order in which they are best installed."""
-    return [
-        _crd(
-            PodGroup,
-            POD_GROUPS,
-            ["pg"],
-            columns=[
-                _column("Queue", ".spec.queue"),
-                _column("Min-Pods", ".spec.minMember", "integer"),
-                _column("Min-Groups", ".spec.minSubGroup", "integer"),
-                _column("Satisfied", ".status.satisfied", "boolean"),
-                _column("Phase", ".status.phase"),
-                _column("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
-                _column("Age", ".metadata.creationTimestamp", "date"),
-            ],
-        ),
-        _crd(
-            Queue,
-            QUEUES,
-            ["q"],
-            columns=[
-                _column("Parent", ".spec.parentQueue"),
-                _column("Priority", ".spec.priority", "integer"),
-                _column("GPU-Quota", ".spec.resources.gpu.quota", "number"),
-                _column("GPU-Limit", ".spec.resources.gpu.limit", "number"),
-                _column("Age", ".metadata.creationTimestamp", "date"),
-            ],
-        ),
-        _crd(
-            Topology,
-            TOPOLOGIES,
-            ["topo"],
-            columns=[
-                _column("Levels", ".spec.levels[*].nodeLabel"),
-                _column("Age", ".metadata.creationTimestamp", "date"),
-            ],
-        ),
-    ]
-
-
 def _column(name: str, path: str, kind: str = "string") -> Schema:
     return {"name": name, "type": kind, "jsonPath": path}
 
 
-def _crd(kind: type[Wire], resource: Resource, short: list[str], columns: list[Schema]) -> Schema:
+_AGE = _column("Age", ".metadata.creationTimestamp", "date")
+PRINTER_COLUMNS: Mapping[type[Wire], list[Schema]] = {
+    PodGroup: [
+        _column("Queue", ".spec.queue"),
+        _column("Min-Pods", ".spec.minMember", "integer"),
+        _column("Min-Groups", ".spec.minSubGroup", "integer"),
+        _column("Satisfied", ".status.satisfied", "boolean"),
+        _column("Phase", ".status.phase"),
+        _column("Reason", '.status.conditions[?(@.type=="Scheduled")].reason'),
+        _AGE,
+    ],
+    Queue: [
+        _column("Parent", ".spec.parentQueue"),
+        _column("Priority", ".spec.priority", "integer"),
+        _column("GPU-Quota", ".spec.resources.gpu.quota", "number"),
+        _column("GPU-Limit", ".spec.resources.gpu.limit", "number"),
+        _AGE,
+    ],
+    Topology: [_column("Levels", ".spec.levels[*].nodeLabel"), _AGE],
+}
+
+
+def crds() -> list[Schema]:
+    """Every CRD of muster, in the order of installation."""
+    return [
+        _crd(PodGroup, POD_GROUPS, "pg"),
+        _crd(Queue, QUEUES, "q"),
+        _crd(Topology, TOPOLOGIES, "topo"),
+    ]
+
+
+def _crd(kind: type[Wire], resource: Resource, short_name: str) -> Schema:
     fields = {field.name for field in msgspec.structs.fields(kind)}
     subresources: Schema = {"subresources": {"status": {}}} if "status" in fields else {}
     return {
@@ -182,7 +172,7 @@ def _crd(kind: type[Wire], resource: Resource, short: list[str], columns: list[S
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
-                "shortNames": short,
+                "shortNames": [short_name],
             },
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "versions": [
@@ -192,7 +182,7 @@ def _crd(kind: type[Wire], resource: Resource, short: list[str], columns: list[S
                     "storage": True,
                     "schema": {"openAPIV3Schema": _object(kind)},
                     **subresources,
-                    "additionalPrinterColumns": columns,
+                    "additionalPrinterColumns": PRINTER_COLUMNS[kind],
                 }
             ],
         },
@@ -200,7 +190,7 @@ def _crd(kind: type[Wire], resource: Resource, short: list[str], columns: list[S
 
 
 def _object(kind: type[Wire]) -> Schema:
-    """A struct; the metadata of a whole object is Kubernetes' own."""
+    """The schema of a struct; Kubernetes itself defines the metadata of a whole object."""
     whole = "metadata" in kind.__struct_fields__
     properties: dict[str, Schema] = {}
     required: list[str] = []
@@ -211,7 +201,7 @@ def _object(kind: type[Wire]) -> Schema:
         if field.name == "metadata":
             continue
         older = OLDER.get(kind, {}).get(field.encode_name)
-        properties[field.encode_name] = _noted_all(older, field.type) if older else schema(field.type)
+        properties[field.encode_name] = _annotate(older, field.type) if older else schema(field.type)
         required += [field.encode_name] if _required(field.type) else []
     return {
         "type": "object",
@@ -223,9 +213,9 @@ def _object(kind: type[Wire]) -> Schema:
 
 
 def schema(kind: Any) -> Schema:
-    """The structural schema of one type: no references, and "not there" instead of null."""
+    """The structural schema of one type: no references, absent instead of null."""
     if get_origin(kind) is Annotated:
-        return _noted_all(schema(get_args(kind)[0]), kind)
+        return _annotate(schema(get_args(kind)[0]), kind)
     if get_origin(kind) in (Union, UnionType):
         return _union([part for part in get_args(kind) if part is not NoneType])
     if get_origin(kind) is tuple:
@@ -247,16 +237,13 @@ def _union(parts: list[Any]) -> Schema:
     return {"type": "number"}
 
 
-def _noted_all(found: Schema, kind: Any) -> Schema:
-    for note in kind.__metadata__:
-        found = _noted(found, note)
-    return found
-
-
-def _noted(found: Schema, note: msgspec.Meta) -> Schema:
-    about = {"description": note.description} if note.description else {}
-    return {**found, **about, **(note.extra_json_schema or {})}
+def _annotate(base: Schema, kind: Any) -> Schema:
+    """Add what the type's annotations say: descriptions and further keywords."""
+    for meta in kind.__metadata__:
+        description = {"description": meta.description} if meta.description else {}
+        base = {**base, **description, **(meta.extra_json_schema or {})}
+    return base
 
 
 def _required(kind: Any) -> bool:
-    return any((note.extra or {}).get("required") for note in getattr(kind, "__metadata__", ()))
+    return any((meta.extra or {}).get("required") for meta in getattr(kind, "__metadata__", ()))
