@@ -98,14 +98,14 @@ def test_the_demonstration_forms_loses_a_node_and_heals(tmp_path: Path) -> None:
     """The README's first command. Issue 5, outcome 7: it shows the gang form, kills a node, and shows it heal."""
     shown = run("up", "--demo", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    forming, _, rest = shown.stdout.partition("is lost, and with it")
+    forming, _, rest = shown.stdout.partition("fails, and with it")
     lost = re.findall(r"Node (\S+)", forming)[-1]
     assert re.search(r"prefill-0 +8 waiting", forming), "from the beginning"
     assert re.search(rf"starting on {lost}", forming)
     assert forming.count("running on") > rest.count(f"running on {lost}") == 0, "nobody runs there any more"
     for part in (forming, rest):
         assert re.search(r"└─ decode-1 +4 pods +4/4 +4 running on node-\d+", part), "as a tree, with nodes"
-    assert re.search(r"Healed: 8 pods \((.+)\) came up instead, on node-\d+", rest)
+    assert re.search(r"Healed: 8 pods \((.+)\) started instead, on node-\d+", rest)
     assert "its cluster is gone" in rest
     assert "kubectl" not in shown.stdout + shown.stderr, "nobody is invited to a cluster that is gone"
     assert list(tmp_path.iterdir()) == []

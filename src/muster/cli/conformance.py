@@ -1,4 +1,4 @@
-"""`muster conformance`: cases that any gang scheduler could be run on."""
+"""`muster conformance`: cases that any gang scheduler should pass."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -20,33 +20,33 @@ Row = dict[str, str]  # a binding, a nomination or an eviction, as a plan prints
 Places = int | tuple[str, ...] | dict[str, str]  # how many pods; exactly which; or on which node each
 
 
-class Leaver(Struct, frozen=True, forbid_unknown_fields=True, rename={"whom": "for", "move_to": "moveTo"}):
-    """A pod that must be evicted; what is left out may be anything."""
+class ExpectedEviction(Struct, frozen=True, forbid_unknown_fields=True, rename={"gang": "for", "move_to": "moveTo"}):
+    """A pod that the plan must evict. A field that is left out may have any value."""
 
     pod: str  # namespace/name, as everywhere
     reason: str | None = None
-    whom: str | None = None
+    gang: str | None = None  # the gang that it makes way for
     move_to: bool | str | None = None  # the node it moves to, or whether there is one
 
 
-Leavers = tuple[str | Leaver, ...]
+Evictions = tuple[str | ExpectedEviction, ...]
 
 
 class Expected(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """What must come out for one gang; without `podGroup`, for the whole plan. What is left out may be anything."""
+    """What one gang must get; without `podGroup`, the whole plan. A field that is left out is not checked."""
 
     pod_group: str = ""
     verdict: str | None = None
     reason: str | None = None  # the first one; empty: there is none
-    domains: dict[str, str] | None = None  # group -> where it sits
+    domains: dict[str, str] | None = None  # group -> its domain
     bound: Places | None = None
     nominated: Places | None = None
-    evicted: int | Leavers | None = None  # how many pods, or exactly which; 0: nobody is disturbed
-    evicted_any_of: tuple[Leavers, ...] | None = None  # exactly one of these sets: they are equally good
+    evicted: int | Evictions | None = None  # how many pods, or exactly which; 0: none
+    evicted_any_of: tuple[Evictions, ...] | None = None  # exactly one of these sets: they are equally good
 
 
 class Spec(Struct, frozen=True, forbid_unknown_fields=True):
-    """A case: why it is hard, the rules that decide it, when it is, and what must come out."""
+    """A case: why it is hard, the rules that decide it, the time of the plan, and the expectations."""
 
     why: str = ""
     rules: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Spec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CaseOutcome(Struct, frozen=True):
-    """One case and what was not as expected."""
+    """One case and its failed expectations."""
 
     name: str
     why: str
@@ -67,9 +67,10 @@ class CaseOutcome(Struct, frozen=True):
 @options.output("table", "json", "yaml")
 @options.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
-    """Run the conformance suite: plain Kubernetes objects, each file with a Case that says what must come out, and why.
+    """Run the conformance suite: cases that any gang scheduler should pass.
 
-    FILE is a case or a folder of them; without one, the folder `conformance` here.
+    A case is a file of plain Kubernetes objects with one Case that states the expected plan and why. FILE is a case or
+    a folder of cases; the default is the folder `conformance`. Exit code 1: a case failed.
 
     \b
     Examples:
@@ -80,7 +81,7 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
     if form == "table":
         printing.show(line for outcome in outcomes for line in _lines(outcome))
     else:
-        cases = [{"name": one.name, "passed": not one.misses, "misses": list(one.misses)} for one in outcomes]
+        cases = [{"name": case.name, "passed": not case.misses, "misses": list(case.misses)} for case in outcomes]
         printing.emit(form, "Conformance", {"cases": cases})
     failed = sum(bool(outcome.misses) for outcome in outcomes)
     click.echo(f"{len(outcomes) - failed} passed, {failed} failed", err=True)
@@ -88,18 +89,22 @@ def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
 
 
 def run(source: ManifestFile) -> CaseOutcome:
-    """One case: its objects planned, its expectations compared."""
+    """Plan the objects of one case and compare the plan with its expectations."""
     documents = codec.read(source.data, source.name)
-    cases = [one.raw for one in documents if one.raw.get("kind") == "Case" and one.raw.get("apiVersion") == OURS]
+    cases = [raw for raw in (document.raw for document in documents) if _is_case(raw)]
     if len(cases) != 1:
         raise InputError(
             f"{source.name}: holds {len(cases)} cases", hint="one document of kind Case says what to expect"
         )
     spec = _spec(cases[0].get("spec") or {}, source.name)
-    given = codec.objects(one for one in documents if one.raw is not cases[0])
-    plan = facade.plan(given, now=spec.now).to_dict()
+    objects = codec.objects(document for document in documents if document.raw is not cases[0])
+    plan = facade.plan(objects, now=spec.now).to_dict()
     misses = tuple(miss for expected in spec.expect for miss in _misses(expected, plan))
     return CaseOutcome(cases[0]["metadata"]["name"], spec.why, misses)
+
+
+def _is_case(raw: dict[str, Any]) -> bool:
+    return raw.get("kind") == "Case" and raw.get("apiVersion") == OURS
 
 
 def _spec(raw: Any, where: str) -> Spec:
@@ -111,20 +116,21 @@ def _spec(raw: Any, where: str) -> Spec:
 
 
 def _misses(expected: Expected, plan: dict[str, Any]) -> list[str]:
+    """A sentence for each field of the plan that is not as expected."""
     key = expected.pod_group
-    found = [one for one in plan["podGroups"] if f"{one['namespace']}/{one['name']}" == key]
-    if key and not found:
+    gangs = [gang for gang in plan["podGroups"] if f"{gang['namespace']}/{gang['name']}" == key]
+    if key and not gangs:
         return [f"{key}: is not in the plan"]
-    compared = [*_judged(expected, found[0] if found else {}), *_moved(expected, plan)]
+    compared = [*_compare_gang(expected, gangs[0] if gangs else {}), *_compare_pods(expected, plan)]
     return [
-        f"{key or 'plan'}: {field} is {seen}, expected {value}"
-        for field, value, seen in compared
-        if value is not None and value != seen
+        f"{key or 'plan'}: {field} is {actual}, expected {value}"
+        for field, value, actual in compared
+        if value is not None and value != actual
     ]
 
 
-def _judged(expected: Expected, gang: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What is said about the gang as a whole: the field, what was expected and what came out."""
+def _compare_gang(expected: Expected, gang: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Fields of the gang as a whole: the name, the expected and the actual value."""
     yield "verdict", expected.verdict, gang.get("verdict")
     reasons = gang.get("reasons")
     yield "reason", expected.reason, reasons[0]["reason"] if reasons else ""
@@ -133,11 +139,11 @@ def _judged(expected: Expected, gang: dict[str, Any]) -> Iterator[tuple[str, Any
         yield "domains", expected.domains, {name: at for name, at in domains.items() if name in expected.domains}
 
 
-def _moved(expected: Expected, plan: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Who comes, who may come and who has to leave: the field, what was expected and what came out."""
+def _compare_pods(expected: Expected, plan: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Bindings, nominations and evictions: the name, the expected and the actual value."""
     key = expected.pod_group
     bound, nominated, evicted = (
-        {f"{one['namespace']}/{one['pod']}": one for one in plan[kind] if not key or key == _gang(one)}
+        {f"{row['namespace']}/{row['pod']}": row for row in plan[kind] if not key or key == _gang(row)}
         for kind in ("bindings", "nominations", "evictions")
     )
     yield "bound", expected.bound, _like(expected.bound, bound)
@@ -145,14 +151,15 @@ def _moved(expected: Expected, plan: dict[str, Any]) -> Iterator[tuple[str, Any,
     if isinstance(expected.evicted, int):
         yield "evicted", expected.evicted, len(evicted)
     elif expected.evicted is not None:
-        yield "evicted", *_leaving((expected.evicted,), evicted)
+        yield "evicted", *_compare_evictions((expected.evicted,), evicted)
     if expected.evicted_any_of is not None:
-        yield "evicted", *_leaving(expected.evicted_any_of, evicted)
+        yield "evicted", *_compare_evictions(expected.evicted_any_of, evicted)
 
 
-def _leaving(sets: tuple[Leavers, ...], rows: dict[str, Row]) -> tuple[str, str]:
-    wanted = " or ".join(map(_words, sets))
-    return wanted, wanted if any(_leave(one, rows) for one in sets) else _told(rows)
+def _compare_evictions(sets: tuple[Evictions, ...], rows: dict[str, Row]) -> tuple[str, str]:
+    """The expected and the actual value in words: the same where one of the sets matches."""
+    words = " or ".join(map(_expected_words, sets))
+    return words, words if any(_matches(evictions, rows) for evictions in sets) else _actual_words(rows)
 
 
 def _gang(row: Row) -> str:
@@ -160,7 +167,7 @@ def _gang(row: Row) -> str:
 
 
 def _like(places: Places | None, rows: dict[str, Row]) -> Places:
-    """What came out, in the form in which it was expected."""
+    """The actual places, in the form of the expected ones."""
     match places:
         case dict():
             return {pod: row["node"] for pod, row in rows.items()}
@@ -170,27 +177,30 @@ def _like(places: Places | None, rows: dict[str, Row]) -> Places:
             return len(rows)
 
 
-def _leave(leavers: Leavers, rows: dict[str, Row]) -> bool:
-    """Whether exactly these are evicted, and as it was said."""
-    wanted = [Leaver(one) if isinstance(one, str) else one for one in leavers]
-    return {one.pod for one in wanted} == set(rows) and all(_as_said(one, rows[one.pod]) for one in wanted)
+def _matches(evictions: Evictions, rows: dict[str, Row]) -> bool:
+    """Whether the plan evicts exactly these pods, each as expected."""
+    expected = [ExpectedEviction(item) if isinstance(item, str) else item for item in evictions]
+    return {item.pod for item in expected} == set(rows) and all(
+        _is_as_expected(item, rows[item.pod]) for item in expected
+    )
 
 
-def _as_said(leaver: Leaver, row: Row) -> bool:
+def _is_as_expected(expected: ExpectedEviction, row: Row) -> bool:
     to = row.get("moveTo", "")
-    same = leaver.reason in (None, row["reason"]) and leaver.whom in (None, row["for"])
-    return same and leaver.move_to in (None, to, bool(to))
+    same = expected.reason in (None, row["reason"]) and expected.gang in (None, row["for"])
+    return same and expected.move_to in (None, to, bool(to))
 
 
-def _words(leavers: Leavers) -> str:
-    return ", ".join(one if isinstance(one, str) else _word(msgspec.to_builtins(one)) for one in leavers) or "nobody"
+def _expected_words(evictions: Evictions) -> str:
+    words = (item if isinstance(item, str) else _eviction_words(msgspec.to_builtins(item)) for item in evictions)
+    return ", ".join(words) or "no pod"
 
 
-def _told(rows: dict[str, Row]) -> str:
-    return ", ".join(_word({**row, "pod": pod}) for pod, row in rows.items()) or "nobody"
+def _actual_words(rows: dict[str, Row]) -> str:
+    return ", ".join(_eviction_words({**row, "pod": pod}) for pod, row in rows.items()) or "no pod"
 
 
-def _word(row: dict[str, Any]) -> str:
+def _eviction_words(row: dict[str, Any]) -> str:
     about = [f"{name} {row[name]}" for name in ("reason", "for", "moveTo") if row.get(name) is not None]
     return f"{row['pod']} ({', '.join(about)})" if about else str(row["pod"])
 

@@ -21,7 +21,7 @@ class Converted(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether anything is different now."""
+        """Whether the file differs from before."""
         return any(result.changes for result in self.results)
 
 
@@ -33,16 +33,16 @@ class Converted(Struct, frozen=True):
     type=click.Choice(READINGS),
     default="auto",
     show_default=True,
-    help="What `minMember` counts on a group with children; auto refuses where it could be both.",
+    help="What `minMember` counts on a group with children; auto refuses where both are possible.",
 )
-@click.option("--in-place", is_flag=True, help="Write the files back; those that need no change stay untouched.")
+@click.option("--in-place", is_flag=True, help="Rewrite the files that need a change.")
 @options.output("yaml", "json")
 @options.max_file_mib
 def command(files: tuple[str, ...], reading: Reading, in_place: bool, form: str, max_file_mib: int) -> int:
-    """Rewrite PodGroups of older dialects to the form of record; everything else passes unchanged.
+    """Rewrite PodGroups of older dialects to the form of record; pass everything else unchanged.
 
-    Fields that muster does not know stay; comments go. What was changed is told on stderr. Nothing is written unless
-    every file can be converted. Exit code 1: refused, with the reason.
+    Unknown fields stay; comments are lost. Notes on stderr name each change. Writes nothing unless every file can be
+    converted. Exit code 1: some file was refused, with the reason.
 
     \b
     Examples:
@@ -87,7 +87,7 @@ def _convert_all(
 
 
 def _documents(source: ManifestFile) -> list[codec.Document]:
-    """Whole documents, lists as lists; what is not a Kubernetes object is refused."""
+    """Whole documents, lists as lists; InputError where one is not a Kubernetes object."""
     inputs.read_source(source)
     whole = documents(source.data, source.name)
     return [
@@ -104,7 +104,7 @@ def _print(raws: list[Any], form: str) -> None:
 
 
 def _text(converted: Converted) -> str:
-    """In the language that the file was in."""
+    """The file's new text, in JSON where the old one was JSON."""
     raws = [result.raw for result in converted.results]
     if converted.source.data.lstrip()[:1] == b"{":
         return "".join(codec.to_json(raw) + "\n" for raw in raws)

@@ -1,4 +1,4 @@
-"""`muster crds`: print the CRDs."""
+"""`muster crds`: print the CustomResourceDefinitions."""
 
 import click
 
@@ -9,7 +9,7 @@ from muster.validation.crds import crds
 @click.command("crds")
 @options.output("yaml", "json")
 def command(form: str) -> int:
-    """Print the CRDs of PodGroup, Queue and Topology.
+    """Print the CustomResourceDefinitions of PodGroup, Queue and Topology, to install in a cluster.
 
     \b
     Examples:

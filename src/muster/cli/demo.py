@@ -1,6 +1,6 @@
 """`muster up --demo`: a gang forms, loses a node and heals, while you watch.
 
-Rule: what is shown is read from the cluster, as `muster tree` reads it; nothing is told that was not seen.
+Rule: it shows only what it reads from the cluster, as `muster tree` does.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ from muster.simulator import datacenter
 if TYPE_CHECKING:
     from rich.console import Console
 
-PATIENCE_SECONDS = 60.0  # for anything to happen
-QUIET_SECONDS = 2.5  # without any change, and nothing is decided or on its way: it stays like this
-LOOK_SECONDS = 0.05
+TIMEOUT_SECONDS = 60.0  # for one step of the demonstration
+QUIET_SECONDS = 2.5  # without a change, a binding or a starting pod: the gang stays as it is
+POLL_SECONDS = 0.05
 KEY = f"{datacenter.NAMESPACE}/{datacenter.GANG}"
 SIZE = sum(replicas * pods for replicas, _, pods in datacenter.REPLICAS.values())
-WORDS = {"Running": "running", "Pending": "starting", "Failed": "lost", "Succeeded": "done"}
+STATES = {"Running": "running", "Pending": "starting", "Failed": "lost", "Succeeded": "done"}
 SLOW = "try again when this machine has less to do"
 ENOUGH = "`muster up --demo` without --nodes, --gpus, --topology and files has room for it"
 
 
 class ShownPod(Struct, frozen=True, order=True):
-    """A pod, where it is, and how it fares; without a node it waits."""
+    """A pod with its node and state; without a node it waits."""
 
     leaf: str
     node: str
@@ -49,40 +49,40 @@ class ShownPod(Struct, frozen=True, order=True):
     pod: str
 
 
-class Picture(Struct, frozen=True):
+class GangState(Struct, frozen=True):
     """The pods of the gang at one moment."""
 
-    seats: tuple[ShownPod, ...]
+    pods: tuple[ShownPod, ...]
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Every pod runs."""
         return len(self.running) == SIZE
 
     @property
     def running(self) -> tuple[ShownPod, ...]:
-        """Those that run."""
-        return tuple(seat for seat in self.seats if seat.state == "running")
+        """The pods that run."""
+        return tuple(pod for pod in self.pods if pod.state == "running")
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Where they are."""
-        return frozenset(seat.node for seat in self.seats)
+        """The nodes of the pods."""
+        return frozenset(pod.node for pod in self.pods)
 
     @property
-    def moving(self) -> bool:
-        """Some pod is about to start or to go."""
-        return any(seat.state not in ("running", "waiting") for seat in self.seats)
+    def is_moving(self) -> bool:
+        """Some pod is starting or terminating."""
+        return any(pod.state not in ("running", "waiting") for pod in self.pods)
 
     def leaves(self) -> dict[str, Span]:
-        """What the pods of every leaf do, and where."""
-        found: dict[str, Counter[tuple[str, str]]] = {}
-        for seat in self.seats:
-            found.setdefault(seat.leaf, Counter())[seat.state, seat.node] += 1
-        return {leaf: Span(_said(counts), _role(counts)) for leaf, counts in sorted(found.items())}
+        """For each leaf, its pods by state and node."""
+        counts_by_leaf: dict[str, Counter[tuple[str, str]]] = {}
+        for pod in self.pods:
+            counts_by_leaf.setdefault(pod.leaf, Counter())[pod.state, pod.node] += 1
+        return {leaf: Span(_summary(counts), _role(counts)) for leaf, counts in sorted(counts_by_leaf.items())}
 
 
-def _said(counts: Counter[tuple[str, str]]) -> str:
+def _summary(counts: Counter[tuple[str, str]]) -> str:
     return ", ".join(
         f"{number} {state} on {node}" if node else f"{number} {state}"
         for (state, node), number in sorted(counts.items())
@@ -95,26 +95,28 @@ def _role(counts: Counter[tuple[str, str]]) -> Role:
 
 
 class Demo:
-    """The demonstration on a cluster that runs."""
+    """The demonstration, on a running cluster."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self._cluster = cluster
 
     async def run(self) -> None:
-        """From the first pod to the last word. Refused: the cluster does not hold it, and why."""
-        _say("The Dynamo example is submitted: 3 of 4 prefill and 1 of 2 decode replicas start it, each in one rack.")
+        """Submit the gang, fail a node, watch it heal. Refused: the gang does not fit this cluster."""
+        _print("Submits the Dynamo example: 3 of 4 prefill and 1 of 2 decode replicas start it, each in one rack.")
         await self._submit()
-        formed = await self._watch(lambda picture: picture.whole)
-        self._judged(formed, "form")
+        formed = await self._watch(lambda state: state.is_complete)
+        self._require_scheduled(formed, "form")
         node = _busiest(formed)
-        lost = [seat for seat in formed.seats if seat.node == node]
-        _say(f"Node {node} is lost, and with it {_parts(lost)}.")
+        lost = [pod for pod in formed.pods if pod.node == node]
+        _print(f"Node {node} fails, and with it {_count_by_leaf(lost)}.")
         await self._cluster.kubelets.fail_node(node)
-        healed = await self._watch(lambda picture: picture.whole and node not in picture.nodes, formed)
-        self._judged(healed, "heal")
-        back = sorted(set(healed.running) - set(formed.seats))
-        where = ", ".join(sorted({seat.node for seat in back}))
-        _say(f"Healed: {_parts(back)} came up instead, on {where}." if back else "The gang goes on with what is left.")
+        healed = await self._watch(lambda state: state.is_complete and node not in state.nodes, formed)
+        self._require_scheduled(healed, "heal")
+        new = sorted(set(healed.running) - set(formed.pods))
+        nodes = ", ".join(sorted({pod.node for pod in new}))
+        _print(
+            f"Healed: {_count_by_leaf(new)} started instead, on {nodes}." if new else "The gang runs on without them."
+        )
 
     async def _submit(self) -> None:
         for raw in datacenter.dynamo():
@@ -124,100 +126,100 @@ class Demo:
                 if error.reason != "AlreadyExists" or raw["kind"] != "Namespace":
                     raise InputError(f"the example cannot be submitted: {error.message}", hint=ENOUGH) from error
 
-    async def _watch(self, done: Callable[[Picture], bool], last: Picture | None = None) -> Picture:
-        """Shown until it is done, or stays as it is; `last` was shown before."""
+    async def _watch(self, done: Callable[[GangState], bool], last: GangState | None = None) -> GangState:
+        """Show the gang until it is done or settles; `last` is on the screen already."""
         begun = changed = time.monotonic()
         with _screen(last) as screen:
             while True:
-                picture, now = self._look(), time.monotonic()
-                if picture != last:
-                    last, changed = picture, now
-                    screen.show(picture, self._drawn)
-                if done(picture) or (now - changed > QUIET_SECONDS and self._at_rest(picture)):
-                    screen.end(self._drawn(picture))
-                    return picture
-                if now - begun > PATIENCE_SECONDS:
-                    raise Refused(f"waited {PATIENCE_SECONDS:.0f} s in vain: pods are still on their way", hint=SLOW)
-                await asyncio.sleep(LOOK_SECONDS)
+                state, now = self._read(), time.monotonic()
+                if state != last:
+                    last, changed = state, now
+                    screen.show(state, self._draw)
+                if done(state) or (now - changed > QUIET_SECONDS and self._is_settled(state)):
+                    screen.end(self._draw(state))
+                    return state
+                if now - begun > TIMEOUT_SECONDS:
+                    raise Refused(f"gave up after {TIMEOUT_SECONDS:.0f} s: pods are still starting", hint=SLOW)
+                await asyncio.sleep(POLL_SECONDS)
 
-    # what is seen
+    # the state of the gang
 
-    def _look(self) -> Picture:
+    def _read(self) -> GangState:
         pods = self._cluster.pods(datacenter.NAMESPACE)
-        return Picture(tuple(sorted(_seat(raw) for raw in pods if _is_of_it(raw))))
+        return GangState(tuple(sorted(_shown_pod(raw) for raw in pods if _is_member(raw))))
 
-    def _drawn(self, picture: Picture) -> Iterator[Line]:
+    def _draw(self, state: GangState) -> Iterator[Line]:
         objects = codec.objects(self._cluster.gang_objects(datacenter.NAMESPACE))
         (gang,) = (gang for gang in collect_gangs(objects).gangs if gang.key == KEY)
         planned = self._planned()
-        return views.drawn(views.look(gang), planned.domains if planned else {}, picture.leaves())
+        return views.drawn(views.look(gang), planned.domains if planned else {}, state.leaves())
 
     def _planned(self) -> GangPlan | None:
         gangs = self._cluster.scheduler.last[1].gangs if self._cluster.scheduler.last else ()
-        return next((found for found in gangs if found.gang.key == KEY), None)
+        return next((planned for planned in gangs if planned.gang.key == KEY), None)
 
-    def _at_rest(self, picture: Picture) -> bool:
-        """A plan knew of every pod that waits, and had no place for it."""
+    def _is_settled(self, state: GangState) -> bool:
+        """The last plan saw every waiting pod and could not place it."""
         planned, last = self._planned(), self._cluster.scheduler.last
-        if planned is None or last is None or last[1].bindings or picture.moving:
+        if planned is None or last is None or last[1].bindings or state.is_moving:
             return False
-        return planned.gang.standing.pending == len(picture.seats) - len(picture.running)
+        return planned.gang.standing.pending == len(state.pods) - len(state.running)
 
-    def _judged(self, picture: Picture, deed: str) -> None:
-        """Refused where the gang does not run; what is beyond its minimum may wait."""
+    def _require_scheduled(self, state: GangState, deed: str) -> None:
+        """Refused where the gang does not run; pods beyond its minimum may wait."""
         planned = self._planned()
-        if picture.whole or planned is None:
+        if state.is_complete or planned is None:
             return
         why = "; ".join(sentence(refusal) for refusal in planned.refusals)
         if planned.verdict != "Scheduled":
             raise Refused(f"the gang does not {deed} on this cluster: {why or planned.verdict}", hint=ENOUGH)
-        waiting = many(len(picture.seats) - len(picture.running), "pod")
-        _say(f"The gang runs. Beyond its minimum, there is no room for {waiting} more{': ' if why else ''}{why}.")
+        waiting = many(len(state.pods) - len(state.running), "pod")
+        _print(f"The gang runs. Beyond its minimum, there is no room for {waiting} more{': ' if why else ''}{why}.")
 
 
-def _is_of_it(raw: Raw) -> bool:
+def _is_member(raw: Raw) -> bool:
     return bool((raw["metadata"].get("annotations") or {}).get(names.POD_GROUP) == datacenter.GANG)
 
 
-def _seat(raw: Raw) -> ShownPod:
+def _shown_pod(raw: Raw) -> ShownPod:
     meta, node = raw["metadata"], raw["spec"].get("nodeName") or ""
     phase = raw.get("status", {}).get("phase", "Pending")
-    state = "leaving" if meta.get("deletionTimestamp") else WORDS.get(phase, phase) if node else "waiting"
+    state = "terminating" if meta.get("deletionTimestamp") else STATES.get(phase, phase) if node else "waiting"
     return ShownPod(meta.get("labels", {}).get(names.SUBGROUP, ""), node, state, meta["name"])
 
 
-def _busiest(picture: Picture) -> str:
-    counts = Counter(seat.node for seat in picture.running)
+def _busiest(state: GangState) -> str:
+    counts = Counter(pod.node for pod in state.running)
     return max(sorted(counts), key=counts.__getitem__)
 
 
-def _parts(seats: list[ShownPod]) -> str:
+def _count_by_leaf(pods: list[ShownPod]) -> str:
     """`8 pods (prefill-0: 5, prefill-1: 3)`."""
-    counts = Counter(seat.leaf for seat in seats)
-    return f"{many(len(seats), 'pod')} ({', '.join(f'{leaf}: {number}' for leaf, number in sorted(counts.items()))})"
+    counts = Counter(pod.leaf for pod in pods)
+    return f"{many(len(pods), 'pod')} ({', '.join(f'{leaf}: {number}' for leaf, number in sorted(counts.items()))})"
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     click.echo(f"\n{text}\n")
 
 
-# where it is shown --------------------------------------------------------------------------------------------------
+# screens ------------------------------------------------------------------------------------------------------------
 
-Draw = Callable[[Picture], Iterator[Line]]
+Draw = Callable[[GangState], Iterator[Line]]
 
 
 class _Pages:
-    """Where nothing can be drawn over: a line for every change, and the tree at the end."""
+    """Without a terminal: a line for every change, and the tree at the end."""
 
-    def __init__(self, last: Picture | None) -> None:
+    def __init__(self, last: GangState | None) -> None:
         self._begun = time.monotonic()
         self._last = last.leaves() if last else {}
 
-    def show(self, picture: Picture, _: Draw) -> None:
-        now = picture.leaves()
-        for leaf, said in now.items():
-            if said != self._last.get(leaf):
-                click.echo(f"{time.monotonic() - self._begun:5.1f} s  {leaf:<10} {said.text}")
+    def show(self, state: GangState, _: Draw) -> None:
+        now = state.leaves()
+        for leaf, summary in now.items():
+            if summary != self._last.get(leaf):
+                click.echo(f"{time.monotonic() - self._begun:5.1f} s  {leaf:<10} {summary.text}")
         self._last = now
         sys.stdout.flush()
 
@@ -227,15 +229,15 @@ class _Pages:
 
 
 class _Terminal:
-    """The tree, drawn over itself."""
+    """On a terminal: the tree, redrawn in place."""
 
     def __init__(self, console: "Console") -> None:
         from rich.live import Live
 
         self.live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
 
-    def show(self, picture: Picture, draw: Draw) -> None:
-        self._draw(draw(picture))
+    def show(self, state: GangState, draw: Draw) -> None:
+        self._draw(draw(state))
 
     def end(self, lines: Iterator[Line]) -> None:
         self._draw(lines)
@@ -249,7 +251,7 @@ class _Terminal:
 
 
 @contextmanager
-def _screen(last: Picture | None) -> Iterator[_Pages | _Terminal]:
+def _screen(last: GangState | None) -> Iterator[_Pages | _Terminal]:
     if not sys.stdout.isatty():
         yield _Pages(last)
         return

@@ -1,4 +1,4 @@
-"""`muster explain`: why a gang waits."""
+"""`muster explain`: why a gang waits, or why it is where it is."""
 
 import click
 
@@ -16,21 +16,24 @@ from muster.reporting import plans
 @options.scheduler_names
 @options.max_file_mib
 def command(key: str, files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
-    """Why a gang waits, or why it sits where it sits, and what would help.
+    """Explain why a gang waits, or why it is placed where it is, and what would help.
+
+    NAMESPACE/NAME is its PodGroup. Files and live clusters are read as by `muster plan`.
 
     \b
     Examples:
       muster explain inference/dynamo cluster/ workloads/
+      muster explain inference/dynamo --context production
     """
     decided = facade.plan(inputs.load(files, max_file_mib), facade.Policy(scheduler_names=schedulers))
     try:
-        found = decided.decided.gang(key)
+        gang = decided.decided.gang(key)
     except KeyError as error:
         raise InputError(str(error.args[0])) from None
     if form == "table":
-        printing.show(plans.gang_lines(found))
+        printing.show(plans.gang_lines(gang))
     else:
-        whole = decided.to_dict()["podGroups"]
-        (mine,) = [one for one in whole if f"{one['namespace']}/{one['name']}" == key]
-        printing.emit(form, "Explanation", mine)
+        gangs = decided.to_dict()["podGroups"]
+        (data,) = [raw for raw in gangs if f"{raw['namespace']}/{raw['name']}" == key]
+        printing.emit(form, "Explanation", data)
     return 0

@@ -1,7 +1,7 @@
-"""A live cluster, which reading verbs take beside or instead of files.
+"""Reads a live cluster, for verbs that take one beside or instead of files.
 
-Rule 1: what is not kept is not held: objects come page by page, and the verb says what it keeps of a page.
-Rule 2: that nothing is there is believed only of a server that answers for every kind that each Kubernetes has.
+Rule 1: memory holds only what a verb needs: objects come page by page, and the verb reduces each page.
+Rule 2: a 404 means "not installed" only for kinds that muster's CRDs bring; for any other kind it is an error.
 """
 
 import asyncio
@@ -25,34 +25,34 @@ from muster.kube.cluster import Cluster, Listing
 from muster.kube.errors import ApiError
 
 T = TypeVar("T")
-Keep = Callable[[list[Document]], T]
+Reduce = Callable[[list[Document]], T]
 PAGE = 500
-QUIET_SECONDS = 5.0  # then whoever waits is told for what
+QUIET_SECONDS = 5.0  # then a note says what the verb waits for
 INSTALLED = {"PodGroup": "PodGroups", "Queue": "Queues", "Topology": "Topologies"}  # by `muster crds`
 
 
 def objects(kubeconfig: str | None, context: str | None) -> Objects:
-    """Everything that planning reads; pods without what no rule reads."""
+    """Everything that planning reads; pods without fields that no rule reads."""
     interner = PodInterner()
 
-    def small(page: list[Document]) -> Objects:
-        found = codec.objects(page)
-        return replace(found, pods=tuple(map(interner.intern, found.pods)))
+    def decode(page: list[Document]) -> Objects:
+        decoded = codec.objects(page)
+        return replace(decoded, pods=tuple(map(interner.intern, decoded.pods)))
 
-    pages = list(chain.from_iterable(read(kubeconfig, context, small).values()))
+    pages = list(chain.from_iterable(read(kubeconfig, context, decode).values()))
     kinds: dict[str, Any] = {
         field: tuple(chain.from_iterable(getattr(page, field) for page in pages)) for field in FIELDS.values()
     }
     return Objects(**kinds)
 
 
-def read(kubeconfig: str | None, context: str | None, keep: Keep[T]) -> dict[Resource, list[T]]:
-    """What is kept of each page of each kind that planning reads. Kinds that are not installed are told on stderr."""
+def read(kubeconfig: str | None, context: str | None, reduce: Reduce[T]) -> dict[Resource, list[T]]:
+    """The reduced pages of each kind that planning reads. Notes on stderr name kinds that are not installed."""
     cluster = connect_reader(kubeconfig, context)
-    found, missing = asyncio.run(_read(cluster, cluster.server, keep))
+    pages, missing = asyncio.run(_read(cluster, cluster.server, reduce))
     if missing:
         _note_missing(missing, kubeconfig, context)
-    return found
+    return pages
 
 
 def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str | None) -> None:
@@ -62,31 +62,31 @@ def _note_missing(missing: list[Resource], kubeconfig: str | None, context: str 
         *(["--kubeconfig", kubeconfig] if kubeconfig else []),
         *(["--context", context] if context else []),
     ]
-    apply = f"{shlex.join(words)} apply --server-side -f -"  # into this cluster, which may not be the current one
+    apply = f"{shlex.join(words)} apply --server-side -f -"  # names this cluster: the current context may be another
     printing.note(f"this cluster does not know {kinds}: `muster crds | {apply}` installs them")
 
 
-async def _read(cluster: Cluster, server: str, keep: Keep[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
-    """What is kept by kind, and the kinds that are not installed."""
-    found: dict[Resource, list[T]] = {}
+async def _read(cluster: Cluster, server: str, reduce: Reduce[T]) -> tuple[dict[Resource, list[T]], list[Resource]]:
+    """The reduced pages by kind, and the kinds that are not installed."""
+    pages: dict[Resource, list[T]] = {}
     missing: list[Resource] = []
     try:
         for resource in WATCHED_KINDS:
             try:
-                with _told(f"waiting for {server} to list {resource.plural}"):
-                    found[resource] = await _kind(cluster, resource, keep)
+                with _note_after_silence(f"waiting for {server} to list {resource.plural}"):
+                    pages[resource] = await _list_pages(cluster, resource, reduce)
             except ApiError as error:
                 if error.status != 404 or resource.kind not in INSTALLED:
                     raise _unreadable(error, server, resource) from error
                 missing.append(resource)
     finally:
         await cluster.close()
-    return found, missing
+    return pages, missing
 
 
 @contextmanager
-def _told(text: str) -> Iterator[None]:
-    """A note, should this take long."""
+def _note_after_silence(text: str) -> Iterator[None]:
+    """Print the note if the block takes long."""
     timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, printing.note, text)
     try:
         yield
@@ -94,9 +94,9 @@ def _told(text: str) -> Iterator[None]:
         timer.cancel()
 
 
-async def _kind(cluster: Cluster, resource: Resource, keep: Keep[T]) -> list[T]:
-    """Page by page; where pages grow too old on the way, what was kept is dropped, and all is read in one piece."""
-    kept: list[T] = []
+async def _list_pages(cluster: Cluster, resource: Resource, reduce: Reduce[T]) -> list[T]:
+    """List page by page; where the continue token expires on the way (410), list again in one piece."""
+    pages: list[T] = []
     after = ""
     while True:
         try:
@@ -104,12 +104,12 @@ async def _kind(cluster: Cluster, resource: Resource, keep: Keep[T]) -> list[T]:
         except ApiError as error:
             if error.status != 410:
                 raise
-            kept.clear()
+            pages.clear()
             page = await cluster.list(resource)
-        kept.append(keep(_documents(resource, page)))
+        pages.append(reduce(_documents(resource, page)))
         after = page.more
         if not after:
-            return kept
+            return pages
 
 
 def _documents(resource: Resource, page: Listing) -> list[Document]:
@@ -118,30 +118,30 @@ def _documents(resource: Resource, page: Listing) -> list[Document]:
 
 
 def _unreadable(error: ApiError, server: str, resource: Resource) -> InputError:
-    """What is wrong, and a way out."""
+    """The error for a kind that cannot be listed, with a hint."""
     if error.status == 404 and not resource.group:
         return InputError(
             f"{server} is not a Kubernetes API server: it does not know {resource.plural}",
             hint="check `server:` of the cluster in the kubeconfig, its path as well: `kubectl cluster-info`",
         )
     at = "" if server in error.message else f" of {server}"
-    return InputError(f"cannot list {resource.plural}{at}: {error.message}", hint=_way_out(error, resource))
+    return InputError(f"cannot list {resource.plural}{at}: {error.message}", hint=_hint(error, resource))
 
 
-def _way_out(error: ApiError, resource: Resource) -> str:
+def _hint(error: ApiError, resource: Resource) -> str:
     match error.status:
         case 401:
-            return "its token or certificate is not accepted: log in again, or choose another --context or --kubeconfig"
+            return (
+                "the server rejects the token or certificate: log in again, or choose another --context or --kubeconfig"
+            )
         case 403:
             group = f".{resource.group}" if resource.group else ""
             return f"ask for the right to list {resource.plural}{group} in all namespaces"
         case 404:
             return f"every Kubernetes from 1.21 on has {resource.api_version}: `kubectl api-versions` shows what it has"
         case 503 if "not trusted" in error.message:
-            return "`certificate-authority` of the cluster in the kubeconfig is another's, out of date, or missing"
+            return "`certificate-authority` of the cluster in the kubeconfig is wrong, out of date, or missing"
         case 503 | 504:
-            return (
-                "see that the cluster is up and its address right: `kubectl cluster-info`, or choose another --context"
-            )
+            return "check the address and that the cluster is up: `kubectl cluster-info`; or choose another --context"
         case _:
-            return "`kubectl get` with the same kubeconfig tells more"
+            return "`kubectl get` with the same kubeconfig shows more"

@@ -1,4 +1,4 @@
-"""The `muster` command. Verbs are imported when they are called, so that `--help` answers at once."""
+"""The `muster` command. A verb is imported when it is called, so that `--help` is fast."""
 
 import os
 import sys
@@ -10,23 +10,23 @@ from muster import __version__
 from muster.errors import MusterError
 
 VERBS = {
-    "validate": "Judge manifests: every problem with its path and a way out.",
+    "validate": "Check manifests: every problem with its path and a hint.",
     "convert": "Rewrite older dialects to the form of record.",
-    "plan": "One scheduling cycle on files: who goes where, who waits and why.",
-    "explain": "Why a gang waits or sits where it sits, and what would help.",
-    "topology": "The cluster by domain, with free room.",
-    "queues": "The queues with their quotas, fair shares and use.",
-    "tree": "Draw gangs: minimums, what is placed, what is core or optional.",
+    "plan": "Run one scheduling cycle on files: placements, and why gangs wait.",
+    "explain": "Explain why a gang waits or is placed where it is, and what would help.",
+    "topology": "Show the cluster by topology domain, with free resources.",
+    "queues": "Show the queues with their quotas, fair shares and usage.",
+    "tree": "Draw gangs as trees: minimums, placed pods, core and optional.",
     "conformance": "Run the cases that any gang scheduler should pass.",
-    "run": "The control plane against a Kubernetes cluster.",
+    "run": "Run the control plane against a Kubernetes cluster.",
     "snapshot": "Capture a live cluster into files that every verb reads.",
-    "up": "The embedded cluster: API server for kubectl, simulated nodes, the scheduler.",
+    "up": "Start an embedded cluster: API server for kubectl, simulated nodes, scheduler.",
     "crds": "Print the CRDs to install.",
 }
 
 
 class Verbs(click.Group):
-    """Knows every verb by its sentence; loads one when it is asked for."""
+    """Lists every verb from the table; imports one when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """In the order of the table."""
@@ -42,7 +42,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A verb that does not exist is told together with those that do."""
+        """Fail on an unknown verb with the list of those that exist."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             ctx.fail(f"there is no verb `{args[0]}`; known: {', '.join(VERBS)}")
         return super().resolve_command(ctx, args)
@@ -58,7 +58,7 @@ class Verbs(click.Group):
     no_args_is_help=False,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="`muster VERB --help` teaches each verb, with examples. Data goes to stdout, everything else to stderr. "
+    epilog="`muster VERB --help` explains each verb, with examples. Data goes to stdout, everything else to stderr. "
     "Exit codes: 0 done; 1 the answer is no; 2 wrong usage or unreadable input.",
 )
 @click.version_option(__version__, message="muster %(version)s")
@@ -70,34 +70,34 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Run a verb; whatever goes wrong ends in a sentence and an exit code, never in a traceback."""
+    """Run a verb; every failure ends in a sentence and an exit code, never in a traceback."""
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
     except MusterError as error:
-        code = _say(f"error: {error}", error.exit_code)
+        code = _fail(f"error: {error}", error.exit_code)
     except click.ClickException as error:
-        hint = getattr(error, "ctx", None)
-        verb = hint.command_path if hint else "muster"
-        code = _say(f"error: {error.format_message()}\n  hint: `{verb} --help` shows how it is used", 2)
+        context = getattr(error, "ctx", None)
+        verb = context.command_path if context else "muster"
+        code = _fail(f"error: {error.format_message()}\n  hint: `{verb} --help` shows how it is used", 2)
     except (click.Abort, KeyboardInterrupt):
-        code = _say("stopped", 130)
+        code = _fail("stopped", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has left; nothing more to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader closed the pipe: not an error
         code = 0
     except OSError as error:
-        code = _say(f"error: the output cannot be written: {error.strerror or error}", 2)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of it goes nowhere
+        code = _fail(f"error: the output cannot be written: {error.strerror or error}", 2)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drop the rest of the output
     except Exception as error:
         if os.environ.get("MUSTER_DEBUG"):
             raise
-        code = _say(
+        code = _fail(
             f"internal error: {type(error).__name__}: {error}\n  hint: MUSTER_DEBUG=1 shows where; please report", 2
         )
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(text: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     print(text, file=sys.stderr)  # noqa: T201 (the one place where an error meets the terminal)
     return code
 

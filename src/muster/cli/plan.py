@@ -1,4 +1,4 @@
-"""`muster plan`: one scheduling cycle on files, as they are and as they might be."""
+"""`muster plan`: one scheduling cycle on files, as they are and under what-if changes."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,29 +20,29 @@ SUPPOSITIONS = (
         multiple=True,
         metavar="FILE",
         type=click.Path(allow_dash=True),
-        help="What if these objects were there, too? One of the same kind and name is replaced.",
+        help="What if these objects existed? They replace objects of the same kind and name.",
     ),
     click.option(
-        "--without", multiple=True, metavar="NAMESPACE/NAME", help="What if this gang, with its pods, were gone?"
+        "--without", multiple=True, metavar="NAMESPACE/NAME", help="What if this gang and its pods were gone?"
     ),
     click.option(
         "--drain",
         multiple=True,
         metavar="NODE",
-        help="What if this node were drained? Pods of gangs on it wait again, other pods leave.",
+        help="What if this node were drained? Pods of gangs on it become pending, others are gone.",
     ),
     click.option(
         "--set",
         "settings",
         multiple=True,
         metavar="NAMESPACE/NAME.FIELD=VALUE",
-        help="What if a PodGroup said this? FIELD is a path in its spec; an empty VALUE unsets it.",
+        help="What if this field of a PodGroup changed? FIELD is a path in its spec; empty unsets it.",
     ),
 )
 
 
 def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that ask what if."""
+    """The what-if options."""
     for option in reversed(SUPPOSITIONS):
         command = option(command)
     return command
@@ -54,14 +54,14 @@ def suppositions(command: Callable[..., Any]) -> Callable[..., Any]:
 @suppositions
 @options.output("table", "json", "yaml")
 @click.option(
-    "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled; under a what if, afterwards."
+    "--require-all", is_flag=True, help="Exit with 1 unless every gang is scheduled, after the what-if changes if any."
 )
 @click.option(
     "--steps",
     type=click.IntRange(1),
     default=Policy().steps,
     show_default=True,
-    help="What one gang's search may cost.",
+    help="Budget of steps for one gang's search.",
 )
 @options.scheduler_names
 @options.max_file_mib
@@ -74,13 +74,13 @@ def command(
     max_file_mib: int,
     **supposed: tuple[str, ...],
 ) -> int:
-    """One scheduling cycle on the objects in the files; nothing is changed anywhere.
+    """Run one scheduling cycle on files or a live cluster, and change nothing.
 
-    Shows every gang as a tree with its verdict and domains, and the cluster as a map of who sits where.
+    Prints each gang as a tree with its verdict and domains, and the cluster as a map of pods on nodes.
 
-    With --with, --without, --drain or --set (each as often as you like) it asks what if: the plan before and after,
-    side by side, which gangs and pods fare otherwise, and why whoever is worse off is. They happen in the order: with,
-    without, set, drain. A change that a cluster would refuse is told as `muster validate` tells it.
+    --with, --without, --set and --drain ask what if; each is repeatable, and they apply in this order. Prints the plan
+    before and after, which gangs and pods differ, and why a gang is worse off. A change that the cluster would refuse
+    is an error, as from `muster validate`.
 
     \b
     Examples:
@@ -99,15 +99,15 @@ def command(
     """
     objects, policy = inputs.load(files, max_file_mib), Policy(scheduler_names=schedulers, steps=steps)
     if any(supposed.values()):
-        asked = _what_if(objects, policy, max_file_mib, **supposed)
-        _print(form, asked.lines(), asked.to_dict)
-        decided, objects = asked.after.decided, asked.supposed.objects
+        what_if = _what_if(objects, policy, max_file_mib, **supposed)
+        _print(form, what_if.lines(), what_if.to_dict)
+        decided, objects = what_if.after.decided, what_if.supposed.objects
     else:
         planned = facade.plan(objects, policy)
         decided = planned.decided
         _print(form, plans.lines(decided, planned.snapshot), planned.to_dict)
     inputs.note_orphans(orphans(objects, schedulers))
-    unscheduled = any(found.verdict != "Scheduled" for found in decided.gangs)
+    unscheduled = any(gang.verdict != "Scheduled" for gang in decided.gangs)
     return 1 if require_all and unscheduled else 0
 
 
@@ -129,7 +129,7 @@ def _what_if(
 ) -> facade.WhatIf:
     more = inputs.load_files(with_files, max_file_mib) if with_files else None
     changes = dict(map(setting, settings))
-    found = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
-    for warning in found.warnings:
+    what_if = facade.what_if(objects, with_=more, without=without, drain=drain, set=changes, policy=policy)
+    for warning in what_if.warnings:
         printing.note(warning)
-    return found
+    return what_if

@@ -1,4 +1,4 @@
-"""`muster queues`: who may use how much, and who does."""
+"""`muster queues`: quotas, fair shares and usage."""
 
 from collections import defaultdict
 
@@ -26,9 +26,9 @@ WORDS: dict[Closed, str] = {
 @options.scheduler_names
 @options.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
-    """The queues as a tree: quota and limit, fair share, what is allocated, protected and requested, by resource.
+    """Show the queues as a tree: quota, limit, fair share, allocated, protected and requested, by resource.
 
-    Without any Queue, `default` exists by itself and is unlimited.
+    Without any Queue there is one, `default`, without limits.
 
     \b
     Examples:

@@ -1,7 +1,7 @@
-"""How a process of muster ends when it is told to: soon, and at once when it is told twice.
+"""How a signal ends a process of muster.
 
-Rule: the first signal asks, and all is ended in order. A second one ends the process as the system does, without a
-word; and so does a watchdog, should anything keep the process from ending in time.
+Rule: the first signal starts an orderly shutdown. A second signal, or a watchdog when the shutdown takes too long, ends
+the process at once.
 """
 
 import asyncio
@@ -11,38 +11,38 @@ import sys
 import threading
 from collections.abc import Iterable
 
-LONGEST_SECONDS = 15.0  # for an orderly end; the usual one takes less than a second or two
+LONGEST_SECONDS = 15.0  # for an orderly shutdown; usually it takes one or two
 
 
 def stop_on(numbers: Iterable[signal.Signals], longest_seconds: float = LONGEST_SECONDS) -> asyncio.Event:
-    """Set by the first of these signals."""
-    stop, loop, heeded = asyncio.Event(), asyncio.get_running_loop(), tuple(numbers)
+    """An event that the first of these signals sets."""
+    stop, loop, handled = asyncio.Event(), asyncio.get_running_loop(), tuple(numbers)
 
     def first(number: signal.Signals) -> None:
         stop.set()
-        for one in heeded:
-            loop.remove_signal_handler(one)
-            signal.signal(one, _end_at_once)
+        for handled_number in handled:
+            loop.remove_signal_handler(handled_number)
+            signal.signal(handled_number, _exit_at_once)
         _watch(longest_seconds, 128 + number)
 
-    for number in heeded:
+    for number in handled:
         loop.add_signal_handler(number, first, number)
     return stop
 
 
 def _watch(seconds: float, code: int) -> None:
-    timer = threading.Timer(seconds, _end, (seconds, code))
+    timer = threading.Timer(seconds, _exit_late, (seconds, code))
     timer.daemon = True
     timer.start()
 
 
-def _end(seconds: float, code: int) -> None:
-    """Whatever still runs: it had its time."""
-    sys.stderr.write(f"muster did not come to an end within {seconds:g} s of being told to, and is ended\n")
+def _exit_late(seconds: float, code: int) -> None:
+    """The watchdog: end the process, whatever still runs."""
+    sys.stderr.write(f"muster did not shut down within {seconds:g} s of the signal: the process ends now\n")
     sys.stderr.flush()
     os._exit(code)
 
 
-def _end_at_once(number: int, _frame: object) -> None:
-    """A second signal: with the code that a shell expects of it."""
+def _exit_at_once(number: int, _frame: object) -> None:
+    """A second signal: exit with the code that a shell expects."""
     os._exit(128 + number)

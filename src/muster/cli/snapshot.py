@@ -1,7 +1,7 @@
-"""`muster snapshot`: a live cluster into files that every reading verb takes.
+"""`muster snapshot`: captures a live cluster in files that every reading verb takes.
 
-Rule 1: afterwards the files of the folder say what the cluster says, kind by kind; what muster did not write stays.
-Rule 2: it is done whole or not at all: every kind has been read before a file is touched.
+Rule 1: afterwards muster's files in the folder hold what the cluster holds, kind by kind; other files stay.
+Rule 2: all or nothing: every kind is read before a file changes.
 """
 
 import os
@@ -30,12 +30,12 @@ MARK = "# Written by `muster snapshot`, which replaces or removes it the next ti
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @options.cluster
 def command(folder: Path) -> int:
-    """Capture a live cluster into files: one for each kind, for `muster plan FOLDER` and every other reading verb.
+    """Capture a live cluster in a folder, one file for each kind, for `muster plan FOLDER` and other reading verbs.
 
-    Only kinds that planning reads are captured: nodes, pods, PodGroups, queues, topologies and a few more. No secrets.
+    Captures only kinds that planning reads: nodes, pods, PodGroups, queues, topologies and a few more. No secrets.
 
-    A folder that holds a snapshot holds the new one afterwards: files of kinds that are gone go, too. Files that muster
-    did not write are never overwritten nor removed.
+    A new snapshot replaces the old one in the folder, and removes its files of kinds that are gone. It never overwrites
+    or removes files that muster did not write.
 
     \b
     Examples:
@@ -45,8 +45,8 @@ def command(folder: Path) -> int:
     """
     ours = {resource: folder / f"{resource.plural}.yaml" for resource in WATCHED_KINDS}
     _refuse_foreign(list(ours.values()))
-    found = live.read(*options.target(), _page)
-    kinds = {path: [page for page in found.get(kind, []) if page.number] for kind, path in ours.items()}
+    pages_by_kind = live.read(*options.target(), _page)
+    kinds = {path: [page for page in pages_by_kind.get(kind, []) if page.number] for kind, path in ours.items()}
     _replace(kinds)
     for path, pages in sorted(kinds.items()):
         if pages:
@@ -57,7 +57,7 @@ def command(folder: Path) -> int:
 
 
 class Page(Struct, frozen=True):
-    """Objects as JSON: a fraction of the memory, and soon made. YAML would take so long that lists expire meanwhile."""
+    """Objects as JSON: little memory, and fast. Writing YAML at once would take so long that continue tokens expire."""
 
     number: int
     text: bytes
@@ -68,13 +68,13 @@ def _page(documents: list[Document]) -> Page:
 
 
 def _parts(pages: list[Page]) -> Iterator[str]:
-    """What a file consists of."""
+    """The text of a file, page by page."""
     for head, page in zip(chain([MARK], repeat("---\n")), pages, strict=False):
         yield head + to_yaml(msgspec.json.decode(page.text))
 
 
 def _refuse_foreign(paths: list[Path]) -> None:
-    """Before anything is asked or written."""
+    """InputError where a file is not ours; runs before anything is read or written."""
     foreign = [path for path in paths if os.path.lexists(path) and not _is_ours(path)]
     if foreign:
         raise InputError(
@@ -94,10 +94,10 @@ def _is_ours(path: Path) -> bool:
 
 
 def _replace(kinds: dict[Path, list[Page]]) -> None:
-    """All files or none: everything is written beside them first, and the old ones are gone before the new ones come.
+    """Replace all files or none: write the new ones beside, move the old ones aside, then rename the new ones.
 
-    What fails in between is undone. Even where nobody is left to undo it, no reader meets a mix of two moments: what
-    lies beside has a name that none of them looks at.
+    Undoes what was done where a step fails. Even a killed process leaves no mix of two snapshots: readers ignore the
+    names of the files beside.
     """
     new = {path: _beside(path, "new") for path, pages in kinds.items() if pages}
     old = {path: _beside(path, "old") for path in kinds if path.exists()}
@@ -132,7 +132,7 @@ def _beside(path: Path, what: str) -> Path:
 
 
 def _move(path: Path, to: Path) -> None:
-    """Back, if it was moved at all."""
+    """Rename, where the file exists."""
     with suppress(FileNotFoundError):
         path.replace(to)
 
@@ -141,17 +141,17 @@ def _note_others(folder: Path, ours: set[Path]) -> None:
     others = [path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file() and path not in ours]
     if others:
         printing.note(
-            f"`{folder}` also holds files that are not of this snapshot, and are read with it: {listed(others)}"
+            f"`{folder}` also holds other files, which verbs read together with this snapshot: {listed(others)}"
         )
 
 
 def _note_large(written: list[Path]) -> None:
-    """Reading verbs refuse what is larger than anybody writes by hand, unless they are told."""
+    """Note the option that reading verbs need for a file above their default limit."""
     largest = max((path.stat().st_size for path in written), default=0)
     if largest > MOST_MIB * 2**20:
-        printing.note(f"its largest file wants `--max-file-mib {-(-largest // 2**20)}` of whatever reads it")
+        printing.note(f"to read its largest file, verbs need `--max-file-mib {-(-largest // 2**20)}`")
 
 
 def _bare(raw: Raw) -> Raw:
-    """Without what only the API server reads."""
+    """The object without metadata that only the API server uses."""
     return raw | {"metadata": {name: value for name, value in raw["metadata"].items() if name not in NOISE}}

@@ -19,11 +19,12 @@ from muster.reporting.text import Line, Span, table
 @options.output("table", "json", "yaml")
 @options.max_file_mib
 def command(files: tuple[str, ...], form: str, max_file_mib: int) -> int:
-    """The cluster by domain: nodes, and what is free of what there is.
+    """Show the cluster by topology domain: nodes, and free of allocatable resources.
 
     \b
     Examples:
       muster topology cluster/
+      muster topology --context production
     """
     snapshot = take(inputs.load(files, max_file_mib))
     if not snapshot.topologies:
@@ -44,7 +45,7 @@ def _lines(tree: TopologyTree, snapshot: Snapshot) -> Iterator[Line]:
     rows = [[Span(text, "dim") for text in ("DOMAIN", "NODES", "FREE")]]
     for domain in _data(tree, snapshot):
         depth = domain["path"].count("/")
-        free = ", ".join(f"{free} of {room} {name}" for name, (free, room) in domain["resources"].items())
+        free = ", ".join(f"{free} of {allocatable} {name}" for name, (free, allocatable) in domain["resources"].items())
         rows.append(
             [Span("  " * depth + domain["path"].rsplit("/", 1)[-1], "name"), Span(str(domain["nodes"])), Span(free)]
         )
@@ -55,7 +56,7 @@ def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
     """Every domain, parents before children; the finest level only where it holds several nodes."""
     shown = [i for i, c in enumerate(snapshot.columns) if c != "pods" and not c.startswith(EXCLUSIVE)]
     free = np.maximum(snapshot.free, 0)
-    found = []
+    domains = []
     for i, level in enumerate(tree.levels):
         for domain, path in enumerate(level.paths):
             nodes = level.nodes(domain)
@@ -67,5 +68,5 @@ def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
                 for c in shown
                 if snapshot.allocatable[nodes, c].any()
             }
-            found.append({"path": path, "level": tree.levels[i].label, "nodes": len(nodes), "resources": amounts})
-    yield from sorted(found, key=lambda domain: str(domain["path"]).split("/"))
+            domains.append({"path": path, "level": tree.levels[i].label, "nodes": len(nodes), "resources": amounts})
+    yield from sorted(domains, key=lambda domain: str(domain["path"]).split("/"))

@@ -21,9 +21,9 @@ from muster.validation import podgroup
 @options.scheduler_names
 @options.max_file_mib
 def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_file_mib: int) -> int:
-    """Draw gangs: every level with its minimum, what is placed, where it sits together, and what is core or optional.
+    """Draw gangs as trees: each level with its minimum, its placed pods, its domain, and what is core or optional.
 
-    Pods in the files join their gangs; pods that cannot join are told.
+    Pods in the files join their gangs; a note names pods whose PodGroup does not exist.
 
     \b
     Examples:
@@ -34,25 +34,25 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
     """
     objects = inputs.load(files, max_file_mib)
     _refuse_broken(objects)
-    gathered = collect_gangs(objects, schedulers)
-    seen = [views.look(gang) for gang in gathered.gangs]
+    collected = collect_gangs(objects, schedulers)
+    seen = [views.look(gang) for gang in collected.gangs]
     if not seen:
         printing.note(f"there are no PodGroups {options.source_phrase()}")
-    lost = [stray for stray in gathered.orphans if stray.why == "NoSuchPodGroup"]
+    orphans = [stray for stray in collected.orphans if stray.why == "NoSuchPodGroup"]
     match form:
         case "table":
-            printing.show(_spaced(seen))
+            printing.show(_separate(seen))
         case "mermaid":
             click.echo("\n".join(line for gang in seen for line in views.mermaid(gang)))
         case _:
-            foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in lost]
+            foreign = [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in orphans]
             printing.emit(form, "Trees", {"podGroups": [views.data(gang) for gang in seen], "foreign": foreign})
-    inputs.note_orphans(lost)
+    inputs.note_orphans(orphans)
     return 0
 
 
 def _refuse_broken(objects: Objects) -> None:
-    """A tree that does not hold together cannot be drawn; one in an older form can, and is told."""
+    """Refuse a PodGroup without a valid tree; note one that is in an older form."""
     for group in objects.pod_groups:
         problems = list(podgroup.judge(group.spec, podgroup.FORM))
         broken = list(podgroup.judge(group.spec, podgroup.TREE))
@@ -64,11 +64,11 @@ def _refuse_broken(objects: Objects) -> None:
 
 
 def _note_older(group: PodGroup, at: str) -> None:
-    printing.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` tells more")
+    printing.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` shows more")
 
 
-def _spaced(seen: list[views.Seen]) -> Iterator[Line]:
-    for i, gang in enumerate(seen):
+def _separate(gangs: list[views.Seen]) -> Iterator[Line]:
+    for i, gang in enumerate(gangs):
         if i:
             yield []
         yield from views.drawn(gang)

@@ -1,6 +1,6 @@
-"""`muster up`: the embedded cluster with everything in it, in one process.
+"""`muster up`: an embedded cluster in one process.
 
-Rule: it serves only while everything in it runs; whatever ends it, nothing is left behind.
+Rule: it serves only while all of its loops run; however it ends, it leaves nothing behind.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     "--nodes",
     type=click.IntRange(0, 10_000),
     show_default=f"{initial_objects.BUILT_IN_NODES}, none where FILE brings nodes",
-    help="How many nodes there are.",
+    help="Number of simulated nodes.",
 )
-@click.option("--gpus", type=click.IntRange(0, 1024), default=8, show_default=True, help="How many GPUs each has.")
+@click.option("--gpus", type=click.IntRange(0, 1024), default=8, show_default=True, help="GPUs of each node.")
 @click.option(
     "--topology",
     default="zone=2,block=4,rack=8",
     show_default=True,
-    help="Levels, coarse to fine, and how many domains each has in all.",
+    help="Levels, coarse to fine, each with its total number of domains.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where the API server listens.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="On which port; 0: any that is free.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API server.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server; 0: any free one.")
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("muster.kubeconfig"),
     show_default=True,
-    help="The kubeconfig to write for kubectl.",
+    help="Kubeconfig to write for kubectl.",
 )
 @click.option("--demo", is_flag=True, help="Watch the Dynamo example form, lose a node, and heal; then stop.")
 @options.scheduler_names
@@ -58,16 +58,16 @@ def command(
     demo: bool,
     max_file_mib: int,
 ) -> int:
-    """The embedded cluster: API server for kubectl, simulated nodes and the scheduler, in one process.
+    """Start an embedded cluster: API server for kubectl, simulated nodes and the scheduler, in one process.
 
-    Nothing is installed and nothing is left behind: the kubeconfig goes when it stops. One that belongs to somebody
-    else is never touched.
+    It installs nothing and leaves nothing behind: it removes its kubeconfig when it stops. It never touches a
+    kubeconfig that it did not write.
 
-    What FILE brings wins over what is built in: its nodes, its topologies. Namespaces that it names are made. A folder
-    of `muster snapshot` comes up as the cluster that it was taken of, running pods and all.
+    Nodes and topologies in FILE replace the built-in ones. Namespaces that objects name are created. A folder of
+    `muster snapshot` starts as the captured cluster, with its running pods.
 
-    A simulated node or pod fails where it is told so: `kubectl annotate node NAME muster.dev/fail=true`, and heals
-    with `kubectl annotate node NAME muster.dev/fail-`.
+    An annotation makes a simulated node or pod fail: `kubectl annotate node NAME muster.dev/fail=true`. Remove it to
+    heal: `kubectl annotate node NAME muster.dev/fail-`.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def command(
     """
     domains_by_level = datacenter.levels(topology)
     if not host:
-        raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for everybody")
+        raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for every machine")
     served_at = ServedAt(host, port, kubeconfig)
     served_at.claim_kubeconfig()
     documents = inputs.read(files, max_file_mib)

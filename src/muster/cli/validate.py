@@ -1,4 +1,4 @@
-"""`muster validate`: judge manifests."""
+"""`muster validate`: check manifests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -32,20 +32,22 @@ class Verdict(Struct, frozen=True):
 
     @property
     def invalid(self) -> bool:
-        """Some problem refuses the object."""
+        """Some problem is an error, not a warning."""
         return any(problem.severity == "error" for problem in self.problems)
 
 
 @click.command("validate")
 @options.files
-@click.option("--old", "old_files", multiple=True, metavar="FILE", help="The stored objects: judge FILE… as updates.")
+@click.option(
+    "--old", "old_files", multiple=True, metavar="FILE", help="The stored objects: check FILE… as updates of them."
+)
 @options.output("table", "json", "yaml")
 @options.max_file_mib
 def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_file_mib: int) -> int:
-    """Judge manifests: every problem, with its path and a way out.
+    """Check manifests: print every problem with its path and a hint.
 
-    FILE is a file, a folder or `-`. What lies beside a PodGroup (Topologies, Queues, Nodes, Pods) is taken into
-    account. Exit code 0: valid, perhaps with warnings; 1: invalid; 2: cannot be read.
+    FILE is a file, a folder or `-`. Checks of a PodGroup use the Topologies, Queues, Nodes and Pods beside it. Exit
+    code 0: valid, perhaps with warnings; 1: invalid; 2: cannot be read.
 
     \b
     Examples:
@@ -57,7 +59,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
     documents = inputs.read(files, max_file_mib)
     collected = codec.collect(documents)
     inputs.note_unknown(collected.objects)
-    around = ValidationContext(collected.objects)
+    context = ValidationContext(collected.objects)
     stored = _stored(old_files, max_file_mib)
     twice = {id(document): where for document, where in collected.repeated}
     verdicts = []
@@ -66,7 +68,7 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
             problems = tuple(problem for problem in check(document.raw) if problem.severity == "error")
             verdicts += [Verdict(document, problems)] if problems else []
             continue
-        problems = check(document.raw, _old(document, stored), around)
+        problems = check(document.raw, _old(document, stored), context)
         if id(document) in twice:
             problems += (Problem("", f"is given twice; the other one is in {twice[id(document)]}", severity="warning"),)
         verdicts.append(Verdict(document, problems))
@@ -75,15 +77,15 @@ def command(files: tuple[str, ...], old_files: tuple[str, ...], form: str, max_f
 
 
 def _stored(files: tuple[str, ...], max_file_mib: int) -> dict[str, Any] | None:
-    """Stored PodGroups by identity; None: everything is new."""
+    """Stored PodGroups by namespace/name; None: everything is new."""
     if not files:
         return None
-    found = {}
+    stored = {}
     for document in inputs.read(files, max_file_mib):
         if document.kind is PodGroup:
             group, _ = decode(document.raw, PodGroup)
-            found[key(group.metadata)] = document.raw
-    return found
+            stored[key(group.metadata)] = document.raw
+    return stored
 
 
 def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
@@ -92,7 +94,7 @@ def _old(document: codec.Document, stored: dict[str, Any] | None) -> Any:
     group, _ = decode(document.raw, PodGroup)
     old = stored.get(key(group.metadata))
     if old is None:
-        printing.note(f"{codec.title(document.raw)} is not among the stored ones: judged as new")
+        printing.note(f"{codec.title(document.raw)} is not among the stored ones: checked as new")
     return old
 
 

@@ -33,7 +33,7 @@ def take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Take:
     def taken(*objects: str) -> Result:
         found = [Document(one, {"kind": "X", "metadata": {"name": one.partition("/")[2]}}) for one in objects]
 
-        def read(_kubeconfig: str, _context: str, keep: live.Keep[T]) -> dict[Resource, list[T]]:
+        def read(_kubeconfig: str, _context: str, keep: live.Reduce[T]) -> dict[Resource, list[T]]:
             of = {kind: [one for one in found if one.where.startswith(f"{kind.plural}/")] for kind in WATCHED_KINDS}
             return {kind: [keep([one]) for one in mine] or [keep([])] for kind, mine in of.items()}
 
