@@ -1,6 +1,6 @@
-"""The embedded cluster, async: a thin face over `Store` that speaks the Cluster protocol.
+"""The embedded cluster behind the async Cluster protocol: a thin layer over `ClusterStore`.
 
-One event loop owns a Memory and its Store; neither is meant for several threads.
+One event loop owns a MemoryCluster and its store; neither is thread-safe.
 """
 
 import asyncio
@@ -9,26 +9,27 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from muster.api.resources import Resource
-from muster.embedded.cluster_store import ClusterStore, StoreWatch
+from muster.embedded.cluster_store import ClusterStore
+from muster.embedded.store.watch import StoreWatch
 from muster.kube.cluster import Change, Listing, PatchType, Raw
 
 BOOKMARK_SECONDS = 60.0
 
 
-async def _turn() -> None:
-    """Nothing here waits for anything; whoever asks in a tight loop still lets the others have their turn."""
+async def _yield_to_loop() -> None:
+    """Calls never wait; a caller in a tight loop must still let other tasks run."""
     await asyncio.sleep(0)
 
 
-def _typed(resource: Resource, raw: Any, subresource: str = "") -> Any:
-    """With its kind, which the caller need not say twice."""
+def _with_kind(resource: Resource, raw: Any, subresource: str = "") -> Any:
+    """The object with apiVersion and kind, which callers may leave out."""
     if not isinstance(raw, dict) or subresource == "scale":
         return raw
     return {"apiVersion": resource.api_version, "kind": resource.kind, **raw}
 
 
 class MemoryCluster:
-    """A Cluster in this process."""
+    """A Cluster in this process; see Cluster for its methods."""
 
     def __init__(self, store: ClusterStore | None = None, *, bookmark_seconds: float = BOOKMARK_SECONDS) -> None:
         self.store = store or ClusterStore()
@@ -45,7 +46,7 @@ class MemoryCluster:
         after: str = "",
     ) -> Listing:
         """See Cluster."""
-        await _turn()
+        await _yield_to_loop()
         return self.store.list(resource, namespace, labels=labels, fields=fields, limit=limit, after=after)
 
     @asynccontextmanager
@@ -58,18 +59,18 @@ class MemoryCluster:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """See Cluster."""
-        await _turn()
+        await _yield_to_loop()
         return self.store.get(resource, namespace, name)
 
     async def create(self, resource: Resource, raw: Raw) -> Raw:
         """See Cluster."""
-        await _turn()
-        return self.store.create(resource, _typed(resource, raw))
+        await _yield_to_loop()
+        return self.store.create(resource, _with_kind(resource, raw))
 
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
         """See Cluster."""
-        await _turn()
-        return self.store.replace(resource, _typed(resource, raw, subresource), subresource)
+        await _yield_to_loop()
+        return self.store.replace(resource, _with_kind(resource, raw, subresource), subresource)
 
     async def patch(
         self,
@@ -83,27 +84,27 @@ class MemoryCluster:
         force: bool = False,
     ) -> Raw:
         """See Cluster."""
-        await _turn()
-        whole = _typed(resource, patch, subresource) if kind == "application/apply-patch+yaml" else patch
+        await _yield_to_loop()
+        document = _with_kind(resource, patch, subresource) if kind == "application/apply-patch+yaml" else patch
         return self.store.patch(
-            resource, namespace, name, whole, kind, subresource, field_manager=field_manager, force=force
+            resource, namespace, name, document, kind, subresource, field_manager=field_manager, force=force
         )
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
         """See Cluster."""
-        await _turn()
+        await _yield_to_loop()
         self.store.delete(resource, namespace, name, uid=uid, grace_seconds=grace_seconds)
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
         """See Cluster."""
-        await _turn()
+        await _yield_to_loop()
         self.store.bind(namespace, pod, uid, node)
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """See Cluster."""
-        await _turn()
+        await _yield_to_loop()
         self.store.evict(namespace, pod, uid, dry_run=dry_run)
 
     async def close(self) -> None:
@@ -111,7 +112,7 @@ class MemoryCluster:
 
 
 async def changes(watch: StoreWatch, bookmark_seconds: float = BOOKMARK_SECONDS) -> AsyncIterator[Change]:
-    """The changes of a watch as they come, and a bookmark after each quiet spell; ApiError 410 where it fell behind."""
+    """The changes of a watch, and a bookmark after each idle period; ApiError 410 where the watch fell behind."""
     woken = asyncio.Event()
     watch.wake = woken.set
     while not watch.closed:

@@ -21,7 +21,7 @@ from muster.api.resources import (
     SECRETS,
     Resource,
 )
-from muster.embedded.admission.admission_chain import refused
+from muster.embedded.admission.admission_chain import reject_unknown_fields
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.memory_cluster import MemoryCluster, changes
 from muster.kube.cluster import Raw
@@ -295,7 +295,7 @@ def test_collections_are_deleted_by_selector(store: ClusterStore) -> None:
 
 def test_strictness_refuses_fields_that_are_not_known(store: ClusterStore) -> None:
     raw = pod_group("default", "g", minMembr=1)
-    problem = _refused(store.create, POD_GROUPS, raw, unknown=refused)
+    problem = _refused(store.create, POD_GROUPS, raw, on_unknown_fields=reject_unknown_fields)
     assert problem.status == 400
     assert 'unknown field "spec.minMembr"' in problem.message
 

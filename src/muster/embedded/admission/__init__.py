@@ -1,1 +1,1 @@
-"""What is filled in, checked and refused before an object is stored."""
+"""What is decoded, defaulted, validated and rejected before an object is stored."""

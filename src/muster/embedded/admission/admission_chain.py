@@ -1,136 +1,143 @@
-"""Who may come in: namespaces that stay, schemas of custom kinds, muster's rules, and a few of Kubernetes'."""
+"""The admission chain: namespace lifecycle, pruning and defaulting by schema, and validation of every kind."""
 
 from collections.abc import Callable, Iterator, Sequence
 
 from muster.api.resources import DEFINITIONS, NAMESPACES, POD_GROUPS, PODS, QUEUES, TOPOLOGIES
 from muster.embedded.admission import metadata, pods, structural_schemas, validation
-from muster.embedded.admission.structural_schemas import MOST_PROBLEMS, broken, filled, misfits, pruned
+from muster.embedded.admission.structural_schemas import (
+    MOST_PROBLEMS,
+    apply_schema_defaults,
+    prune,
+    schema_problems,
+    schema_violations,
+)
 from muster.embedded.api_errors import Cause, bad_request, forbidden, invalid, not_found
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 from muster.validation.check import check, errors
 
-Unknown = Callable[[Sequence[str]], None]  # what is done about fields that nobody knows
-_JUDGED = frozenset((POD_GROUPS, QUEUES, TOPOLOGIES))
-_UNCONDITIONAL = frozenset(("poddisruptionbudgets", "leases", "customresourcedefinitions"))
+UnknownFieldHandler = Callable[[Sequence[str]], None]  # gets the paths of fields that no schema declares
+_VALIDATED_BY_RULES = frozenset((POD_GROUPS, QUEUES, TOPOLOGIES))
+_NO_UNCONDITIONAL_UPDATE = frozenset(("poddisruptionbudgets", "leases", "customresourcedefinitions"))
 
 
-def settled_namespace(found: Raw | None, namespace: str, kind: Kind, name: str) -> None:
-    """Nothing new in a namespace that is missing or on its way out."""
-    if found is None:
+def require_active_namespace(stored: Raw | None, namespace: str, kind: Kind, name: str) -> None:
+    """Reject a new object in a namespace that is missing (404) or terminating (403)."""
+    if stored is None:
         raise not_found(NAMESPACES, namespace)
-    if found["metadata"].get("deletionTimestamp"):
-        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    if stored["metadata"].get("deletionTimestamp"):
+        reason = f"unable to create new content in namespace {namespace} because it is being terminated"
         cause = Cause("metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating")
-        raise forbidden(kind.resource, name, why, [cause])
+        raise forbidden(kind.resource, name, reason, [cause])
 
 
-def dropped(_: Sequence[str]) -> None:
-    """Unknown fields go without a word."""
+def drop_unknown_fields(_: Sequence[str]) -> None:
+    """Drop unknown fields silently (fieldValidation=Ignore)."""
 
 
-def refused(places: Sequence[str]) -> None:
-    """Unknown fields are the end of it."""
-    words = ", ".join(f'unknown field "{place}"' for place in places)
-    raise bad_request(f"strict decoding error: {words}")
+def reject_unknown_fields(paths: Sequence[str]) -> None:
+    """ApiError 400 for unknown fields (fieldValidation=Strict)."""
+    problems = ", ".join(f'unknown field "{path}"' for path in paths)
+    raise bad_request(f"strict decoding error: {problems}")
 
 
-def shaped(raw: Raw, kind: Kind, unknown: Unknown) -> Raw:
-    """An object without the fields that nobody knows, after `unknown` was told of them, and with its defaults."""
-    lost = strangers(raw, kind)
-    if lost:
-        unknown(lost[:MOST_PROBLEMS])
+def prune_and_default(raw: Raw, kind: Kind, on_unknown_fields: UnknownFieldHandler) -> Raw:
+    """An object without unknown fields and with the defaults of its schema; the handler gets the unknown fields."""
+    unknown = unknown_fields(raw, kind)
+    if unknown:
+        on_unknown_fields(unknown[:MOST_PROBLEMS])
     raw = {**raw, "metadata": {name: value for name, value in raw["metadata"].items() if name in metadata.FIELDS}}
-    return raw if kind.schema is None else filled(pruned(raw, kind.schema), kind.schema)
+    return raw if kind.schema is None else apply_schema_defaults(prune(raw, kind.schema), kind.schema)
 
 
-def strangers(raw: Raw, kind: Kind) -> list[str]:
-    """Where fields are that nobody knows; of built-in kinds only the metadata is known whole."""
-    lost = [f"metadata.{name}" for name in raw["metadata"] if name not in metadata.FIELDS]
-    return sorted([*lost, *(structural_schemas.unknown(raw, kind.schema) if kind.schema is not None else ())])
+def unknown_fields(raw: Raw, kind: Kind) -> list[str]:
+    """The paths of unknown fields; built-in kinds have a complete schema for the metadata only."""
+    in_metadata = [f"metadata.{name}" for name in raw["metadata"] if name not in metadata.FIELDS]
+    in_schema = structural_schemas.unknown_fields(raw, kind.schema) if kind.schema is not None else ()
+    return sorted([*in_metadata, *in_schema])
 
 
-def admit(raw: Raw, old: Raw | None, kind: Kind, *, judged: bool = True) -> None:
-    """ApiError 422 with every problem that an object has, as a new one or as an update.
+def validate(raw: Raw, old: Raw | None, kind: Kind, *, checks_spec: bool = True) -> None:
+    """ApiError 422 with every problem of an object, as a new one (`old` is None) or as an update.
 
-    `judged`: by the rules of its kind as well; a write of the status leaves alone what they are about.
+    `checks_spec`: also by the rules of its kind; an update of the status cannot break them.
     """
-    causes = [*metadata.problems(raw, kind), *_of_kind(raw, old, kind, judged)]
+    causes = [*metadata.problems(raw, kind), *_kind_problems(raw, old, kind, checks_spec)]
     if old is not None:
-        causes += _changes(raw, old)
+        causes += _added_finalizers(raw, old)
     if causes:
         raise invalid(kind.resource, raw["metadata"].get("name") or "", causes[:MOST_PROBLEMS])
 
 
-def _of_kind(raw: Raw, old: Raw | None, kind: Kind, judged: bool) -> Iterator[Cause]:
+def _kind_problems(raw: Raw, old: Raw | None, kind: Kind, checks_spec: bool) -> Iterator[Cause]:
     if kind.schema is not None:
-        found = list(misfits(raw, kind.schema))
-        yield from found
-        if judged and kind.resource in _JUDGED:
-            said = {cause.field for cause in found}
-            yield from (cause for cause in _rules(raw, old) if cause.field not in said)
-    elif kind.resource == PODS and judged:
-        yield from pods.problems(raw) if old is None else pods.changes(old, raw)
+        violations = list(schema_violations(raw, kind.schema))
+        yield from violations
+        if checks_spec and kind.resource in _VALIDATED_BY_RULES:
+            fields = {cause.field for cause in violations}
+            yield from (cause for cause in _rule_problems(raw, old) if cause.field not in fields)
+    elif kind.resource == PODS and checks_spec:
+        yield from pods.problems(raw) if old is None else pods.forbidden_changes(old, raw)
     elif kind.resource == DEFINITIONS:
-        yield from _definition(raw)
-    elif judged:
+        yield from _crd_problems(raw)
+    elif checks_spec:
         yield from validation.problems(raw, old, kind.resource)
 
 
-def _rules(raw: Raw, old: Raw | None) -> Iterator[Cause]:
-    """Rules V: every problem is a cause; warnings let pass."""
+def _rule_problems(raw: Raw, old: Raw | None) -> Iterator[Cause]:
+    """Rules V: every error is a cause; warnings pass."""
     for problem in errors(check(raw, old)):
         hint = f" (hint: {problem.hint})" if problem.hint else ""
         yield Cause(problem.at, f"Invalid value: {problem.says}{hint}")
 
 
-def _definition(raw: Raw) -> Iterator[Cause]:
-    """What is wrong with a CRD whose parts have the right types."""
+def _crd_problems(raw: Raw) -> Iterator[Cause]:
+    """What is wrong with a CRD whose fields have the right types."""
     spec = raw.get("spec", {})
-    words = spec.get("names", {})
-    for at, value in (
+    names = spec.get("names", {})
+    for path, value in (
         ("spec.group", spec.get("group")),
         ("spec.scope", spec.get("scope")),
-        ("spec.names.plural", words.get("plural")),
-        ("spec.names.kind", words.get("kind")),
+        ("spec.names.plural", names.get("plural")),
+        ("spec.names.kind", names.get("kind")),
         ("spec.versions", spec.get("versions")),
     ):
         if not value:
-            yield Cause(at, "Required value", "FieldValueRequired")
-    if raw["metadata"].get("name") != f"{words.get('plural')}.{spec.get('group')}":
+            yield Cause(path, "Required value", "FieldValueRequired")
+    if raw["metadata"].get("name") != f"{names.get('plural')}.{spec.get('group')}":
         yield Cause("metadata.name", 'Invalid value: must be spec.names.plural+"."+spec.group')
     if sum(bool(version.get("storage")) for version in spec.get("versions", ())) != 1:
         yield Cause("spec.versions", "Invalid value: must have exactly one version marked as storage version")
     for i, version in enumerate(spec.get("versions", ())):
-        yield from _version(version, f"spec.versions[{i}]")
+        yield from _crd_version_problems(version, f"spec.versions[{i}]")
 
 
-def _version(version: Raw, at: str) -> Iterator[Cause]:
+def _crd_version_problems(version: Raw, path: str) -> Iterator[Cause]:
     if not version.get("name"):
-        yield Cause(f"{at}.name", "Required value", "FieldValueRequired")
-    found, where = version.get("schema", {}).get("openAPIV3Schema"), f"{at}.schema.openAPIV3Schema"
-    if found is None:
-        yield Cause(where, "Required value", "FieldValueRequired")
+        yield Cause(f"{path}.name", "Required value", "FieldValueRequired")
+    schema, schema_path = version.get("schema", {}).get("openAPIV3Schema"), f"{path}.schema.openAPIV3Schema"
+    if schema is None:
+        yield Cause(schema_path, "Required value", "FieldValueRequired")
     else:
-        yield from broken(found, where)
-        if not found.get("type"):
-            yield Cause(f"{where}.type", "Required value: must not be empty at the root", "FieldValueRequired")
+        yield from schema_problems(schema, schema_path)
+        if not schema.get("type"):
+            yield Cause(f"{schema_path}.type", "Required value: must not be empty at the root", "FieldValueRequired")
     for i, column in enumerate(version.get("additionalPrinterColumns", ())):
         for field in ("name", "jsonPath"):
             if not column.get(field):
-                yield Cause(f"{at}.additionalPrinterColumns[{i}].{field}", "Required value", "FieldValueRequired")
+                yield Cause(f"{path}.additionalPrinterColumns[{i}].{field}", "Required value", "FieldValueRequired")
 
 
-def _changes(raw: Raw, old: Raw) -> Iterator[Cause]:
+def _added_finalizers(raw: Raw, old: Raw) -> Iterator[Cause]:
     """A terminating object gets no new finalizers."""
     if old["metadata"].get("deletionTimestamp"):
         before = old["metadata"].get("finalizers") or ()
-        added = [one for one in raw["metadata"].get("finalizers") or () if one not in before]
+        added = [finalizer for finalizer in raw["metadata"].get("finalizers") or () if finalizer not in before]
         if added:
-            why = "Forbidden: no new finalizers can be added if the object is being deleted"
-            yield Cause("metadata.finalizers", f"{why}, found new finalizers {added}", "FieldValueForbidden")
+            reason = "Forbidden: no new finalizers can be added if the object is being deleted"
+            yield Cause("metadata.finalizers", f"{reason}, found new finalizers {added}", "FieldValueForbidden")
 
 
-def needs_version(kind: Kind) -> bool:
-    """Whether a replacement must say which version it replaces."""
-    return kind.custom or kind.resource.plural in _UNCONDITIONAL
+def requires_resource_version(kind: Kind) -> bool:
+    """Whether an update must name the resourceVersion that it replaces."""
+    return kind.is_custom or kind.resource.plural in _NO_UNCONDITIONAL_UPDATE

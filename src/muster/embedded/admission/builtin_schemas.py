@@ -1,159 +1,183 @@
-"""The types of what is read of built-in kinds, as small schemas; an API server refuses the same while it decodes."""
+"""Small schemas with the field types of built-in kinds; an API server rejects the same fields while it decodes."""
 
 from typing import Any
 
 from muster.api.resources import Resource
 
 Schema = dict[str, Any]
-TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "integer"}
-TRUTH: Schema = {"type": "boolean"}
-EITHER: Schema = {"x-kubernetes-int-or-string": True}
-MAP: Schema = {"type": "object"}
-TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
+STRING: Schema = {"type": "string"}
+INTEGER: Schema = {"type": "integer"}
+BOOLEAN: Schema = {"type": "boolean"}
+INT_OR_STRING: Schema = {"x-kubernetes-int-or-string": True}
+OBJECT: Schema = {"type": "object"}
+STRING_MAP: Schema = {"type": "object", "additionalProperties": STRING}
 
 
-def many(items: Schema) -> Schema:
-    """A list of such values."""
+def array(items: Schema) -> Schema:
+    """An array of such items."""
     return {"type": "array", "items": items}
 
 
 def fields(**known: Schema) -> Schema:
-    """An object that has such fields, among others."""
+    """An object with these fields, among others."""
     return {"type": "object", "properties": known}
 
 
-_SELECTOR = fields(matchLabels=TEXTS, matchExpressions=many(fields(key=TEXT, operator=TEXT, values=many(TEXT))))
-_CONDITIONS = many(fields(type=TEXT, status=TEXT, reason=TEXT, message=TEXT, lastTransitionTime=TEXT))
-_OWNER = fields(apiVersion=TEXT, kind=TEXT, name=TEXT, uid=TEXT, controller=TRUTH, blockOwnerDeletion=TRUTH)
-METADATA = fields(
-    name=TEXT,
-    generateName=TEXT,
-    namespace=TEXT,
-    uid=TEXT,
-    resourceVersion=TEXT,
-    generation=NUMBER,
-    creationTimestamp=TEXT,
-    deletionTimestamp=TEXT,
-    deletionGracePeriodSeconds=NUMBER,
-    labels=TEXTS,
-    annotations=TEXTS,
-    finalizers=many(TEXT),
-    ownerReferences=many(_OWNER),
-    managedFields=many(fields(manager=TEXT, operation=TEXT, subresource=TEXT, time=TEXT, fieldsV1=MAP)),
+_SELECTOR = fields(
+    matchLabels=STRING_MAP, matchExpressions=array(fields(key=STRING, operator=STRING, values=array(STRING)))
 )
-_CONTAINERS = many(
+_CONDITIONS = array(fields(type=STRING, status=STRING, reason=STRING, message=STRING, lastTransitionTime=STRING))
+_OWNER = fields(apiVersion=STRING, kind=STRING, name=STRING, uid=STRING, controller=BOOLEAN, blockOwnerDeletion=BOOLEAN)
+METADATA = fields(
+    name=STRING,
+    generateName=STRING,
+    namespace=STRING,
+    uid=STRING,
+    resourceVersion=STRING,
+    generation=INTEGER,
+    creationTimestamp=STRING,
+    deletionTimestamp=STRING,
+    deletionGracePeriodSeconds=INTEGER,
+    labels=STRING_MAP,
+    annotations=STRING_MAP,
+    finalizers=array(STRING),
+    ownerReferences=array(_OWNER),
+    managedFields=array(fields(manager=STRING, operation=STRING, subresource=STRING, time=STRING, fieldsV1=OBJECT)),
+)
+_CONTAINERS = array(
     fields(
-        name=TEXT,
-        image=TEXT,
-        imagePullPolicy=TEXT,
-        command=many(TEXT),
-        args=many(TEXT),
-        workingDir=TEXT,
-        ports=many(fields(name=TEXT, containerPort=NUMBER, hostPort=NUMBER, protocol=TEXT)),
-        env=many(fields(name=TEXT, value=TEXT)),
-        resources=fields(requests=MAP, limits=MAP),
+        name=STRING,
+        image=STRING,
+        imagePullPolicy=STRING,
+        command=array(STRING),
+        args=array(STRING),
+        workingDir=STRING,
+        ports=array(fields(name=STRING, containerPort=INTEGER, hostPort=INTEGER, protocol=STRING)),
+        env=array(fields(name=STRING, value=STRING)),
+        resources=fields(requests=OBJECT, limits=OBJECT),
     )
 )
 _POD_SPEC = fields(
-    nodeName=TEXT,
-    schedulerName=TEXT,
-    restartPolicy=TEXT,
-    priorityClassName=TEXT,
-    priority=NUMBER,
-    terminationGracePeriodSeconds=NUMBER,
+    nodeName=STRING,
+    schedulerName=STRING,
+    restartPolicy=STRING,
+    priorityClassName=STRING,
+    priority=INTEGER,
+    terminationGracePeriodSeconds=INTEGER,
     containers=_CONTAINERS,
     initContainers=_CONTAINERS,
-    tolerations=many(MAP),
-    nodeSelector=TEXTS,
-    schedulingGates=many(fields(name=TEXT)),
-    readinessGates=many(fields(conditionType=TEXT)),
+    tolerations=array(OBJECT),
+    nodeSelector=STRING_MAP,
+    schedulingGates=array(fields(name=STRING)),
+    readinessGates=array(fields(conditionType=STRING)),
 )
 _TEMPLATE = fields(metadata=METADATA, spec=_POD_SPEC)
 _POD = fields(
     spec=_POD_SPEC,
     status=fields(
-        phase=TEXT,
-        reason=TEXT,
-        startTime=TEXT,
-        containerStatuses=many(fields(name=TEXT, ready=TRUTH, restartCount=NUMBER)),
+        phase=STRING,
+        reason=STRING,
+        startTime=STRING,
+        containerStatuses=array(fields(name=STRING, ready=BOOLEAN, restartCount=INTEGER)),
     ),
 )
-_ABOUT = fields(kind=TEXT, namespace=TEXT, name=TEXT, uid=TEXT)
+_OBJECT_REFERENCE = fields(kind=STRING, namespace=STRING, name=STRING, uid=STRING)
 _EVENT = fields(
-    involvedObject=_ABOUT,
-    regarding=_ABOUT,
-    source=fields(component=TEXT),
-    deprecatedSource=fields(component=TEXT),
-    series=fields(lastObservedTime=TEXT),
-    message=TEXT,
-    note=TEXT,
-    count=NUMBER,
-    deprecatedCount=NUMBER,
-    reportingComponent=TEXT,
-    reportingController=TEXT,
+    involvedObject=_OBJECT_REFERENCE,
+    regarding=_OBJECT_REFERENCE,
+    source=fields(component=STRING),
+    deprecatedSource=fields(component=STRING),
+    series=fields(lastObservedTime=STRING),
+    message=STRING,
+    note=STRING,
+    count=INTEGER,
+    deprecatedCount=INTEGER,
+    reportingComponent=STRING,
+    reportingController=STRING,
 )
-_REPLICATED = fields(
-    spec=fields(replicas=NUMBER, selector=_SELECTOR, template=_TEMPLATE),
-    status=fields(replicas=NUMBER, readyReplicas=NUMBER),
+_REPLICATED_WORKLOAD = fields(
+    spec=fields(replicas=INTEGER, selector=_SELECTOR, template=_TEMPLATE),
+    status=fields(replicas=INTEGER, readyReplicas=INTEGER),
 )
 _JOB_SPEC = fields(
-    parallelism=NUMBER, completions=NUMBER, backoffLimit=NUMBER, suspend=TRUTH, selector=_SELECTOR, template=_TEMPLATE
+    parallelism=INTEGER,
+    completions=INTEGER,
+    backoffLimit=INTEGER,
+    suspend=BOOLEAN,
+    selector=_SELECTOR,
+    template=_TEMPLATE,
 )
 _KINDS: dict[tuple[str, str], Schema] = {
     ("", "pods"): _POD,
     ("", "nodes"): fields(
-        spec=fields(unschedulable=TRUTH, taints=many(fields(key=TEXT, effect=TEXT))),
-        status=fields(capacity=MAP, allocatable=MAP, addresses=many(fields(type=TEXT, address=TEXT))),
+        spec=fields(unschedulable=BOOLEAN, taints=array(fields(key=STRING, effect=STRING))),
+        status=fields(capacity=OBJECT, allocatable=OBJECT, addresses=array(fields(type=STRING, address=STRING))),
     ),
     ("", "events"): _EVENT,
     ("events.k8s.io", "events"): _EVENT,
-    ("", "configmaps"): fields(data=TEXTS, binaryData=TEXTS),
-    ("", "secrets"): fields(data=TEXTS, stringData=TEXTS, type=TEXT),
-    ("", "services"): fields(spec=fields(ports=many(fields(port=NUMBER)), selector=TEXTS)),
-    ("apps", "deployments"): _REPLICATED,
-    ("apps", "replicasets"): _REPLICATED,
-    ("apps", "statefulsets"): _REPLICATED,
+    ("", "configmaps"): fields(data=STRING_MAP, binaryData=STRING_MAP),
+    ("", "secrets"): fields(data=STRING_MAP, stringData=STRING_MAP, type=STRING),
+    ("", "services"): fields(spec=fields(ports=array(fields(port=INTEGER)), selector=STRING_MAP)),
+    ("apps", "deployments"): _REPLICATED_WORKLOAD,
+    ("apps", "replicasets"): _REPLICATED_WORKLOAD,
+    ("apps", "statefulsets"): _REPLICATED_WORKLOAD,
     ("apps", "daemonsets"): fields(spec=fields(selector=_SELECTOR, template=_TEMPLATE)),
-    ("batch", "jobs"): fields(spec=_JOB_SPEC, status=fields(succeeded=NUMBER)),
-    ("batch", "cronjobs"): fields(spec=fields(schedule=TEXT, suspend=TRUTH, jobTemplate=fields(spec=_JOB_SPEC))),
+    ("batch", "jobs"): fields(spec=_JOB_SPEC, status=fields(succeeded=INTEGER)),
+    ("batch", "cronjobs"): fields(spec=fields(schedule=STRING, suspend=BOOLEAN, jobTemplate=fields(spec=_JOB_SPEC))),
     ("policy", "poddisruptionbudgets"): fields(
-        spec=fields(selector=_SELECTOR, minAvailable=EITHER, maxUnavailable=EITHER, unhealthyPodEvictionPolicy=TEXT),
-        status=fields(disruptionsAllowed=NUMBER, currentHealthy=NUMBER, desiredHealthy=NUMBER, expectedPods=NUMBER),
+        spec=fields(
+            selector=_SELECTOR,
+            minAvailable=INT_OR_STRING,
+            maxUnavailable=INT_OR_STRING,
+            unhealthyPodEvictionPolicy=STRING,
+        ),
+        status=fields(disruptionsAllowed=INTEGER, currentHealthy=INTEGER, desiredHealthy=INTEGER, expectedPods=INTEGER),
     ),
-    ("scheduling.k8s.io", "priorityclasses"): fields(value=NUMBER, globalDefault=TRUTH, preemptionPolicy=TEXT),
+    ("scheduling.k8s.io", "priorityclasses"): fields(value=INTEGER, globalDefault=BOOLEAN, preemptionPolicy=STRING),
     ("apiextensions.k8s.io", "customresourcedefinitions"): fields(
         spec=fields(
-            group=TEXT,
-            scope=TEXT,
+            group=STRING,
+            scope=STRING,
             names=fields(
-                plural=TEXT, singular=TEXT, kind=TEXT, listKind=TEXT, shortNames=many(TEXT), categories=many(TEXT)
+                plural=STRING,
+                singular=STRING,
+                kind=STRING,
+                listKind=STRING,
+                shortNames=array(STRING),
+                categories=array(STRING),
             ),
-            versions=many(
+            versions=array(
                 fields(
-                    name=TEXT,
-                    served=TRUTH,
-                    storage=TRUTH,
-                    schema=fields(openAPIV3Schema=MAP),
-                    subresources=MAP,
-                    additionalPrinterColumns=many(
-                        fields(name=TEXT, jsonPath=TEXT, type=TEXT, priority=NUMBER, format=TEXT, description=TEXT)
+                    name=STRING,
+                    served=BOOLEAN,
+                    storage=BOOLEAN,
+                    schema=fields(openAPIV3Schema=OBJECT),
+                    subresources=OBJECT,
+                    additionalPrinterColumns=array(
+                        fields(
+                            name=STRING,
+                            jsonPath=STRING,
+                            type=STRING,
+                            priority=INTEGER,
+                            format=STRING,
+                            description=STRING,
+                        )
                     ),
                 )
             ),
         )
     ),
 }
-_PLAIN = fields(spec=MAP, status=fields(conditions=_CONDITIONS))
+_ANY_KIND = fields(spec=OBJECT, status=fields(conditions=_CONDITIONS))
 
 
 def builtin_schema(resource: Resource) -> tuple[Schema, ...]:
-    """What objects of a built-in kind look like."""
-    return (_PLAIN, _KINDS.get((resource.group, resource.plural), MAP))
+    """The schemas that objects of a built-in kind must match."""
+    return (_ANY_KIND, _KINDS.get((resource.group, resource.plural), OBJECT))
 
 
 def without_nulls(value: Any) -> Any:
-    """A built-in kind knows no null: it means that nothing is said."""
+    """A value of a built-in kind without its nulls: they mean that a field is not set."""
     if isinstance(value, dict):
-        return {name: without_nulls(one) for name, one in value.items() if one is not None}
-    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {name: without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value

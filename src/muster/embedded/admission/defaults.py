@@ -1,4 +1,4 @@
-"""What an API server fills into new objects of its own kinds, as far as anyone here reads it. Pods are in `pods`."""
+"""Defaults of built-in kinds, as far as muster and the embedded cluster read them. Those of pods are in `pods`."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -17,17 +17,17 @@ from muster.api.resources import (
     VOLUMES,
     Resource,
 )
-from muster.embedded.controllers.garbage_collector import CLEANUP
+from muster.embedded.admission.metadata import CRD_CLEANUP_FINALIZER
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 
-Fill = Callable[[Raw, str], Raw]
+Defaulter = Callable[[Raw, str], Raw]  # object and timestamp
 
 
-def filled_in(kind: Kind, raw: Raw, now: str) -> Raw:
-    """The object with its defaults."""
-    fill = _FILLS.get(kind.resource)
-    return fill(raw, now) if fill else raw
+def apply_defaults(kind: Kind, raw: Raw, now: str) -> Raw:
+    """An object with the defaults of its kind."""
+    defaulter = _DEFAULTERS.get(kind.resource)
+    return defaulter(raw, now) if defaulter else raw
 
 
 def _namespace(raw: Raw, _: str) -> Raw:
@@ -42,7 +42,7 @@ def _namespace(raw: Raw, _: str) -> Raw:
 
 
 def _definition(raw: Raw, now: str) -> Raw:
-    """Served at once, and cleaned up after."""
+    """Accepted and established at once; the finalizer deletes its objects with it."""
     spec, metadata = raw.get("spec") or {}, raw["metadata"]
     names = spec.get("names")
     if not isinstance(names, dict) or "kind" not in names:
@@ -50,26 +50,28 @@ def _definition(raw: Raw, now: str) -> Raw:
     kind = str(names["kind"])
     names = {"singular": kind.lower(), "listKind": f"{kind}List", **names}
     conditions = [
-        {"type": word, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now}
-        for word, reason in (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
+        {"type": condition, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now}
+        for condition, reason in (("NamesAccepted", "NoConflicts"), ("Established", "InitialNamesAccepted"))
     ]
     status = raw.get("status") or {
         "conditions": conditions,
         "acceptedNames": names,
-        "storedVersions": [one["name"] for one in _versions(spec) if one.get("storage")],
+        "storedVersions": [version["name"] for version in _versions(spec) if version.get("storage")],
     }
     if not metadata.get("deletionTimestamp"):
-        metadata = {**metadata, "finalizers": sorted({*(metadata.get("finalizers") or ()), CLEANUP})}
+        metadata = {**metadata, "finalizers": sorted({*(metadata.get("finalizers") or ()), CRD_CLEANUP_FINALIZER})}
     spec = {"conversion": {"strategy": "None"}, **spec, "names": names}
     return {**raw, "metadata": metadata, "spec": spec, "status": status}
 
 
 def _versions(spec: Raw) -> list[Raw]:
-    found = spec.get("versions")
-    return [one for one in found if isinstance(one, dict) and "name" in one] if isinstance(found, list) else []
+    versions = spec.get("versions")
+    if not isinstance(versions, list):
+        return []
+    return [version for version in versions if isinstance(version, dict) and "name" in version]
 
 
-def _phase(phase: str) -> Fill:
+def _phase(phase: str) -> Defaulter:
     return lambda raw, _: {**raw, "status": raw.get("status") or {"phase": phase}}
 
 
@@ -79,7 +81,8 @@ def _replicated(raw: Raw, _: str) -> Raw:
 
 def _secret(raw: Raw, _: str) -> Raw:
     plain = raw.get("stringData") or {}
-    data = {**(raw.get("data") or {}), **{name: b64encode(str(one).encode()).decode() for name, one in plain.items()}}
+    encoded = {name: b64encode(str(text).encode()).decode() for name, text in plain.items()}
+    data = {**(raw.get("data") or {}), **encoded}
     rest = {name: value for name, value in raw.items() if name not in ("data", "stringData")}
     return {"type": "Opaque", **rest, **({"data": data} if data else {})}
 
@@ -89,7 +92,7 @@ def _budget(raw: Raw, _: str) -> Raw:
     return {**raw, "status": raw.get("status") or empty}
 
 
-_FILLS: Mapping[Resource, Fill] = {
+_DEFAULTERS: Mapping[Resource, Defaulter] = {
     NAMESPACES: _namespace,
     DEFINITIONS: _definition,
     CLAIMS: _phase("Pending"),

@@ -1,14 +1,15 @@
-"""What comes in: JSON of the right kind, of a bearable size and depth, whose parts have the types that we rely on."""
+"""Decoding of requests: JSON of the right kind, of limited size and depth, with fields of the types that we rely on."""
 
 from typing import Any
 
 from muster.api.decoding import decode
 from muster.api.objects import KINDS
 from muster.embedded.admission.builtin_schemas import METADATA, builtin_schema, fields, without_nulls
-from muster.embedded.admission.structural_schemas import misfits
+from muster.embedded.admission.structural_schemas import schema_violations
 from muster.embedded.api_errors import bad_request
 from muster.embedded.store.kinds import Kind
-from muster.embedded.store.versioned_table import copied, encoded
+from muster.embedded.store.versioned_table import decode as decode_json
+from muster.embedded.store.versioned_table import encode as encode_json
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 
@@ -16,29 +17,29 @@ MOST_BYTES = 3 * 2**20
 MOST_DEPTH = 100
 
 
-def received(value: Any) -> Any:
-    """A copy of a JSON value that nobody else holds; ApiError 400 or 413 where it is none, or too large or deep."""
+def checked_copy(value: Any) -> Any:
+    """A copy of a JSON value; ApiError 400 or 413 where it is not JSON, too large or nested too deep."""
     try:
-        data = encoded(value)
+        data = encode_json(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise bad_request(f"this is not JSON: {error}") from None
     if len(data) > MOST_BYTES:
         limit = f"Request entity too large: limit is {MOST_BYTES}"
         raise ApiError(413, "RequestEntityTooLarge", limit)
-    if data.count(b"{") + data.count(b"[") > MOST_DEPTH and _deep(data):
+    if data.count(b"{") + data.count(b"[") > MOST_DEPTH and _is_too_deep(data):
         raise bad_request(f"this is nested more than {MOST_DEPTH} levels deep")
-    return copied(data)
+    return decode_json(data)
 
 
-def _deep(data: bytes) -> bool:
-    """Whether brackets are nested too deep; those in texts only make it stricter where they are unbalanced."""
+def _is_too_deep(data: bytes) -> bool:
+    """Whether brackets outside of strings are nested too deep."""
     depth = deepest = 0
-    text = inside = False
+    in_string = is_escaped = False
     for byte in data:
-        if text:
-            text, inside = (True, False) if inside else (byte != 0x22, byte == 0x5C)
+        if in_string:
+            in_string, is_escaped = (True, False) if is_escaped else (byte != 0x22, byte == 0x5C)
         elif byte == 0x22:
-            text = True
+            in_string = True
         elif byte in b"{[":
             depth += 1
             deepest = max(deepest, depth)
@@ -47,40 +48,40 @@ def _deep(data: bytes) -> bool:
     return deepest > MOST_DEPTH
 
 
-def read(value: Any, kind: Kind) -> Raw:
-    """An object of a kind, with its type written into it; ApiError 400 where it is something else."""
-    raw = received(value)
+def decode_object(value: Any, kind: Kind) -> Raw:
+    """An object of a kind, with apiVersion and kind; ApiError 400 where it is something else."""
+    raw = checked_copy(value)
     if not isinstance(raw, dict):
         raise bad_request(f"expected an object of kind {kind.resource.kind}")
-    for field, wanted in (("apiVersion", kind.resource.api_version), ("kind", kind.resource.kind)):
-        if not raw.get(field) and kind.custom:
+    for field, expected in (("apiVersion", kind.resource.api_version), ("kind", kind.resource.kind)):
+        if not raw.get(field) and kind.is_custom:
             raise bad_request(f"the object provided is unrecognized (must be of type {kind.resource.kind}): no {field}")
-        if raw.get(field) not in (None, "", wanted):
-            raise bad_request(f'the {field} in the data ("{str(raw[field])[:80]}") does not match "{wanted}"')
+        if raw.get(field) not in (None, "", expected):
+            raise bad_request(f'the {field} in the data ("{str(raw[field])[:80]}") does not match "{expected}"')
     metadata = raw.get("metadata")
-    found = {
-        **(raw if kind.custom else without_nulls(raw)),
+    decoded = {
+        **(raw if kind.is_custom else without_nulls(raw)),
         "apiVersion": kind.resource.api_version,
         "kind": kind.resource.kind,
         "metadata": {} if metadata is None else without_nulls(metadata),
     }
-    _check_types(found, kind)
-    return found
+    _check_types(decoded, kind)
+    return decoded
 
 
 def _check_types(raw: Raw, kind: Kind) -> None:
-    """The parts that a store reads itself; the rest of a custom kind is its schema's to judge."""
-    schemas = (fields(metadata=METADATA), *(() if kind.custom else builtin_schema(kind.resource)))
-    wrong = next((cause for one in schemas for cause in misfits(raw, one)), None)
-    if wrong is not None:
-        raise _mistyped(kind, wrong.field, wrong.message)
-    known = None if kind.custom else KINDS.get((raw["apiVersion"], raw["kind"]))
-    if known is not None:
-        _, unread = decode(raw, known)
-        if unread:
-            raise _mistyped(kind, unread[0].at, unread[0].says)
+    """ApiError 400 for a field of the wrong type. Custom kinds: only in the metadata, their schema does the rest."""
+    schemas = (fields(metadata=METADATA), *(() if kind.is_custom else builtin_schema(kind.resource)))
+    violation = next((cause for schema in schemas for cause in schema_violations(raw, schema)), None)
+    if violation is not None:
+        raise _type_error(kind, violation.field, violation.message)
+    wire_type = None if kind.is_custom else KINDS.get((raw["apiVersion"], raw["kind"]))
+    if wire_type is not None:
+        _, misfits = decode(raw, wire_type)
+        if misfits:
+            raise _type_error(kind, misfits[0].at, misfits[0].says)
 
 
-def _mistyped(kind: Kind, at: str, says: str) -> ApiError:
+def _type_error(kind: Kind, path: str, message: str) -> ApiError:
     name, version = kind.resource.kind, kind.resource.version
-    return bad_request(f'{name} in version "{version}" cannot be handled as a {name}: {at}: {says}')
+    return bad_request(f'{name} in version "{version}" cannot be handled as a {name}: {path}: {message}')

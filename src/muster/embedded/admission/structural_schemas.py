@@ -1,6 +1,6 @@
-"""Structural schemas of custom kinds: what is pruned, what is filled in, and what does not fit.
+"""Structural schemas of custom kinds: pruning, defaulting and validation.
 
-CEL rules are not judged here: for muster's own kinds `rules.check` says the same and more.
+CEL rules are not evaluated: for muster's own kinds `validation.check` finds the same problems and more.
 """
 
 import re
@@ -11,98 +11,100 @@ from muster.api.moment import moment
 from muster.embedded.api_errors import Cause
 from muster.kube.cluster import Raw
 
-_KEEP = "x-kubernetes-preserve-unknown-fields"
-_ANY = "x-kubernetes-int-or-string"
+_PRESERVE_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
 MOST_PROBLEMS = 100
 
 
-def pruned(value: Any, schema: Raw, top: bool = True) -> Any:
-    """Without fields that the schema does not know; the metadata of an object is not its business."""
+def prune(value: Any, schema: Raw, is_root: bool = True) -> Any:
+    """A value without fields that the schema does not declare; the metadata of an object is kept whole."""
     if isinstance(value, list):
         items = schema.get("items")
-        return [pruned(one, items, False) for one in value] if isinstance(items, dict) else value
+        return [prune(item, items, False) for item in value] if isinstance(items, dict) else value
     if not isinstance(value, dict):
         return value
     return {
-        name: pruned(one, inner, False) if isinstance(inner, dict) else one
-        for name, one in value.items()
-        if (inner := _inner(schema, name, top)) is not None
+        name: prune(field, field_schema, False) if isinstance(field_schema, dict) else field
+        for name, field in value.items()
+        if (field_schema := _field_schema(schema, name, is_root)) is not None
     }
 
 
-def _inner(schema: Raw, name: str, top: bool) -> Raw | bool | None:
-    """The schema of a field; True: whatever it is, it stays; None: it is unknown."""
-    if top and name in ("apiVersion", "kind", "metadata"):
+def _field_schema(schema: Raw, name: str, is_root: bool) -> Raw | bool | None:
+    """The schema of a field; True: any value is kept; None: the field is unknown."""
+    if is_root and name in ("apiVersion", "kind", "metadata"):
         return True
     if name in schema.get("properties", {}):
-        found: Raw = schema["properties"][name]
-        return found
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict) or more is True:
-        return more
-    return True if schema.get(_KEEP) else None
+        field_schema: Raw = schema["properties"][name]
+        return field_schema
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict) or additional is True:
+        return additional
+    return True if schema.get(_PRESERVE_UNKNOWN) else None
 
 
-def unknown(value: Any, schema: Raw, at: str = "", top: bool = True) -> Iterator[str]:
-    """Where fields are that `pruned` would drop."""
+def unknown_fields(value: Any, schema: Raw, at: str = "", is_root: bool = True) -> Iterator[str]:
+    """The paths of fields that `prune` would drop."""
     if isinstance(value, list):
-        for i, one in enumerate(value):
-            yield from unknown(one, schema.get("items") or {_KEEP: True}, f"{at}[{i}]", False)
+        for i, item in enumerate(value):
+            yield from unknown_fields(item, schema.get("items") or {_PRESERVE_UNKNOWN: True}, f"{at}[{i}]", False)
     if not isinstance(value, dict):
         return
-    for name, one in value.items():
-        place = f"{at}.{name}" if at else str(name)
-        inner = _inner(schema, name, top)
-        if inner is None:
-            yield place
-        elif isinstance(inner, dict):
-            yield from unknown(one, inner, place, False)
+    for name, field in value.items():
+        path = _join(at, name)
+        field_schema = _field_schema(schema, name, is_root)
+        if field_schema is None:
+            yield path
+        elif isinstance(field_schema, dict):
+            yield from unknown_fields(field, field_schema, path, False)
 
 
-def filled(value: Any, schema: Raw) -> Any:
-    """With the defaults of fields that are missing, or null where null is not allowed."""
+def apply_schema_defaults(value: Any, schema: Raw) -> Any:
+    """A value with the defaults of fields that are missing, or null where null is not allowed."""
     if isinstance(value, list):
         items = schema.get("items")
-        return [filled(one, items) for one in value] if isinstance(items, dict) else value
+        return [apply_schema_defaults(item, items) for item in value] if isinstance(items, dict) else value
     if not isinstance(value, dict):
         return value
-    found = dict(value)
-    for name, inner in schema.get("properties", {}).items():
-        missing = name not in found or (found[name] is None and not inner.get("nullable"))
-        if missing and "default" in inner:
-            found[name] = inner["default"]
-        if name in found:
-            found[name] = filled(found[name], inner)
-    more = schema.get("additionalProperties")
-    if isinstance(more, dict):
-        known = schema.get("properties", {})
-        found = {name: one if name in known else filled(one, more) for name, one in found.items()}
-    return found
+    defaulted, properties = dict(value), schema.get("properties", {})
+    for name, field_schema in properties.items():
+        is_missing = name not in defaulted or (defaulted[name] is None and not field_schema.get("nullable"))
+        if is_missing and "default" in field_schema:
+            defaulted[name] = field_schema["default"]
+        if name in defaulted:
+            defaulted[name] = apply_schema_defaults(defaulted[name], field_schema)
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        for name in defaulted.keys() - properties.keys():
+            defaulted[name] = apply_schema_defaults(defaulted[name], additional)
+    return defaulted
 
 
-def misfits(value: Any, schema: Raw, at: str = "") -> Iterator[Cause]:
+def schema_violations(value: Any, schema: Raw, at: str = "") -> Iterator[Cause]:
     """Everything about a value that its schema does not allow."""
     if value is None and schema.get("nullable"):
         return
-    if not _typed(value, schema):
-        wanted = "integer or string" if schema.get(_ANY) else schema.get("type", "")
-        yield Cause(at, f'Invalid value: "{_called(value)}": must be of type {wanted}', "FieldValueTypeInvalid")
+    if not _has_type(value, schema):
+        expected = "integer or string" if schema.get(_INT_OR_STRING) else schema.get("type", "")
+        yield Cause(at, f'Invalid value: "{_type_name(value)}": must be of type {expected}', "FieldValueTypeInvalid")
         return
     if "enum" in schema and value not in schema["enum"]:
-        words = ", ".join(f'"{one}"' for one in schema["enum"])
-        yield Cause(at, f'Unsupported value: "{str(value)[:80]}": supported values: {words}', "FieldValueNotSupported")
+        supported = ", ".join(f'"{item}"' for item in schema["enum"])
+        yield Cause(
+            at, f'Unsupported value: "{str(value)[:80]}": supported values: {supported}', "FieldValueNotSupported"
+        )
     if isinstance(value, dict):
-        yield from _of_map(value, schema, at)
+        yield from _map_violations(value, schema, at)
     elif isinstance(value, list):
-        yield from _of_list(value, schema, at)
+        yield from _list_violations(value, schema, at)
     elif isinstance(value, str):
-        yield from _of_text(value, schema, at)
+        yield from _string_violations(value, schema, at)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield from _of_number(value, schema, at)
+        yield from _number_violations(value, schema, at)
 
 
-def _typed(value: Any, schema: Raw) -> bool:
-    if schema.get(_ANY):
+def _has_type(value: Any, schema: Raw) -> bool:
+    if schema.get(_INT_OR_STRING):
         return isinstance(value, int | str) and not isinstance(value, bool)
     match schema.get("type"):
         case "object":
@@ -123,57 +125,58 @@ def _typed(value: Any, schema: Raw) -> bool:
             return True
 
 
-def _called(value: Any) -> str:
+def _type_name(value: Any) -> str:
     names = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(type(value), "null")
 
 
-def _of_map(value: Raw, schema: Raw, at: str) -> Iterator[Cause]:
+def _map_violations(value: Raw, schema: Raw, at: str) -> Iterator[Cause]:
     for name in schema.get("required", ()):
         if name not in value:
-            yield Cause(_at(at, name), "Required value", "FieldValueRequired")
-    yield from _counted(len(value), schema, "Properties", at)
-    properties, more = schema.get("properties", {}), schema.get("additionalProperties")
-    for name, one in value.items():
-        inner = properties.get(name, more)
-        if isinstance(inner, dict):
-            yield from misfits(one, inner, _at(at, name))
+            yield Cause(_join(at, name), "Required value", "FieldValueRequired")
+    yield from _size_violations(len(value), schema, "Properties", at)
+    properties, additional = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, field in value.items():
+        field_schema = properties.get(name, additional)
+        if isinstance(field_schema, dict):
+            yield from schema_violations(field, field_schema, _join(at, name))
 
 
-def _at(at: str, name: str) -> str:
+def _join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else str(name)
 
 
-def _of_list(value: list[Any], schema: Raw, at: str) -> Iterator[Cause]:
-    yield from _counted(len(value), schema, "Items", at)
+def _list_violations(value: list[Any], schema: Raw, at: str) -> Iterator[Cause]:
+    yield from _size_violations(len(value), schema, "Items", at)
     items = schema.get("items")
     if isinstance(items, dict):
-        for i, one in enumerate(value):
-            yield from misfits(one, items, f"{at}[{i}]")
-    yield from _unique(value, schema, at)
+        for i, item in enumerate(value):
+            yield from schema_violations(item, items, f"{at}[{i}]")
+    yield from _duplicates(value, schema, at)
 
 
-def _unique(value: list[Any], schema: Raw, at: str) -> Iterator[Cause]:
-    """List sets and list maps hold nothing twice."""
-    kind = schema.get("x-kubernetes-list-type")
-    if kind not in ("map", "set"):
+def _duplicates(value: list[Any], schema: Raw, at: str) -> Iterator[Cause]:
+    """Items of a list set, or map keys of a list map, that occur twice."""
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type not in ("map", "set"):
         return
     keys, seen = schema.get("x-kubernetes-list-map-keys", ()), set()
-    for i, one in enumerate(value):
-        mark = repr([one.get(key) for key in keys]) if kind == "map" and isinstance(one, dict) else repr(one)
-        if mark in seen:
-            yield Cause(f"{at}[{i}]", f"Duplicate value: {mark[:80]}", "FieldValueDuplicate")
-        seen.add(mark)
+    for i, item in enumerate(value):
+        is_map_item = list_type == "map" and isinstance(item, dict)
+        identity = repr([item.get(key) for key in keys]) if is_map_item else repr(item)
+        if identity in seen:
+            yield Cause(f"{at}[{i}]", f"Duplicate value: {identity[:80]}", "FieldValueDuplicate")
+        seen.add(identity)
 
 
-def _counted(count: int, schema: Raw, word: str, at: str) -> Iterator[Cause]:
+def _size_violations(count: int, schema: Raw, word: str, at: str) -> Iterator[Cause]:
     if count > schema.get(f"max{word}", count):
         yield Cause(at, f"Too many: {count}: must have at most {schema[f'max{word}']} items", "FieldValueTooMany")
     if count < schema.get(f"min{word}", count):
         yield Cause(at, f"Invalid value: {count}: must have at least {schema[f'min{word}']} items")
 
 
-def _of_text(value: str, schema: Raw, at: str) -> Iterator[Cause]:
+def _string_violations(value: str, schema: Raw, at: str) -> Iterator[Cause]:
     if len(value) > schema.get("maxLength", len(value)):
         yield Cause(at, f"Too long: may not be more than {schema['maxLength']} bytes", "FieldValueTooLong")
     if len(value) < schema.get("minLength", 0):
@@ -184,15 +187,15 @@ def _of_text(value: str, schema: Raw, at: str) -> Iterator[Cause]:
         yield Cause(at, f'Invalid value: "{value[:80]}": must be of type date-time')
 
 
-def _of_number(value: float, schema: Raw, at: str) -> Iterator[Cause]:
+def _number_violations(value: float, schema: Raw, at: str) -> Iterator[Cause]:
     if value < schema.get("minimum", value) or (value == schema.get("minimum") and schema.get("exclusiveMinimum")):
         yield Cause(at, f"Invalid value: {value}: should be greater than or equal to {schema['minimum']}")
     if value > schema.get("maximum", value) or (value == schema.get("maximum") and schema.get("exclusiveMaximum")):
         yield Cause(at, f"Invalid value: {value}: should be less than or equal to {schema['maximum']}")
 
 
-# what a schema itself must look like; its parts are looked at one by one
-_META: Raw = {
+# the schema of a schema; nested schemas are validated one by one
+_META_SCHEMA: Raw = {
     "type": "object",
     "properties": {
         "type": {"type": "string", "enum": ["object", "array", "string", "boolean", "integer", "number", ""]},
@@ -216,23 +219,23 @@ _META: Raw = {
 }
 
 
-def broken(schema: Any, at: str) -> Iterator[Cause]:
+def schema_problems(schema: Any, at: str) -> Iterator[Cause]:
     """What is wrong with a schema itself."""
-    found = list(misfits(schema, _META, at))
-    yield from found
-    if found:
+    violations = list(schema_violations(schema, _META_SCHEMA, at))
+    yield from violations
+    if violations:
         return
-    yield from _pattern(schema.get("pattern", ""), f"{at}.pattern")
-    for name, inner in schema.get("properties", {}).items():
-        yield from broken(inner, f"{at}.properties[{name}]")
+    yield from _pattern_problems(schema.get("pattern", ""), f"{at}.pattern")
+    for name, field_schema in schema.get("properties", {}).items():
+        yield from schema_problems(field_schema, f"{at}.properties[{name}]")
     if "items" in schema:
-        yield from broken(schema["items"], f"{at}.items")
-    more = schema.get("additionalProperties", True)
-    if not isinstance(more, bool):
-        yield from broken(more, f"{at}.additionalProperties")
+        yield from schema_problems(schema["items"], f"{at}.items")
+    additional = schema.get("additionalProperties", True)
+    if not isinstance(additional, bool):
+        yield from schema_problems(additional, f"{at}.additionalProperties")
 
 
-def _pattern(text: str, at: str) -> Iterator[Cause]:
+def _pattern_problems(text: str, at: str) -> Iterator[Cause]:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:

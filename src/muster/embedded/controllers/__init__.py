@@ -1,1 +1,1 @@
-"""The controllers of Kubernetes that scheduling depends on."""
+"""Controllers of the embedded cluster."""

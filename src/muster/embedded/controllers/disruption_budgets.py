@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from muster.api.core import PodDisruptionBudgetSpec
-from muster.embedded.admission.pods import ready
+from muster.embedded.admission.pods import is_ready
 from muster.embedded.api_errors import Cause, too_many_requests
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
@@ -26,7 +26,7 @@ def count_pod(pod: Raw) -> tuple[int, int]:
     """What a pod adds to the expected and to the healthy pods of a budget. A finished pod adds nothing."""
     if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
         return 0, 0
-    return 1, int(ready(pod) and not pod["metadata"].get("deletionTimestamp"))
+    return 1, int(is_ready(pod) and not pod["metadata"].get("deletionTimestamp"))
 
 
 def status(budget: Raw, expected: int, healthy: int, now: str) -> Raw:
@@ -69,7 +69,7 @@ def eviction_error(pod: Raw, budgets: Sequence[Raw]) -> ApiError | None:
     policy = covering[0].get("spec", {}).get("unhealthyPodEvictionPolicy", "")
     if budget_status.get("disruptionsAllowed", 0) > 0:
         return None
-    if not ready(pod) and allows_unhealthy_eviction(policy, desired, healthy):
+    if not is_ready(pod) and allows_unhealthy_eviction(policy, desired, healthy):
         return None
     name = covering[0]["metadata"]["name"]
     message = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"

@@ -1,57 +1,56 @@
-"""The disruption controller: the status of every budget follows its pods, change by change."""
+"""The disruption controller: keeps the status of every PodDisruptionBudget up to date with its pods."""
 
 from collections.abc import Callable
 
 from muster.api.resources import BUDGETS, PODS
 from muster.embedded.controllers import disruption_budgets
-from muster.embedded.store.object_store import Home, ObjectStore, home
-from muster.embedded.store.versioned_table import Stored
+from muster.embedded.store.object_store import GroupResource, ObjectStore, group_resource
+from muster.embedded.store.versioned_table import StoredObject
 
-_PODS, _BUDGETS = home(PODS), home(BUDGETS)
+_PODS, _BUDGETS = group_resource(PODS), group_resource(BUDGETS)
 
 
 class DisruptionController:
-    """Expected and healthy pods of every budget, counted up and down; a budget that changes is counted anew."""
+    """Counts the expected and healthy pods of every budget, change by change; a changed spec is recounted."""
 
-    def __init__(self, object_store: ObjectStore, moment: Callable[[int], str]) -> None:
-        self._object_store, self._moment = object_store, moment
-        self._counts: dict[str, tuple[int, int]] = {}
-        object_store.tell.append(self._told)
+    def __init__(self, object_store: ObjectStore, timestamp: Callable[[int], str]) -> None:
+        self._object_store, self._timestamp = object_store, timestamp
+        self._counts: dict[str, tuple[int, int]] = {}  # by uid of the budget: expected and healthy pods
+        object_store.listeners.append(self._on_change)
 
-    def _told(self, where: Home, old: Stored | None, new: Stored | None) -> None:
-        if where == _PODS:
-            self._pod(old, new)
-        elif where == _BUDGETS:
-            self._budget(old, new)
+    def _on_change(self, resource: GroupResource, old: StoredObject | None, new: StoredObject | None) -> None:
+        if resource == _PODS:
+            self._on_pod_change(old, new)
+        elif resource == _BUDGETS:
+            self._on_budget_change(old, new)
 
-    def _pod(self, old: Stored | None, new: Stored | None) -> None:
+    def _on_pod_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         namespace = (new or old).key[0]  # type: ignore[union-attr]
-        for budget in self._of(namespace):
-            before, after = self._share(budget, old), self._share(budget, new)
+        for budget in self._budgets_in(namespace):
+            before, after = self._count(budget, old), self._count(budget, new)
             if before != after:
                 expected, healthy = self._counts.get(budget.uid, (0, 0))
                 self._counts[budget.uid] = expected + after[0] - before[0], healthy + after[1] - before[1]
-                self._write(budget)
+                self._write_status(budget)
 
-    def _of(self, namespace: str) -> list[Stored]:
-        return list(self._object_store.table(_BUDGETS).spaces.get(namespace, {}).values())
+    def _budgets_in(self, namespace: str) -> list[StoredObject]:
+        return list(self._object_store.table(_BUDGETS).by_namespace.get(namespace, {}).values())
 
-    def _share(self, budget: Stored, pod: Stored | None) -> tuple[int, int]:
-        return (
-            disruption_budgets.count_pod(pod.raw) if pod and disruption_budgets.covers(budget.raw, pod.raw) else (0, 0)
-        )
+    def _count(self, budget: StoredObject, pod: StoredObject | None) -> tuple[int, int]:
+        if pod is None or not disruption_budgets.covers(budget.raw, pod.raw):
+            return 0, 0
+        return disruption_budgets.count_pod(pod.raw)
 
-    def _budget(self, old: Stored | None, new: Stored | None) -> None:
+    def _on_budget_change(self, old: StoredObject | None, new: StoredObject | None) -> None:
         if new is None:
             self._counts.pop(old.uid if old else "", None)
         elif old is None or old.raw.get("spec") != new.raw.get("spec"):
-            shares = [
-                self._share(new, pod) for pod in self._object_store.table(_PODS).spaces.get(new.key[0], {}).values()
-            ]
-            self._counts[new.uid] = sum(one for one, _ in shares), sum(one for _, one in shares)
-            self._write(new)
+            pods = self._object_store.table(_PODS).by_namespace.get(new.key[0], {}).values()
+            counts = [self._count(new, pod) for pod in pods]
+            self._counts[new.uid] = sum(expected for expected, _ in counts), sum(healthy for _, healthy in counts)
+            self._write_status(new)
 
-    def _write(self, budget: Stored) -> None:
-        found = disruption_budgets.status(budget.raw, *self._counts[budget.uid], self._moment(0))
-        if found != budget.raw.get("status"):
-            self._object_store.put(_BUDGETS, {**budget.raw, "status": found})
+    def _write_status(self, budget: StoredObject) -> None:
+        status = disruption_budgets.status(budget.raw, *self._counts[budget.uid], self._timestamp(0))
+        if status != budget.raw.get("status"):
+            self._object_store.put(_BUDGETS, {**budget.raw, "status": status})

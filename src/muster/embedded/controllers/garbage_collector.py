@@ -1,174 +1,198 @@
-"""How objects go: grace, finalizers, owners and dependents, namespaces and definitions with all that is in them.
+"""Deletion: grace periods, finalizers, owner references, and namespaces and CRDs with all their objects.
 
-Kubernetes leaves the rest to controllers that follow after a while; here all that must follow has happened on return.
+Kubernetes leaves the consequences to controllers that act later; here they have happened when a call returns.
 """
 
 from collections import deque
 from collections.abc import Callable
 
 from muster.api.resources import DEFINITIONS, NAMESPACES, PODS
-from muster.embedded.admission.metadata import FOREGROUND, ORPHAN, marked, owners, with_finalizers
-from muster.embedded.admission.pods import grace
-from muster.embedded.store.object_store import Home, ObjectStore, Place, home
-from muster.embedded.store.versioned_table import Key, Stored
+from muster.embedded.admission.metadata import (
+    CRD_CLEANUP_FINALIZER,
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    mark_terminating,
+    with_finalizers,
+)
+from muster.embedded.admission.pods import grace_period
+from muster.embedded.store.object_store import (
+    GroupResource,
+    ObjectStore,
+    StorageKey,
+    group_resource,
+    owner_references,
+)
+from muster.embedded.store.versioned_table import NamespacedName, StoredObject
 from muster.kube.cluster import Raw
 
-_PODS, _NAMESPACES, _DEFINITIONS = home(PODS), home(NAMESPACES), home(DEFINITIONS)
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_OF_POLICY = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_PODS, _NAMESPACES, _DEFINITIONS = group_resource(PODS), group_resource(NAMESPACES), group_resource(DEFINITIONS)
+_FINALIZER_BY_POLICY = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
 class GarbageCollector:
-    """Deletion, and what follows from it. `moment(seconds)`: the time so far from now, as text."""
+    """Deletes objects and, by owner references, their dependents. `timestamp(seconds)`: now plus seconds, as text."""
 
-    def __init__(self, object_store: ObjectStore, moment: Callable[[int], str]) -> None:
-        self._object_store, self._moment = object_store, moment
-        self._gone: deque[tuple[Home, Raw]] = deque()
+    def __init__(self, object_store: ObjectStore, timestamp: Callable[[int], str]) -> None:
+        self._object_store, self._timestamp = object_store, timestamp
+        self._removed: deque[tuple[GroupResource, Raw]] = deque()  # whose consequences are still to be processed
 
-    def delete(self, where: Home, key: Key, grace_seconds: int | None = None, propagation: str = "") -> Stored | None:
-        """None: the object is gone; otherwise as it is on its way."""
-        self._delete(where, key, grace_seconds, propagation)
-        self.settle()
-        return self._object_store.get(where, key)
+    def delete(
+        self,
+        resource: GroupResource,
+        key: NamespacedName,
+        grace_seconds: int | None = None,
+        propagation: str = "",
+    ) -> StoredObject | None:
+        """Delete an object; returns its terminating state, or None where it is gone."""
+        self._delete(resource, key, grace_seconds, propagation)
+        self.process_removals()
+        return self._object_store.get(resource, key)
 
-    def settle(self) -> None:
-        """All that follows from what has gone."""
-        while self._gone:
-            where, raw = self._gone.popleft()
-            for place in self._object_store.dependents(raw["metadata"].get("uid", "")):
-                self._abandoned(place)
-            for owner in owners(raw):
-                self._relieve(owner.get("uid", ""))
-            self._empty(where, raw["metadata"].get("namespace", ""))
+    def process_removals(self) -> None:
+        """Process the dependents, owners, namespace and CRD of every removed object."""
+        while self._removed:
+            resource, raw = self._removed.popleft()
+            for dependent in self._object_store.dependents(raw["metadata"].get("uid", "")):
+                self._collect_dependent(dependent)
+            for owner in owner_references(raw):
+                self._finish_foreground_deletion(owner.get("uid", ""))
+            self._remove_empty_containers(resource, raw["metadata"].get("namespace", ""))
 
-    def _delete(self, where: Home, key: Key, grace_seconds: int | None, propagation: str) -> None:
-        stored = self._object_store.get(where, key)
+    def _delete(
+        self, resource: GroupResource, key: NamespacedName, grace_seconds: int | None, propagation: str
+    ) -> None:
+        stored = self._object_store.get(resource, key)
         if stored is None:
             return
-        raw = stored.raw
-        seconds = grace(raw, grace_seconds) if where == _PODS else 0
-        finalizers = _finalizers(where, raw, propagation)
-        held = bool(finalizers) or where == _NAMESPACES
-        if not held and seconds == 0:
-            self._remove(where, key)
+        seconds = grace_period(stored.raw, grace_seconds) if resource == _PODS else 0
+        finalizers = _deletion_finalizers(resource, stored.raw, propagation)
+        if seconds == 0 and not finalizers and resource != _NAMESPACES:
+            self._remove(resource, key)
             return
-        before = raw["metadata"].get("deletionTimestamp")
-        shorter = seconds < raw["metadata"].get("deletionGracePeriodSeconds", seconds + 1)
-        new = marked(raw, self._moment(seconds) if shorter or not before else before, seconds, finalizers)
-        if before and not shorter:
-            kept = raw["metadata"].get("deletionGracePeriodSeconds", 0)
-            new = {**new, "metadata": {**new["metadata"], "deletionGracePeriodSeconds": kept}}
-        if where == _NAMESPACES:
+        new = self._terminating(stored.raw, seconds, finalizers)
+        if resource == _NAMESPACES:
             new = {**new, "status": {**new.get("status", {}), "phase": "Terminating"}}
-        if new != raw:  # else all that follows is under way already, and owners may go round in a circle
-            self._object_store.put(where, new)
-            self._pursue(where, key)
+        if new != stored.raw:  # else the deletion is under way already; owner references may form a cycle
+            self._object_store.put(resource, new)
+            self._process_terminating(resource, key)
 
-    def _pursue(self, where: Home, key: Key) -> None:
-        """What a terminating object waits for is set in motion."""
-        stored = self._object_store.get(where, key)
+    def _terminating(self, raw: Raw, seconds: int, finalizers: list[str]) -> Raw:
+        """The object with its deletion timestamp; a second deletion can only shorten the grace period."""
+        metadata = raw["metadata"]
+        earlier = metadata.get("deletionTimestamp")
+        is_shorter = seconds < metadata.get("deletionGracePeriodSeconds", seconds + 1)
+        if earlier and not is_shorter:
+            return mark_terminating(raw, earlier, metadata.get("deletionGracePeriodSeconds", 0), finalizers)
+        return mark_terminating(raw, self._timestamp(seconds), seconds, finalizers)
+
+    def _process_terminating(self, resource: GroupResource, key: NamespacedName) -> None:
+        """Delete or orphan the objects that a terminating object waits for."""
+        stored = self._object_store.get(resource, key)
         assert stored is not None
         finalizers = stored.raw["metadata"].get("finalizers") or ()
-        if where == _NAMESPACES:
-            for inner_where, inner_key in list(self._object_store.within(key[1])):
-                self._delete(inner_where, inner_key, None, "Background")
-            self._empty(where, key[1])
-        elif CLEANUP in finalizers:
-            spec = stored.raw["spec"]
-            inside = (spec["group"], spec["names"]["plural"])
-            for one in list(self._object_store.table(inside).objects()):
-                self._delete(inside, one.key, None, "Background")
-            self._empty(inside, "")
-        elif FOREGROUND in finalizers:
-            for inner_where, inner_key in self._object_store.dependents(stored.uid):
-                self._delete(inner_where, inner_key, None, "Foreground")
-            self._relieve(stored.uid)
-        elif ORPHAN in finalizers:
-            for place in self._object_store.dependents(stored.uid):
-                self._disown(place, {stored.uid})
-            self._release(where, key, ORPHAN)
+        if resource == _NAMESPACES:
+            for content in list(self._object_store.keys_in_namespace(key[1])):
+                self._delete(*content, None, "Background")
+            self._remove_empty_containers(resource, key[1])
+        elif CRD_CLEANUP_FINALIZER in finalizers:
+            self._delete_custom_resources(stored.raw["spec"])
+        elif FOREGROUND_FINALIZER in finalizers:
+            for dependent in self._object_store.dependents(stored.uid):
+                self._delete(*dependent, None, "Foreground")
+            self._finish_foreground_deletion(stored.uid)
+        elif ORPHAN_FINALIZER in finalizers:
+            for dependent in self._object_store.dependents(stored.uid):
+                self._remove_owners(dependent, {stored.uid})
+            self._remove_finalizer(resource, key, ORPHAN_FINALIZER)
 
-    def _remove(self, where: Home, key: Key) -> None:
-        last = self._object_store.remove(where, key)
-        self._gone.append((where, last.raw))
+    def _delete_custom_resources(self, crd_spec: Raw) -> None:
+        custom_resource = (crd_spec["group"], crd_spec["names"]["plural"])
+        for stored in list(self._object_store.table(custom_resource).objects()):
+            self._delete(custom_resource, stored.key, None, "Background")
+        self._remove_empty_containers(custom_resource, "")
 
-    def _abandoned(self, place: Place) -> None:
-        """A dependent whose owner is gone: it goes with its last owner, or forgets the one that is gone."""
-        stored = self._object_store.get(*place)
+    def _remove(self, resource: GroupResource, key: NamespacedName) -> None:
+        last = self._object_store.remove(resource, key)
+        self._removed.append((resource, last.raw))
+
+    def _collect_dependent(self, dependent: StorageKey) -> None:
+        """Delete a dependent whose owners are all gone; otherwise remove the references to those that are."""
+        stored = self._object_store.get(*dependent)
         if stored is None:
             return
-        ids = {owner.get("uid", "") for owner in owners(stored.raw)}
-        dead = {uid for uid in ids if self._object_store.alive(uid) is None}
-        if ids == dead:
+        owner_uids = {owner.get("uid", "") for owner in owner_references(stored.raw)}
+        gone = {uid for uid in owner_uids if self._object_store.find_by_uid(uid) is None}
+        if owner_uids == gone:
             if not stored.raw["metadata"].get("deletionTimestamp"):
-                self._delete(*place, None, "Background")
+                self._delete(*dependent, None, "Background")
         else:
-            self._disown(place, dead)
+            self._remove_owners(dependent, gone)
 
-    def _disown(self, place: Place, ids: set[str]) -> None:
-        stored = self._object_store.get(*place)
+    def _remove_owners(self, dependent: StorageKey, owner_uids: set[str]) -> None:
+        stored = self._object_store.get(*dependent)
         if stored is None:
             return
-        left = [owner for owner in owners(stored.raw) if owner.get("uid", "") not in ids]
+        remaining = [owner for owner in owner_references(stored.raw) if owner.get("uid", "") not in owner_uids]
         metadata = {name: value for name, value in stored.raw["metadata"].items() if name != "ownerReferences"}
-        new = {**stored.raw, "metadata": {**metadata, **({"ownerReferences": left} if left else {})}}
-        self._object_store.put(place[0], new)
+        new = {**stored.raw, "metadata": {**metadata, **({"ownerReferences": remaining} if remaining else {})}}
+        self._object_store.put(dependent[0], new)
 
-    def _relieve(self, uid: str) -> None:
-        """An owner that goes last goes when no dependent holds it any more."""
-        place = self._object_store.alive(uid)
-        owner = self._object_store.get(*place) if place else None
-        if place is None or owner is None or FOREGROUND not in (owner.raw["metadata"].get("finalizers") or ()):
+    def _finish_foreground_deletion(self, owner_uid: str) -> None:
+        """Release an owner in foreground deletion once no dependent blocks it."""
+        key = self._object_store.find_by_uid(owner_uid)
+        owner = self._object_store.get(*key) if key else None
+        if key is None or owner is None or FOREGROUND_FINALIZER not in (owner.raw["metadata"].get("finalizers") or ()):
             return
-        if not any(self._blocks(dependent, uid) for dependent in self._object_store.dependents(uid)):
-            self._release(*place, FOREGROUND)
+        if not any(self._blocks_owner(dependent, owner_uid) for dependent in self._object_store.dependents(owner_uid)):
+            self._remove_finalizer(*key, FOREGROUND_FINALIZER)
 
-    def _blocks(self, place: Place, uid: str) -> bool:
-        stored = self._object_store.get(*place)
+    def _blocks_owner(self, dependent: StorageKey, owner_uid: str) -> bool:
+        stored = self._object_store.get(*dependent)
         return stored is not None and any(
-            owner.get("uid") == uid and owner.get("blockOwnerDeletion") for owner in owners(stored.raw)
+            owner.get("uid") == owner_uid and owner.get("blockOwnerDeletion") for owner in owner_references(stored.raw)
         )
 
-    def _empty(self, where: Home, namespace: str) -> None:
-        """A terminating namespace, or definition, goes with the last object in it."""
-        space = self._object_store.get(_NAMESPACES, ("", namespace)) if namespace else None
-        if space and space.raw["metadata"].get("deletionTimestamp"):
-            finalizers = space.raw["metadata"].get("finalizers")
-            if not finalizers and not self._object_store.occupied(namespace):
+    def _remove_empty_containers(self, resource: GroupResource, namespace: str) -> None:
+        """Remove a terminating namespace, and release a terminating CRD, whose last object is gone."""
+        container = self._object_store.get(_NAMESPACES, ("", namespace)) if namespace else None
+        if container and container.raw["metadata"].get("deletionTimestamp"):
+            finalizers = container.raw["metadata"].get("finalizers")
+            if not finalizers and self._object_store.is_namespace_empty(namespace):
                 self._remove(_NAMESPACES, ("", namespace))
-        definition = self._object_store.get(_DEFINITIONS, ("", f"{where[1]}.{where[0]}")) if where[0] else None
-        if definition is None or self._object_store.table(where).spaces:
+        group, plural = resource
+        definition = self._object_store.get(_DEFINITIONS, ("", f"{plural}.{group}")) if group else None
+        if definition is None or self._object_store.table(resource).by_namespace:
             return
         metadata = definition.raw["metadata"]
-        if metadata.get("deletionTimestamp") and CLEANUP in (metadata.get("finalizers") or ()):
-            self._release(_DEFINITIONS, definition.key, CLEANUP)
+        if metadata.get("deletionTimestamp") and CRD_CLEANUP_FINALIZER in (metadata.get("finalizers") or ()):
+            self._remove_finalizer(_DEFINITIONS, definition.key, CRD_CLEANUP_FINALIZER)
 
-    def _release(self, where: Home, key: Key, finalizer: str) -> None:
-        """One finalizer less."""
-        stored = self._object_store.get(where, key)
+    def _remove_finalizer(self, resource: GroupResource, key: NamespacedName, finalizer: str) -> None:
+        stored = self._object_store.get(resource, key)
         assert stored is not None
-        left = [one for one in stored.raw["metadata"].get("finalizers") or () if one != finalizer]
-        self._object_store.put(where, {**stored.raw, "metadata": with_finalizers(stored.raw["metadata"], left)})
-        self.finish(where, key)
+        remaining = [name for name in stored.raw["metadata"].get("finalizers") or () if name != finalizer]
+        metadata = with_finalizers(stored.raw["metadata"], remaining)
+        self._object_store.put(resource, {**stored.raw, "metadata": metadata})
+        self.finish_deletion(resource, key)
 
-    def finish(self, where: Home, key: Key) -> None:
-        """A terminating object that nothing holds any more is gone."""
-        stored = self._object_store.get(where, key)
+    def finish_deletion(self, resource: GroupResource, key: NamespacedName) -> None:
+        """Remove a terminating object that neither a finalizer nor a grace period holds."""
+        stored = self._object_store.get(resource, key)
         if stored is None or not stored.raw["metadata"].get("deletionTimestamp"):
             return
         metadata = stored.raw["metadata"]
-        if where == _NAMESPACES:
-            self._empty(where, key[1])
+        if resource == _NAMESPACES:
+            self._remove_empty_containers(resource, key[1])
         elif not metadata.get("finalizers") and not metadata.get("deletionGracePeriodSeconds"):
-            self._remove(where, key)
+            self._remove(resource, key)
 
 
-def _finalizers(where: Home, raw: Raw, propagation: str) -> list[str]:
-    """The finalizers of an object that is deleted in this way."""
-    before = list(raw["metadata"].get("finalizers") or ())
-    if where == _DEFINITIONS and not raw["metadata"].get("deletionTimestamp"):
-        before = [*(one for one in before if one != CLEANUP), CLEANUP]
+def _deletion_finalizers(resource: GroupResource, raw: Raw, propagation: str) -> list[str]:
+    """The finalizers of an object that is deleted with this propagation policy."""
+    finalizers = list(raw["metadata"].get("finalizers") or ())
+    if resource == _DEFINITIONS and not raw["metadata"].get("deletionTimestamp"):
+        finalizers = [*(name for name in finalizers if name != CRD_CLEANUP_FINALIZER), CRD_CLEANUP_FINALIZER]
     if not propagation:
-        return before
-    kept = [one for one in before if one not in (FOREGROUND, ORPHAN)]
-    return [*kept, _OF_POLICY[propagation]] if propagation in _OF_POLICY else kept
+        return finalizers
+    others = [name for name in finalizers if name not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER)]
+    return [*others, _FINALIZER_BY_POLICY[propagation]] if propagation in _FINALIZER_BY_POLICY else others

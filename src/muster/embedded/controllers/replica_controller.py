@@ -1,4 +1,4 @@
-"""Whoever makes new pods for those that are gone: what a Deployment or an operator would do, in a few lines."""
+"""A minimal workload controller: recreates pods that failed or were deleted, as a Deployment or an operator would."""
 
 import copy
 from collections.abc import Iterable
@@ -12,44 +12,50 @@ from muster.kube.errors import ApiError
 
 
 class ReplicaController:
-    """Keeps pods of some namespaces there: one that failed or was deleted comes back under a new name."""
+    """Replaces failed and deleted pods of some namespaces by new ones under new names."""
 
     def __init__(self, cluster: Cluster, namespaces: Iterable[str]) -> None:
         self.cluster, self.namespaces = cluster, frozenset(namespaces)
         self._numbers = count(1)
-        self._known: dict[tuple[str, str], Raw] = {}
+        self._pods: dict[tuple[str, str], Raw] = {}
 
     async def run(self) -> None:
-        """Without end."""
+        """Reconcile until cancelled."""
         async for news in Reflector(self.cluster, PODS).news():
             match news:
                 case Changed(object=pod) if pod["metadata"].get("namespace") in self.namespaces:
-                    self._known[_key(pod)] = pod
+                    self._pods[_key(pod)] = pod
                     if pod.get("status", {}).get("phase") == "Failed":
                         await self._delete(pod)
-                case Gone(object=pod) if _key(pod) in self._known:
-                    await self._again(self._known.pop(_key(pod)))
+                case Gone(object=pod) if _key(pod) in self._pods:
+                    await self._recreate(self._pods.pop(_key(pod)))
 
     async def _delete(self, pod: Raw) -> None:
-        meta = pod["metadata"]
+        metadata = pod["metadata"]
         try:
-            await self.cluster.delete(PODS, meta["namespace"], meta["name"], uid=meta["uid"], grace_seconds=0)
+            await self.cluster.delete(
+                PODS, metadata["namespace"], metadata["name"], uid=metadata["uid"], grace_seconds=0
+            )
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
 
-    async def _again(self, old: Raw) -> None:
-        meta = old["metadata"]
-        base = meta.get("labels", {}).get("kai.scheduler/subgroup-name") or meta["name"]
+    async def _recreate(self, old: Raw) -> None:
+        metadata = old["metadata"]
+        base = metadata.get("labels", {}).get("kai.scheduler/subgroup-name") or metadata["name"]
         spec = {name: value for name, value in copy.deepcopy(old["spec"]).items() if name != "nodeName"}
-        kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
-        if FAIL in kept.get("annotations", {}):  # that was about the one before it
-            kept["annotations"] = {name: value for name, value in kept["annotations"].items() if name != FAIL}
-        fresh = {"name": f"{base}-r{next(self._numbers)}", "namespace": meta["namespace"], **kept}
+        new_metadata = {
+            "name": f"{base}-r{next(self._numbers)}",
+            "namespace": metadata["namespace"],
+            **{name: metadata[name] for name in ("labels", "annotations") if name in metadata},
+        }
+        if FAIL in new_metadata.get("annotations", {}):  # only the old pod was to fail
+            annotations = new_metadata["annotations"]
+            new_metadata["annotations"] = {name: value for name, value in annotations.items() if name != FAIL}
         try:
-            await self.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": fresh, "spec": spec})
+            await self.cluster.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": new_metadata, "spec": spec})
         except ApiError as error:
-            if error.status not in (403, 404, 409):  # nobody wants it any more where its namespace is gone or goes
+            if error.status not in (403, 404, 409):  # 403, 404: its namespace is terminating or gone
                 raise
 
 

@@ -1,5 +1,7 @@
-"""Sets of fields: a field is a path, and a step of it `f:name`, `k:{"name":"a"}` (an entry of a list) or `v:"x"` (a
-plain entry), as they stand in `fieldsV1`. What is in a set, and objects with some of their fields laid over or gone.
+"""Field sets of managed fields, and merging and removing the fields of a set.
+
+A field is a path whose steps are those of `fieldsV1`: `f:name`, `k:{"name":"a"}` (an item of a list map) or `v:"x"` (an
+item of a list set).
 """
 
 import json
@@ -10,9 +12,9 @@ from muster.embedded.patch.merge_keys import MergeKeys
 from muster.kube.cluster import Raw
 
 Path = tuple[str, ...]
-Paths = frozenset[Path]
+FieldSet = frozenset[Path]
 _MISSING = object()
-_IDENTITY = frozenset(
+_UNMANAGED = frozenset(
     (
         ("f:apiVersion",),
         ("f:kind",),
@@ -36,117 +38,117 @@ _IDENTITY = frozenset(
 )
 
 
-def paths(value: Any, merge_keys: MergeKeys) -> Paths:
-    """The fields that an object sets, without its identity."""
-    found = frozenset(_paths(value, merge_keys, ()))
-    return frozenset(path for path in found if path[:1] not in _IDENTITY and path[:2] not in _IDENTITY)
+def field_set(value: Any, merge_keys: MergeKeys) -> FieldSet:
+    """The fields that an object sets, without those that only the server sets."""
+    paths = _paths(value, merge_keys, ())
+    return frozenset(path for path in paths if path[:1] not in _UNMANAGED and path[:2] not in _UNMANAGED)
 
 
 def _paths(value: Any, merge_keys: MergeKeys, at: Path) -> Iterator[Path]:
     if isinstance(value, dict) and value and not merge_keys.atomic:
-        for name, inner in value.items():
-            yield from _paths(inner, merge_keys.inside(name), (*at, f"f:{name}"))
+        for name, field in value.items():
+            yield from _paths(field, merge_keys.of_field(name), (*at, f"f:{name}"))
     elif isinstance(value, list) and value and (keys := merge_keys.keys(value)) is not None:
-        for one in value:
-            step = _step(one, keys)
+        for item in value:
+            step = _item_step(item, keys)
             yield (*at, step)
             if keys:
-                yield from _paths(one, merge_keys.entry(), (*at, step))
+                yield from _paths(item, merge_keys.of_items(), (*at, step))
     elif at:
         yield at
 
 
-def _step(one: Any, keys: tuple[str, ...]) -> str:
+def _item_step(item: Any, keys: tuple[str, ...]) -> str:
     if not keys:
-        return f"v:{json.dumps(one)}"
-    return f"k:{json.dumps({key: one[key] for key in keys}, separators=(',', ':'), sort_keys=True)}"
+        return f"v:{json.dumps(item)}"
+    return f"k:{json.dumps({key: item[key] for key in keys}, separators=(',', ':'), sort_keys=True)}"
 
 
-def at(value: Any, path: Path) -> Any:
-    """What is at a path; `_MISSING` where nothing is."""
+def value_at(value: Any, path: Path) -> Any:
+    """The value at a path; `_MISSING` where there is none."""
     for step in path:
-        value = _inner(value, step)
+        value = _value_at_step(value, step)
     return value
 
 
-def _inner(value: Any, step: str) -> Any:
+def _value_at_step(value: Any, step: str) -> Any:
     if step.startswith("f:"):
         return value.get(step[2:], _MISSING) if isinstance(value, dict) else _MISSING
     if not isinstance(value, list):
         return _MISSING
-    return next((one for one in value if _fits(one, step)), _MISSING)
+    return next((item for item in value if _is_item(item, step)), _MISSING)
 
 
-def _fits(one: Any, step: str) -> bool:
-    wanted = json.loads(step[2:])
+def _is_item(item: Any, step: str) -> bool:
+    expected = json.loads(step[2:])
     if step.startswith("v:"):
-        return bool(one == wanted)
-    return isinstance(one, dict) and all(one.get(key) == value for key, value in wanted.items())
+        return bool(item == expected)
+    return isinstance(item, dict) and all(item.get(key) == value for key, value in expected.items())
 
 
-def nested(fields: Paths) -> Raw:
-    """As `fieldsV1`: a tree; `.` marks an entry that is a field itself and has fields."""
+def to_fields_v1(fields: FieldSet) -> Raw:
+    """A field set as the tree `fieldsV1`; `.` marks an item that is a member itself and has members below it."""
     tree: Raw = {}
     for path in sorted(fields):
-        inner = tree
+        node = tree
         for step in path:
-            inner = inner.setdefault(step, {})
+            node = node.setdefault(step, {})
     for path in fields:
-        inner = tree
+        node = tree
         for step in path:
-            inner = inner[step]
-        if inner:
-            inner["."] = {}
+            node = node[step]
+        if node:
+            node["."] = {}
     return tree
 
 
-def flat(tree: Any, at_path: Path = ()) -> Iterator[Path]:
-    """The paths in `fieldsV1`."""
+def from_fields_v1(tree: Any, at: Path = ()) -> Iterator[Path]:
+    """The paths in the tree `fieldsV1`."""
     if not isinstance(tree, dict):
         return
-    if (not tree or "." in tree) and at_path:
-        yield at_path
-    for step, inner in tree.items():
+    if (not tree or "." in tree) and at:
+        yield at
+    for step, node in tree.items():
         if step != ".":
-            yield from flat(inner, (*at_path, step))
+            yield from from_fields_v1(node, (*at, step))
 
 
-def overlaid(value: Any, config: Any, merge_keys: MergeKeys) -> Any:
-    """`config` laid over `value`: maps merge, lists as their kind says."""
+def merge_config(value: Any, config: Any, merge_keys: MergeKeys) -> Any:
+    """`value` with an apply configuration merged in: maps merge, lists by their list type."""
     if isinstance(value, dict) and isinstance(config, dict) and not merge_keys.atomic:
-        return {
-            **value,
-            **{name: overlaid(value.get(name), inner, merge_keys.inside(name)) for name, inner in config.items()},
+        merged = {
+            name: merge_config(value.get(name), field, merge_keys.of_field(name)) for name, field in config.items()
         }
+        return {**value, **merged}
     if isinstance(value, list) and isinstance(config, list):
         keys = merge_keys.keys([*value, *config])
         if keys is None:
             return config
-        found = {_step(one, keys): one for one in value}
-        for one in config:
-            step = _step(one, keys)
-            found[step] = overlaid(found[step], one, merge_keys.entry()) if step in found else one
-        return list(found.values())
+        items = {_item_step(item, keys): item for item in value}
+        for item in config:
+            step = _item_step(item, keys)
+            items[step] = merge_config(items[step], item, merge_keys.of_items()) if step in items else item
+        return list(items.values())
     return config
 
 
-def cleared(value: Any, path: Path, owned: Paths) -> Any:
-    """`value` without what is at a path, and without the maps and lists above it that are empty then and nobody's."""
-    value = without(value, path)
+def remove_field(value: Any, path: Path, owned: FieldSet) -> Any:
+    """`value` without the field at a path, and without parents that are empty then and not in `owned`."""
+    value = _without(value, path)
     for end in range(len(path) - 1, 0, -1):
-        if path[:end] in owned or at(value, path[:end]) not in ({}, []):
+        if path[:end] in owned or value_at(value, path[:end]) not in ({}, []):
             break
-        value = without(value, path[:end])
+        value = _without(value, path[:end])
     return value
 
 
-def without(value: Any, path: Path) -> Any:
-    """`value` without what is at a path."""
+def _without(value: Any, path: Path) -> Any:
     step, rest = path[0], path[1:]
-    inner = _inner(value, step)
-    if inner is _MISSING:
+    child = _value_at_step(value, step)
+    if child is _MISSING:
         return value
-    left = without(inner, rest) if rest else None
+    new = _without(child, rest) if rest else None
     if isinstance(value, dict):
-        return {name: left if name == step[2:] else one for name, one in value.items() if name != step[2:] or rest}
-    return [left if one is inner else one for one in value if one is not inner or rest]
+        name = step[2:]
+        return {key: new if key == name else field for key, field in value.items() if key != name or rest}
+    return [new if item is child else item for item in value if item is not child or rest]

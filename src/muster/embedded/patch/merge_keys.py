@@ -1,14 +1,14 @@
-"""How lists merge: by which fields their entries are told apart, as sets, or as a whole.
+"""How lists merge: by the merge keys of their items, as sets, or atomically.
 
-Built-in kinds go by the name of the field, custom kinds by `x-kubernetes-list-type` in their schema.
+Built-in kinds have a table by field name, custom kinds `x-kubernetes-list-type` in their schema.
 """
 
 from typing import Any
 
 from muster.kube.cluster import Raw
 
-# field -> alternatives of merge keys; the first whose fields all entries have is taken
-STRATEGIC: dict[str, tuple[tuple[str, ...], ...]] = {
+# field -> alternatives of merge keys; the first one that all items have is used
+STRATEGIC_MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
     "containers": (("name",),),
     "initContainers": (("name",),),
     "ephemeralContainers": (("name",),),
@@ -27,62 +27,63 @@ STRATEGIC: dict[str, tuple[tuple[str, ...], ...]] = {
     "resourceClaims": (("name",),),
     "hostAliases": (("ip",),),
 }
-SETS = frozenset(("finalizers",))
-# where server-side apply tells entries apart by more
-APPLIED: dict[str, tuple[tuple[str, ...], ...]] = {
-    **STRATEGIC,
+SET_FIELDS = frozenset(("finalizers",))
+# server-side apply has more keys than strategic merge patch
+APPLY_MERGE_KEYS: dict[str, tuple[tuple[str, ...], ...]] = {
+    **STRATEGIC_MERGE_KEYS,
     "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
 }
-Keys = tuple[str, ...] | None  # None: the list is one value; empty: a set of plain values
+Keys = tuple[str, ...] | None  # None: the list is atomic; empty: a set of scalars
 
 
-def keys_of(field: str, entries: Any, table: dict[str, tuple[tuple[str, ...], ...]] | None = None) -> Keys:
-    """How a list of a built-in kind merges."""
-    if field in SETS:
+def _builtin_keys(field: str, items: Any) -> Keys:
+    """The merge keys of a list of a built-in kind."""
+    if field in SET_FIELDS:
         return ()
-    for keys in (STRATEGIC if table is None else table).get(field, ()):
-        if isinstance(entries, list) and all(
-            isinstance(one, dict) and all(key in one for key in keys) for one in entries
-        ):
+    for keys in APPLY_MERGE_KEYS.get(field, ()):
+        if isinstance(items, list) and _all_have_keys(items, keys):
             return keys
     return None
 
 
+def _all_have_keys(items: Any, keys: tuple[str, ...]) -> bool:
+    return all(isinstance(item, dict) and all(key in item for key in keys) for item in items)
+
+
 class MergeKeys:
-    """What is known of the lists in a kind: its schema, or for built-in kinds the names of the fields."""
+    """How the lists below one field of a kind merge: by its schema, or for built-in kinds by field names."""
 
     def __init__(self, schema: Raw | None, field: str = "", built_in: bool = False) -> None:
         self.schema, self.field, self.built_in = schema, field, built_in
 
     @classmethod
     def of(cls, schema: Raw | None) -> "MergeKeys":
-        """Of a whole object."""
+        """Those of a whole object."""
         return cls(schema, "", schema is None)
 
-    def inside(self, field: str) -> "MergeKeys":
-        """Of one field."""
+    def of_field(self, field: str) -> "MergeKeys":
+        """Those of one field."""
         if self.built_in or (field == "metadata" and not self.field):
             return MergeKeys(None, field, built_in=True)
         schema = self.schema or {}
-        inner = schema.get("properties", {}).get(field) or schema.get("additionalProperties")
-        return MergeKeys(inner if isinstance(inner, dict) else None, field)
+        field_schema = schema.get("properties", {}).get(field) or schema.get("additionalProperties")
+        return MergeKeys(field_schema if isinstance(field_schema, dict) else None, field)
 
-    def entry(self) -> "MergeKeys":
-        """Of an entry of a list."""
+    def of_items(self) -> "MergeKeys":
+        """Those of the items of this list."""
         if self.built_in:
             return self
         return MergeKeys((self.schema or {}).get("items"), self.field)
 
-    def keys(self, entries: Any) -> Keys:
-        """How this list merges."""
+    def keys(self, items: Any) -> Keys:
+        """The merge keys of this list."""
         if self.built_in:
-            return keys_of(self.field, entries, APPLIED)
+            return _builtin_keys(self.field, items)
         schema = self.schema or {}
         match schema.get("x-kubernetes-list-type"):
             case "map":
                 keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
-                whole = all(isinstance(one, dict) and all(key in one for key in keys) for one in entries)
-                return keys if whole else None
+                return keys if _all_have_keys(items, keys) else None
             case "set":
                 return ()
             case _:
@@ -90,5 +91,5 @@ class MergeKeys:
 
     @property
     def atomic(self) -> bool:
-        """Whether a map is one value."""
+        """Whether a map merges as one value."""
         return (self.schema or {}).get("x-kubernetes-map-type") == "atomic"

@@ -3,60 +3,60 @@
 from typing import Any
 
 from muster.embedded.api_errors import Cause, bad_request, unsupported
-from muster.embedded.patch.strategic_merge import strategic
+from muster.embedded.patch.strategic_merge import strategic_merge
 from muster.kube.cluster import PatchType, Raw
 from muster.kube.errors import ApiError
 
 MOST_OPERATIONS = 10_000
 
 
-def patched(value: Raw, patch: Any, kind: PatchType, *, custom: bool = False) -> Raw:
-    """`value` as a patch makes it; neither is changed. Custom kinds know no strategic merge (415)."""
-    match kind:
+def apply_patch(value: Raw, patch: Any, patch_type: PatchType, *, is_custom: bool = False) -> Raw:
+    """A patched copy of `value`. Custom kinds support no strategic merge patch (ApiError 415)."""
+    match patch_type:
         case "application/merge-patch+json":
-            result = merge(value, _document(patch))
+            result = merge_patch(value, _require_object(patch))
         case "application/json-patch+json":
             result = json_patch(value, patch)
-        case "application/strategic-merge-patch+json" if not custom:
-            result = strategic(value, _document(patch))
+        case "application/strategic-merge-patch+json" if not is_custom:
+            result = strategic_merge(value, _require_object(patch))
         case _:
-            raise unsupported(f"the body of the request was in an unknown format: {kind}")
-    return _document(result)
+            raise unsupported(f"the body of the request was in an unknown format: {patch_type}")
+    return _require_object(result)
 
 
-def _document(value: Any) -> Raw:
+def _require_object(value: Any) -> Raw:
     if not isinstance(value, dict):
         raise bad_request("a patch must be, and must leave, an object")
     return value
 
 
-def merge(value: Any, patch: Any) -> Any:
-    """JSON merge patch: null deletes, objects merge, all else replaces."""
+def merge_patch(value: Any, patch: Any) -> Any:
+    """JSON merge patch: null deletes a field, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(value) if isinstance(value, dict) else {}
-    for name, inner in patch.items():
-        if inner is None:
-            found.pop(name, None)
+    merged = dict(value) if isinstance(value, dict) else {}
+    for name, field in patch.items():
+        if field is None:
+            merged.pop(name, None)
         else:
-            found[name] = merge(found.get(name), inner)
-    return found
+            merged[name] = merge_patch(merged.get(name), field)
+    return merged
 
 
 def json_patch(value: Any, operations: Any) -> Any:
-    """JSON patch: every operation in order, or ApiError 422 and none of them."""
+    """JSON patch: all operations in order; ApiError 422 where one does not apply."""
     if not isinstance(operations, list) or len(operations) > MOST_OPERATIONS:
         raise bad_request(f"a JSON patch is a list of at most {MOST_OPERATIONS} operations")
     for i, operation in enumerate(operations):
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise bad_request(f"operation {i} of the JSON patch has no path")
-        value = _operate(value, operation, i)
+        value = _apply_operation(value, operation, i)
     return value
 
 
-def _operate(value: Any, operation: Raw, i: int) -> Any:
+def _apply_operation(value: Any, operation: Raw, i: int) -> Any:
     try:
-        path = _steps(operation["path"])
+        path = _parse_pointer(operation["path"])
         match operation.get("op"):
             case "add":
                 return _add(value, path, operation["value"])
@@ -66,35 +66,36 @@ def _operate(value: Any, operation: Raw, i: int) -> Any:
                 _get(value, path)
                 return _put(value, path, operation["value"])
             case "move":
-                source = _steps(operation["from"])
+                source = _parse_pointer(operation["from"])
                 return _add(_remove(value, source), path, _get(value, source))
             case "copy":
-                return _add(value, path, _get(value, _steps(operation["from"])))
+                return _add(value, path, _get(value, _parse_pointer(operation["from"])))
             case "test":
-                return _tested(value, path, operation["value"])
-            case other:
-                raise bad_request(f"operation {i} of the JSON patch: unknown `{other}`")
+                return _test(value, path, operation["value"])
+            case name:
+                raise bad_request(f"operation {i} of the JSON patch: unknown `{name}`")
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        what = f"operation {i} ({operation.get('op')} {operation['path']}) does not apply: {error}"
-        raise ApiError(422, "Invalid", f"the server rejected our request: {what}", _cause(operation, what)) from None
+        message = f"operation {i} ({operation.get('op')} {operation['path']}) does not apply: {error}"
+        details = _error_details(operation, message)
+        raise ApiError(422, "Invalid", f"the server rejected our request: {message}", details) from None
 
 
-def _cause(operation: Raw, what: str) -> dict[str, Any]:
-    cause = Cause(operation["path"], what)
+def _error_details(operation: Raw, message: str) -> dict[str, Any]:
+    cause = Cause(operation["path"], message)
     return {"causes": [{"field": cause.field, "message": cause.message, "reason": cause.reason}]}
 
 
-def _steps(path: Any) -> tuple[str, ...]:
+def _parse_pointer(path: Any) -> tuple[str, ...]:
     if not isinstance(path, str) or (path and not path.startswith("/")):
         raise ValueError(f"`{path}` is not a JSON pointer")
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
 
 
 def _index(value: list[Any], step: str, end: int) -> int:
-    at = int(step) if step.isdigit() else -1
-    if not 0 <= at < end:
+    index = int(step) if step.isdigit() else -1
+    if not 0 <= index < end:
         raise IndexError(f"no place `{step}` in a list of {len(value)}")
-    return at
+    return index
 
 
 def _get(value: Any, path: tuple[str, ...]) -> Any:
@@ -110,13 +111,13 @@ def _field(value: Any, step: str) -> Any:
 
 
 def _put(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    """With one place changed; copies along the way only."""
+    """A copy of `value` with the value at one path replaced."""
     if not path:
         return new
     step, rest = path[0], path[1:]
     if isinstance(value, list):
-        at = _index(value, step, len(value))
-        return [*value[:at], _put(value[at], rest, new), *value[at + 1 :]]
+        index = _index(value, step, len(value))
+        return [*value[:index], _put(value[index], rest, new), *value[index + 1 :]]
     if not isinstance(value, dict):
         raise KeyError(step)
     return {**value, step: _put(_field(value, step), rest, new) if rest else new}
@@ -127,8 +128,8 @@ def _add(value: Any, path: tuple[str, ...], new: Any) -> Any:
         return new
     parent = _get(value, path[:-1])
     if isinstance(parent, list):
-        at = len(parent) if path[-1] == "-" else _index(parent, path[-1], len(parent) + 1)
-        return _put(value, path[:-1], [*parent[:at], new, *parent[at:]])
+        index = len(parent) if path[-1] == "-" else _index(parent, path[-1], len(parent) + 1)
+        return _put(value, path[:-1], [*parent[:index], new, *parent[index:]])
     return _put(value, path, new)
 
 
@@ -136,12 +137,12 @@ def _remove(value: Any, path: tuple[str, ...]) -> Any:
     _get(value, path)
     parent = _get(value, path[:-1])
     if isinstance(parent, list):
-        at = _index(parent, path[-1], len(parent))
-        return _put(value, path[:-1], [*parent[:at], *parent[at + 1 :]])
-    return _put(value, path[:-1], {name: inner for name, inner in parent.items() if name != path[-1]})
+        index = _index(parent, path[-1], len(parent))
+        return _put(value, path[:-1], [*parent[:index], *parent[index + 1 :]])
+    return _put(value, path[:-1], {name: field for name, field in parent.items() if name != path[-1]})
 
 
-def _tested(value: Any, path: tuple[str, ...], wanted: Any) -> Any:
-    if _get(value, path) != wanted:
+def _test(value: Any, path: tuple[str, ...], expected: Any) -> Any:
+    if _get(value, path) != expected:
         raise ValueError(f"testing value {'/'.join(path)} failed")
     return value

@@ -1,7 +1,7 @@
-"""Server-side apply: who owns which fields (`metadata.managedFields`), what conflicts, and what an apply makes of it.
+"""Server-side apply: field managers (`metadata.managedFields`), conflicts, and the merge of a configuration.
 
-Ownership is kept from the first apply on: what was there before belongs to `before-first-apply`, unless kubectl's
-annotation says that it applied it.
+Managed fields begin with the first apply: fields set before it belong to `before-first-apply`, except those that
+kubectl's last-applied annotation lists.
 """
 
 import json
@@ -9,140 +9,163 @@ from typing import Any
 
 from muster.api.resources import Resource
 from muster.embedded.api_errors import Cause, conflict
-from muster.embedded.patch.managed_fields import Path, Paths, at, cleared, flat, nested, overlaid, paths
+from muster.embedded.patch.managed_fields import (
+    FieldSet,
+    Path,
+    field_set,
+    from_fields_v1,
+    merge_config,
+    remove_field,
+    to_fields_v1,
+    value_at,
+)
 from muster.embedded.patch.merge_keys import MergeKeys
 from muster.kube.cluster import Raw
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-BEFORE = "before-first-apply"
+BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-class Manager:
+class FieldManager:
     """One entry of `managedFields`."""
 
-    def __init__(self, name: str, operation: str, subresource: str, fields: Paths, time: str) -> None:
+    def __init__(self, name: str, operation: str, subresource: str, fields: FieldSet, time: str) -> None:
         self.name, self.operation, self.subresource = name, operation, subresource
         self.fields, self.time = fields, time
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Who, by which way of writing, to which part."""
+        """Name, operation and subresource: one entry each in `managedFields`."""
         return self.name, self.operation, self.subresource
 
     def entry(self, api_version: str) -> Raw:
-        """As it stands in the object."""
+        """The entry in `managedFields`."""
         return {
             "manager": self.name,
             "operation": self.operation,
             "apiVersion": api_version,
             "time": self.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": nested(self.fields),
+            "fieldsV1": to_fields_v1(self.fields),
             **({"subresource": self.subresource} if self.subresource else {}),
         }
 
 
-def managers(raw: Raw) -> list[Manager]:
-    """Those that an object knows."""
+def managers_of(raw: Raw) -> list[FieldManager]:
+    """The field managers of an object."""
     return [
-        Manager(
-            one.get("manager", ""),
-            one.get("operation", "Update"),
-            one.get("subresource", ""),
-            frozenset(flat(one.get("fieldsV1"))),
-            one.get("time", ""),
+        FieldManager(
+            entry.get("manager", ""),
+            entry.get("operation", "Update"),
+            entry.get("subresource", ""),
+            frozenset(from_fields_v1(entry.get("fieldsV1"))),
+            entry.get("time", ""),
         )
-        for one in raw["metadata"].get("managedFields") or ()
-        if isinstance(one, dict) and one
+        for entry in raw["metadata"].get("managedFields") or ()
+        if isinstance(entry, dict) and entry
     ]
 
 
-def noted(raw: Raw, all_of_them: list[Manager]) -> Raw:
-    """The object with its managers written into it; those that own nothing are dropped."""
-    entries = [one.entry(raw["apiVersion"]) for one in sorted(all_of_them, key=lambda one: one.identity) if one.fields]
+def _with_managers(raw: Raw, managers: list[FieldManager]) -> Raw:
+    """The object with its `managedFields`; managers without fields are dropped."""
+    ordered = sorted(managers, key=lambda manager: manager.identity)
+    entries = [manager.entry(raw["apiVersion"]) for manager in ordered if manager.fields]
     metadata = {name: value for name, value in raw["metadata"].items() if name != "managedFields"}
     return {**raw, "metadata": {**metadata, **({"managedFields": entries} if entries else {})}}
 
 
-def applied(live: Raw, config: Raw, merge_keys: MergeKeys, manager: Manager, resource: Resource, *, force: bool) -> Raw:
-    """`live` with a configuration applied: new values in, what this manager no longer names out; 409 on conflicts."""
-    others = managers(live) or _first(live, merge_keys, manager)
-    mine = next((one for one in others if one.identity == manager.identity), None)
-    others = [one for one in others if one is not mine]
-    fields = paths(config, merge_keys)
-    contested = {one: _contested(one, fields, live, config) for one in others}
-    causes = [
-        Cause(_dotted(path), f'conflict with "{one.name}"', "FieldManagerConflict")
-        for one, found in contested.items()
-        for path in sorted(found)
-    ]
-    if causes and not force:
-        plural = "conflict" if len(causes) == 1 else "conflicts"
-        words = ", ".join(f"{cause.message}: {cause.field}" for cause in causes)
-        problem = conflict(resource, config["metadata"].get("name", ""), "", causes)
-        problem.message = f"Apply failed with {len(causes)} {plural}: {words}"
-        raise problem
-    for one, found in contested.items():
-        one.fields = one.fields - found
-    merged = overlaid(live, config, merge_keys)
-    owned = frozenset(path for one in others for path in one.fields)
-    for path in sorted((mine.fields if mine else frozenset()) - fields):  # an entry goes before the fields in it
-        if not _under(path, fields | owned):
-            merged = cleared(merged, path, fields | owned)
+def apply_configuration(
+    live: Raw, config: Raw, merge_keys: MergeKeys, manager: FieldManager, resource: Resource, *, force: bool
+) -> Raw:
+    """`live` with a configuration applied: sets its fields, and removes those that the manager no longer applies.
+
+    ApiError 409 on conflicts, unless forced.
+    """
+    current = managers_of(live) or _managers_before_first_apply(live, merge_keys, manager)
+    previous = next((item for item in current if item.identity == manager.identity), None)
+    others = [item for item in current if item is not previous]
+    fields = field_set(config, merge_keys)
+    conflicts = {other: _conflicting_fields(other, fields, live, config) for other in others}
+    if not force:
+        _raise_conflicts(conflicts, resource, config["metadata"].get("name", ""))
+    for other, contested in conflicts.items():
+        other.fields = other.fields - contested
+    merged = merge_config(live, config, merge_keys)
+    owned = frozenset(path for other in others for path in other.fields)
+    for path in sorted((previous.fields if previous else frozenset()) - fields):  # a list item goes before its fields
+        if not _covers(path, fields | owned):
+            merged = remove_field(merged, path, fields | owned)
     manager.fields = fields
-    if mine and mine.fields == fields and merged == live:
-        manager.time = mine.time
-    return noted(merged, [*others, manager])
+    if previous and previous.fields == fields and merged == live:
+        manager.time = previous.time
+    return _with_managers(merged, [*others, manager])
 
 
-def _first(live: Raw, merge_keys: MergeKeys, manager: Manager) -> list[Manager]:
-    """The owner of all that was there before anyone applied anything."""
-    text = live["metadata"].get("annotations", {}).get(LAST_APPLIED)
-    known: Paths = frozenset()
-    if text and manager.name == "kubectl":
-        known = paths(json.loads(text), merge_keys) | {("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")}
-    fields = paths({name: value for name, value in live.items() if name != "status"}, merge_keys) - known
-    return [Manager(BEFORE, "Update", "", fields, manager.time)] if "uid" in live["metadata"] else []
+def _raise_conflicts(conflicts: dict[FieldManager, FieldSet], resource: Resource, name: str) -> None:
+    causes = [
+        Cause(_dotted_path(path), f'conflict with "{manager.name}"', "FieldManagerConflict")
+        for manager, contested in conflicts.items()
+        for path in sorted(contested)
+    ]
+    if not causes:
+        return
+    noun = "conflict" if len(causes) == 1 else "conflicts"
+    listed = ", ".join(f"{cause.message}: {cause.field}" for cause in causes)
+    error = conflict(resource, name, "", causes)
+    error.message = f"Apply failed with {len(causes)} {noun}: {listed}"
+    raise error
 
 
-def _contested(other: Manager, fields: Paths, live: Raw, config: Raw) -> Paths:
-    return frozenset(path for path in other.fields & fields if not _same(at(live, path), at(config, path), path))
+def _managers_before_first_apply(live: Raw, merge_keys: MergeKeys, manager: FieldManager) -> list[FieldManager]:
+    """The manager of all fields that were set before the first apply."""
+    last_applied = live["metadata"].get("annotations", {}).get(LAST_APPLIED)
+    applied: FieldSet = frozenset()
+    if last_applied and manager.name == "kubectl":
+        annotation = ("f:metadata", "f:annotations", f"f:{LAST_APPLIED}")
+        applied = field_set(json.loads(last_applied), merge_keys) | {annotation}
+    fields = field_set({name: value for name, value in live.items() if name != "status"}, merge_keys) - applied
+    return [FieldManager(BEFORE_FIRST_APPLY, "Update", "", fields, manager.time)] if "uid" in live["metadata"] else []
 
 
-def _same(one: Any, other: Any, path: Path) -> bool:
-    """Entries of a list are the same by their keys; what is in them is owned on its own."""
-    return bool(one == other) or path[-1].startswith("k:")
+def _conflicting_fields(other: FieldManager, fields: FieldSet, live: Raw, config: Raw) -> FieldSet:
+    return frozenset(
+        path for path in other.fields & fields if not _is_same(value_at(live, path), value_at(config, path), path)
+    )
 
 
-def _under(path: Path, fields: Paths) -> bool:
-    """Whether a path, or something below it, is owned."""
-    return any(other[: len(path)] == path for other in fields)
+def _is_same(live_value: Any, config_value: Any, path: Path) -> bool:
+    """Items of a list map are the same by their keys; the fields in them have managers of their own."""
+    return bool(live_value == config_value) or path[-1].startswith("k:")
 
 
-def written(old: Raw, new: Raw, merge_keys: MergeKeys, manager: Manager) -> Raw:
-    """An update of an object with managers: who changed a field owns it now."""
-    before, after = paths(old, merge_keys), paths(new, merge_keys)
-    changed = frozenset(path for path in after if path not in before or at(old, path) != at(new, path))
+def _covers(path: Path, fields: FieldSet) -> bool:
+    """Whether a path, or one below it, is in a field set."""
+    return any(field[: len(path)] == path for field in fields)
+
+
+def record_update(old: Raw, new: Raw, merge_keys: MergeKeys, manager: FieldManager) -> Raw:
+    """An updated object whose changed fields belong to the manager that changed them."""
+    before, after = field_set(old, merge_keys), field_set(new, merge_keys)
+    changed = frozenset(path for path in after if path not in before or value_at(old, path) != value_at(new, path))
     changed = frozenset(path for path in changed if not (path[-1].startswith("k:") and path in before))
-    kept = []
-    mine = manager
-    for one in managers(old):
-        if one.identity == manager.identity:
-            mine = one
+    others, updater = [], manager
+    for item in managers_of(old):
+        if item.identity == manager.identity:
+            updater = item
         else:
-            one.fields = (one.fields - changed) & after
-            kept.append(one)
-    mine.time = manager.time if changed else mine.time
-    mine.fields = (mine.fields | changed) & after
-    return noted(new, [*kept, mine])
+            item.fields = (item.fields - changed) & after
+            others.append(item)
+    updater.time = manager.time if changed else updater.time
+    updater.fields = (updater.fields | changed) & after
+    return _with_managers(new, [*others, updater])
 
 
-def _dotted(path: Path) -> str:
-    """As conflicts name a field: `.spec.containers[name="a"].image`, `.metadata.finalizers[="x"]`."""
-    return "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_chosen(step)}]" for step in path)
+def _dotted_path(path: Path) -> str:
+    """A path as conflicts show it: `.spec.containers[name="a"].image`, `.metadata.finalizers[="x"]`."""
+    return "".join(f".{step[2:]}" if step.startswith("f:") else f"[{_item_selector(step)}]" for step in path)
 
 
-def _chosen(step: str) -> str:
+def _item_selector(step: str) -> str:
     if step.startswith("v:"):
         return f"={step[2:]}"
     return ",".join(f"{key}={json.dumps(value)}" for key, value in sorted(json.loads(step[2:]).items()))

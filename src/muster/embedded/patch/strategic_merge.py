@@ -1,130 +1,132 @@
-"""Strategic merge patch: a merge patch that knows how the lists of built-in kinds merge, with its `$` directives."""
+"""Strategic merge patch: a merge patch that merges the lists of built-in kinds by key, with its `$` directives."""
 
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from muster.embedded.api_errors import bad_request
-from muster.embedded.patch.merge_keys import SETS, STRATEGIC
+from muster.embedded.patch.merge_keys import SET_FIELDS, STRATEGIC_MERGE_KEYS
 
-_DELETE, _ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
+_DELETE_FROM, _SET_ORDER = "$deleteFromPrimitiveList/", "$setElementOrder/"
 
 
-def strategic(value: Any, patch: Any) -> Any:
-    """`value` with `patch` merged into it; neither is changed."""
+def strategic_merge(value: Any, patch: Any) -> Any:
+    """A copy of `value` with `patch` merged into it."""
     if not isinstance(patch, dict):
         return patch
     match patch.get("$patch"):
         case "replace":
-            return {name: inner for name, inner in patch.items() if name != "$patch"}
+            return {name: field for name, field in patch.items() if name != "$patch"}
         case "delete":
             return {}
         case None | "merge":
-            return _merged(value if isinstance(value, dict) else {}, patch)
-        case other:
-            raise bad_request(f"unknown patch type: {other}")
+            return _merge_maps(value if isinstance(value, dict) else {}, patch)
+        case directive:
+            raise bad_request(f"unknown patch type: {directive}")
 
 
-def _merged(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    found = _retained(value, patch.get("$retainKeys"))
-    for name, inner in patch.items():
+def _merge_maps(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    merged = _retain_keys(value, patch.get("$retainKeys"))
+    for name, field in patch.items():
         if name.startswith("$"):
             continue
-        if inner is None:
-            found.pop(name, None)
-        elif isinstance(inner, list):
-            before = found.get(name)
-            found[name] = _list(name, before if isinstance(before, list) else [], inner)
+        if field is None:
+            merged.pop(name, None)
+        elif isinstance(field, list):
+            before = merged.get(name)
+            merged[name] = _merge_lists(name, before if isinstance(before, list) else [], field)
         else:
-            found[name] = _plain(strategic(found.get(name), inner))
-    for field, inner in _directed(patch, _ORDER, found):
-        found[field] = _arranged(_key(field, inner, found[field]), found[field], inner, value.get(field) or [])
-    for field, inner in _directed(patch, _DELETE, found):
-        found[field] = [one for one in found[field] if one not in inner]
-    changed = {name.removeprefix(_DELETE) for name in patch}
-    return {name: inner for name, inner in found.items() if inner != [] or name not in changed}
+            merged[name] = _without_nulls(strategic_merge(merged.get(name), field))
+    for name, order in _directives(patch, _SET_ORDER, merged):
+        key = _merge_key(name, order, merged[name])
+        merged[name] = _reorder(key, merged[name], order, value.get(name) or [])
+    for name, deleted in _directives(patch, _DELETE_FROM, merged):
+        merged[name] = [item for item in merged[name] if item not in deleted]
+    changed = {name.removeprefix(_DELETE_FROM) for name in patch}
+    return {name: field for name, field in merged.items() if field != [] or name not in changed}
 
 
-def _directed(patch: dict[str, Any], directive: str, found: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The lists that a directive is about, with what it says of each; ApiError 400 where either is no list."""
-    for name, inner in patch.items():
-        field = name.removeprefix(directive)
-        if field == name or field not in found:
+def _directives(patch: dict[str, Any], prefix: str, merged: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The list fields that a directive names, with its value for each; ApiError 400 where either is no list."""
+    for name, value in patch.items():
+        field = name.removeprefix(prefix)
+        if field == name or field not in merged:
             continue
-        if not isinstance(inner, list) or not isinstance(found[field], list):
+        if not isinstance(value, list) or not isinstance(merged[field], list):
             raise bad_request(f"{name}: this directive is a list, about a list")
-        yield field, inner
+        yield field, value
 
 
-def _retained(value: dict[str, Any], keys: Any) -> dict[str, Any]:
-    return {name: inner for name, inner in value.items() if keys is None or name in keys}
+def _retain_keys(value: dict[str, Any], keys: Any) -> dict[str, Any]:
+    return {name: field for name, field in value.items() if keys is None or name in keys}
 
 
-def _plain(value: Any) -> Any:
-    """Without nulls that had nothing to delete."""
+def _without_nulls(value: Any) -> Any:
+    """A value without nulls that had no field to delete."""
     if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in value.items() if inner is not None}
+        return {name: _without_nulls(field) for name, field in value.items() if field is not None}
     return value
 
 
-def _list(field: str, value: list[Any], patch: list[Any]) -> list[Any]:
-    if field in SETS:
-        return _arranged(None, value + [one for one in patch if one not in value], patch, value)
-    if any(isinstance(one, dict) and one.get("$patch") == "replace" for one in patch):
-        return [one for one in patch if not (isinstance(one, dict) and "$patch" in one)]
-    key = _key(field, patch, value)
+def _merge_lists(field: str, value: list[Any], patch: list[Any]) -> list[Any]:
+    if field in SET_FIELDS:
+        return _reorder(None, value + [item for item in patch if item not in value], patch, value)
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if not (isinstance(item, dict) and "$patch" in item)]
+    key = _merge_key(field, patch, value)
     if key is None:
-        return [_plain(one) for one in patch]
-    return _arranged(key, _by_key(key, value, patch), patch, value)
+        return [_without_nulls(item) for item in patch]
+    return _reorder(key, _merge_by_key(key, value, patch), patch, value)
 
 
-def _key(field: str, patch: Any, value: list[Any]) -> str | None:
-    """The one field that tells the entries apart; None: they are plain, or the list is replaced as a whole."""
-    keys = [key for (key,) in STRATEGIC.get(field, ())]
+def _merge_key(field: str, patch: Any, value: list[Any]) -> str | None:
+    """The merge key of a list; None: its items are scalars, or the list is atomic."""
+    keys = [key for (key,) in STRATEGIC_MERGE_KEYS.get(field, ())]
     if not keys:
         return None
-    if not isinstance(patch, list) or any(not isinstance(one, dict) for one in [*value, *patch]):
+    if not isinstance(patch, list) or any(not isinstance(item, dict) for item in [*value, *patch]):
         raise bad_request(f"{field}: every entry of this list must be an object")
-    key = next((key for key in keys if any(key in one for one in [*value, *patch])), keys[0])
-    for one in patch:
-        if key not in one:
-            raise bad_request(f"map: {str(one)[:200]} does not contain declared merge key: {key}")
+    key = next((key for key in keys if any(key in item for item in [*value, *patch])), keys[0])
+    for item in patch:
+        if key not in item:
+            raise bad_request(f"map: {str(item)[:200]} does not contain declared merge key: {key}")
     return key
 
 
-def _by_key(key: str, value: list[Any], patch: list[Any]) -> list[Any]:
-    found = {_mark(one, key): one for one in value}
-    for one in patch:
-        mark = _mark(one, key)
-        if one.get("$patch") == "delete":
-            found.pop(mark, None)
+def _merge_by_key(key: str, value: list[Any], patch: list[Any]) -> list[Any]:
+    items = {_identity(item, key): item for item in value}
+    for item in patch:
+        identity = _identity(item, key)
+        if item.get("$patch") == "delete":
+            items.pop(identity, None)
         else:
-            found[mark] = _plain(strategic(found.get(mark), one))
-    return list(found.values())
+            items[identity] = _without_nulls(strategic_merge(items.get(identity), item))
+    return list(items.values())
 
 
-def _mark(one: Any, key: str | None) -> str:
-    """What tells an entry apart, as text."""
-    value = one.get(key) if key and isinstance(one, dict) else one
+def _identity(item: Any, key: str | None) -> str:
+    """The value of an item's merge key, or of a scalar item, with its type."""
+    value = item.get(key) if key and isinstance(item, dict) else item
     return f"{type(value).__name__}:{value}"
 
 
-def _arranged(key: str | None, merged: list[Any], order: list[Any], before: list[Any]) -> list[Any]:
-    """Entries that the patch names in its order, the others as they were: each in front of the first that it was in
-    front of before. So new entries come first where nothing else is said.
+def _reorder(key: str | None, merged: list[Any], order: list[Any], before: list[Any]) -> list[Any]:
+    """Items that the patch names in its order; each other item in front of the first one that it preceded before.
+
+    So new items come first where the patch gives no order.
     """
-    wanted, live = _places(key, order), _places(key, before)
-    marked = [(_mark(one, key), one) for one in merged]
-    named = deque(sorted((pair for pair in marked if pair[0] in wanted), key=lambda pair: wanted[pair[0]]))
-    found: list[Any] = []
-    for mark, one in marked:
-        if mark in wanted:
+    patch_index, old_index = _indexes(key, order), _indexes(key, before)
+    items = [(_identity(item, key), item) for item in merged]
+    named = deque(sorted((pair for pair in items if pair[0] in patch_index), key=lambda pair: patch_index[pair[0]]))
+    ordered: list[Any] = []
+    for identity, item in items:
+        if identity in patch_index:
             continue
-        while named and not (mark in live and live[mark] < live.get(named[0][0], -1)):
-            found.append(named.popleft()[1])
-        found.append(one)
-    return found + [one for _, one in named]
+        while named and not (identity in old_index and old_index[identity] < old_index.get(named[0][0], -1)):
+            ordered.append(named.popleft()[1])
+        ordered.append(item)
+    return ordered + [item for _, item in named]
 
 
-def _places(key: str | None, entries: list[Any]) -> dict[str, int]:
-    return {_mark(one, key): i for i, one in enumerate(entries)}
+def _indexes(key: str | None, items: list[Any]) -> dict[str, int]:
+    return {_identity(item, key): i for i, item in enumerate(items)}

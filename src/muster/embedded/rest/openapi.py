@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from muster.api.objects import KINDS
-from muster.embedded.admission.builtin_schemas import METADATA, TEXT, builtin_schema, fields
+from muster.embedded.admission.builtin_schemas import METADATA, STRING, builtin_schema, fields
 from muster.embedded.rest.responses import refusal
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
@@ -81,9 +81,9 @@ def _component(kind: Kind) -> str:
 def _schema(kind: Kind) -> Raw:
     known = KINDS.get((kind.resource.api_version, kind.resource.kind))
     found: Raw = kind.schema or (schema(known) if known else {"type": "object"})
-    for more in () if kind.custom else builtin_schema(kind.resource):
+    for more in () if kind.is_custom else builtin_schema(kind.resource):
         found = _joined(found, more)
-    found = _joined(found, fields(apiVersion=TEXT, kind=TEXT, metadata=METADATA))
+    found = _joined(found, fields(apiVersion=STRING, kind=STRING, metadata=METADATA))
     return {**found, "x-kubernetes-group-version-kind": [_gvk(kind)]}
 
 

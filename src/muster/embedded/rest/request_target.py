@@ -7,6 +7,7 @@ from msgspec import Struct
 from muster.api.resources import NAMESPACES, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.table.kind_columns import columns_of
 from muster.embedded.rest.table.printer_columns import Column
 from muster.embedded.rest.table.workload_columns import SCALE
 from muster.embedded.store.kinds import Kind
@@ -32,7 +33,7 @@ class Target(Struct, frozen=True):
     @property
     def columns(self) -> tuple[Column, ...]:
         """How it is shown in a table."""
-        return SCALE if self.subresource == "scale" else self.kind.columns
+        return SCALE if self.subresource == "scale" else columns_of(self.kind)
 
 
 def target(store: ClusterStore, group: str, version: str, rest: Sequence[str]) -> Target:

@@ -43,7 +43,7 @@ async def create(face: Face, found: Target, request: Request) -> Response:
         namespace=found.namespace,
         dry_run=options.dry_run,
         field_manager=options.manager,
-        unknown=options.unknown,
+        on_unknown_fields=options.on_unknown_fields,
     )
     return shown_as(face, found, request, stored, form, 201, options.warnings)
 
@@ -59,7 +59,7 @@ async def replace(face: Face, found: Target, request: Request) -> Response:
         namespace=found.namespace,
         dry_run=options.dry_run,
         field_manager=options.manager,
-        unknown=options.unknown,
+        on_unknown_fields=options.on_unknown_fields,
     )
     return shown_as(face, found, request, stored, form, warnings=options.warnings)
 
@@ -81,7 +81,7 @@ async def patch(face: Face, found: Target, request: Request) -> Response:
         field_manager=options.manager,
         force=options.force,
         dry_run=options.dry_run,
-        unknown=options.unknown,
+        on_unknown_fields=options.on_unknown_fields,
     )
     return shown_as(face, found, request, stored, form, 201 if created else 200, options.warnings)
 

@@ -13,12 +13,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from muster.embedded.cluster_store import ClusterStore, StoreWatch
+from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.list_options import ListOptions
 from muster.embedded.rest.negotiation import Wanted, wanted
 from muster.embedded.rest.request_target import Target
 from muster.embedded.rest.responses import JSON, refusal, status
 from muster.embedded.rest.table.tables import Include, include, partial, table
+from muster.embedded.store.watch import StoreWatch
 from muster.kube.cluster import Change, Raw
 from muster.kube.errors import ApiError
 

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 from starlette.requests import Request
 
-from muster.embedded.admission.admission_chain import refused
+from muster.embedded.admission.admission_chain import reject_unknown_fields
 from muster.embedded.rest.negotiation import body, content_type, dry_run, flag, value, whole
 from muster.embedded.rest.responses import refusal
 from muster.kube.cluster import Raw
@@ -25,10 +25,10 @@ class WriteOptions(Struct, frozen=True):
     force: bool = False
     warnings: list[str] = field(default_factory=list)
 
-    def unknown(self, places: Sequence[str]) -> None:
+    def on_unknown_fields(self, places: Sequence[str]) -> None:
         """Fields that nobody knows are refused, told, or passed over."""
         if self.validation == "Strict":
-            refused(places)
+            reject_unknown_fields(places)
         if self.validation != "Ignore":
             self.warnings.extend(f'unknown field "{place}"' for place in places)
 

@@ -1,1 +1,1 @@
-"""Versioned objects by kind, and what is served of them."""
+"""Versioned objects by kind, their history, and the kinds that are served."""

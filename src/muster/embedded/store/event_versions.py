@@ -1,17 +1,16 @@
-"""Events are served twice, as `v1` and as `events.k8s.io/v1`; they are stored once, as `v1`."""
+"""Events are served as `v1` and as `events.k8s.io/v1`; they are stored as `v1`, and expire."""
 
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from muster.api.resources import EVENTS, NEW_EVENTS
-from muster.embedded.store.object_store import Home, ObjectStore, home
-from muster.embedded.store.versioned_table import Key, Stored
+from muster.embedded.store.object_store import GroupResource, ObjectStore, group_resource
+from muster.embedded.store.versioned_table import NamespacedName, StoredObject
 from muster.kube.cluster import Raw
 
-KEEP = timedelta(hours=1)
-# events.k8s.io -> v1
-_RENAMED = {
+EVENT_TTL = timedelta(hours=1)
+_STORED_FIELDS = {  # events.k8s.io -> v1
     "regarding": "involvedObject",
     "note": "message",
     "reportingController": "reportingComponent",
@@ -20,35 +19,35 @@ _RENAMED = {
     "deprecatedLastTimestamp": "lastTimestamp",
     "deprecatedCount": "count",
 }
-_BACK = {old: new for new, old in _RENAMED.items()}
+_SERVED_FIELDS = {stored: served for served, stored in _STORED_FIELDS.items()}
 
 
-def inward(raw: Raw) -> Raw:
+def to_storage(raw: Raw) -> Raw:
     """An event of events.k8s.io as it is stored."""
-    return {**{_RENAMED.get(name, name): value for name, value in raw.items()}, "apiVersion": "v1"}
+    return {**{_STORED_FIELDS.get(name, name): value for name, value in raw.items()}, "apiVersion": "v1"}
 
 
-def outward(raw: Raw) -> Raw:
-    """A stored event as events.k8s.io shows it."""
-    found = {_BACK.get(name, name): value for name, value in raw.items()}
-    return {**found, "apiVersion": NEW_EVENTS.api_version}
+def from_storage(raw: Raw) -> Raw:
+    """A stored event as events.k8s.io serves it."""
+    served = {_SERVED_FIELDS.get(name, name): value for name, value in raw.items()}
+    return {**served, "apiVersion": NEW_EVENTS.api_version}
 
 
-class Expiry:
-    """Events are forgotten an hour after they were last written, whenever another one is written."""
+class EventExpiry:
+    """Removes events an hour after their last write, whenever another event is written."""
 
     def __init__(self, object_store: ObjectStore, clock: Callable[[], datetime]) -> None:
         self._object_store, self._clock = object_store, clock
-        self._written: deque[tuple[datetime, Key, int]] = deque()
-        object_store.tell.append(self._told)
+        self._writes: deque[tuple[datetime, NamespacedName, int]] = deque()
+        object_store.listeners.append(self._on_change)
 
-    def _told(self, where: Home, _: Stored | None, new: Stored | None) -> None:
-        if where != home(EVENTS) or new is None:
+    def _on_change(self, resource: GroupResource, _: StoredObject | None, new: StoredObject | None) -> None:
+        if resource != group_resource(EVENTS) or new is None:
             return
         now = self._clock()
-        self._written.append((now, new.key, new.version))
-        while self._written and now - self._written[0][0] > KEEP:
-            _written, key, version = self._written.popleft()
-            found = self._object_store.get(where, key)
-            if found is not None and found.version == version:
-                self._object_store.remove(where, key)
+        self._writes.append((now, new.key, new.version))
+        while self._writes and now - self._writes[0][0] > EVENT_TTL:
+            _written_at, key, version = self._writes.popleft()
+            event = self._object_store.get(resource, key)
+            if event is not None and event.version == version:
+                self._object_store.remove(resource, key)

@@ -1,112 +1,113 @@
-"""Every table of the embedded cluster under one counter of versions, and who owns whom."""
+"""All tables of the embedded cluster under one resourceVersion counter, with indexes by uid and by owner."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from muster.api.resources import EVENTS, NEW_EVENTS, Resource
-from muster.embedded.admission.metadata import owners
-from muster.embedded.store.versioned_table import Key, Stored, Table, encoded, key_of
+from muster.embedded.store.versioned_table import NamespacedName, StoredObject, Table, encode, namespaced_name
 from muster.kube.cluster import Raw
 
-Home = tuple[str, str]  # group and plural: versions of a kind share a table
-Place = tuple[Home, Key]
-Told = Callable[[Home, Stored | None, Stored | None], None]  # old, new; None: it is not there
+GroupResource = tuple[str, str]  # group and plural: the versions of a kind share a table
+StorageKey = tuple[GroupResource, NamespacedName]
+# called after every change with the old and the new state; None: it did not, or does no longer, exist
+ChangeListener = Callable[[GroupResource, StoredObject | None, StoredObject | None], None]
 
 
-def home(resource: Resource) -> Home:
-    """Where objects of a kind are kept: events of both groups in one place."""
+def group_resource(resource: Resource) -> GroupResource:
+    """The table that holds a kind; events of both groups share one."""
     return (EVENTS.group, EVENTS.plural) if resource == NEW_EVENTS else (resource.group, resource.plural)
 
 
+def owner_references(raw: Raw) -> Iterator[Mapping[str, Any]]:
+    """The owner references of an object."""
+    yield from raw["metadata"].get("ownerReferences") or ()
+
+
 class ObjectStore:
-    """Tables, versions, and indexes by uid and by owner."""
+    """Tables, the resourceVersion, and indexes by uid and by owner."""
 
     def __init__(self, history: int) -> None:
         self.version = 0
-        self.tell: list[Told] = []
+        self.listeners: list[ChangeListener] = []
         self._history = history
-        self._tables: dict[Home, Table] = {}
-        self._alive: dict[str, Place] = {}
-        self._dependents: dict[str, dict[Place, None]] = {}
+        self._tables: dict[GroupResource, Table] = {}
+        self._by_uid: dict[str, StorageKey] = {}
+        self._dependents: dict[str, dict[StorageKey, None]] = {}
 
-    def table(self, where: Home) -> Table:
-        """One table; empty where nothing was ever put."""
-        if where not in self._tables:
-            self._tables[where] = Table(self._history)
-        return self._tables[where]
+    def table(self, resource: GroupResource) -> Table:
+        """The table of a kind; an empty one where nothing was stored yet."""
+        if resource not in self._tables:
+            self._tables[resource] = Table(self._history)
+        return self._tables[resource]
 
-    @property
-    def tables(self) -> dict[Home, Table]:
-        """Those that exist."""
-        return dict(self._tables)
+    def get(self, resource: GroupResource, key: NamespacedName) -> StoredObject | None:
+        """One object; None: it does not exist."""
+        return self.table(resource).get(key)
 
-    def get(self, where: Home, key: Key) -> Stored | None:
-        """One object."""
-        return self.table(where).get(key)
+    def find_by_uid(self, uid: str) -> StorageKey | None:
+        """The key of the object with this uid; None: it does not exist."""
+        return self._by_uid.get(uid)
 
-    def alive(self, uid: str) -> Place | None:
-        """Where the object with this uid is."""
-        return self._alive.get(uid)
-
-    def dependents(self, uid: str) -> list[Place]:
+    def dependents(self, uid: str) -> list[StorageKey]:
         """Objects that name this one as an owner."""
         return list(self._dependents.get(uid, ()))
 
-    def _stored(self, raw: Raw) -> Stored:
-        self.version += 1
-        found = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(self.version)}}
-        return Stored(found, encoded(found), self.version)
+    def keys_in_namespace(self, namespace: str) -> Iterator[StorageKey]:
+        """Every object in a namespace."""
+        for resource, table in tuple(self._tables.items()):
+            for stored in list(table.objects(namespace)):
+                yield resource, stored.key
 
-    def put(self, where: Home, raw: Raw) -> Stored:
-        """A new object or state, under the next version."""
-        table, key = self.table(where), key_of(raw)
-        old, new = table.get(key), self._stored(raw)
-        self._index(where, old, new)
+    def is_namespace_empty(self, namespace: str) -> bool:
+        """Whether a namespace holds no object."""
+        return not any(namespace in table.by_namespace for table in self._tables.values())
+
+    def put(self, resource: GroupResource, raw: Raw) -> StoredObject:
+        """Store an object, or its new state, under the next version."""
+        table, key = self.table(resource), namespaced_name(raw)
+        old, new = table.get(key), self._next_version_of(raw)
+        self._index(resource, old, new)
         table.put(new)
-        self._told(where, old, new)
+        self._notify(resource, old, new)
         return new
 
-    def remove(self, where: Home, key: Key) -> Stored:
-        """An object is gone; its last state, at the version of that."""
-        table = self.table(where)
+    def remove(self, resource: GroupResource, key: NamespacedName) -> StoredObject:
+        """Remove an object; returns its last state, at the version of the deletion."""
+        table = self.table(resource)
         old = table.get(key)
         assert old is not None, key
-        last = self._stored(old.raw)
-        self._index(where, old, None)
+        last = self._next_version_of(old.raw)
+        self._index(resource, old, None)
         table.remove(last)
-        self._told(where, old, None)
+        self._notify(resource, old, None)
         return last
 
-    def _told(self, where: Home, old: Stored | None, new: Stored | None) -> None:
-        for told in self.tell:
-            told(where, old, new)
+    def _next_version_of(self, raw: Raw) -> StoredObject:
+        self.version += 1
+        versioned = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(self.version)}}
+        return StoredObject(versioned, encode(versioned), self.version)
 
-    def _index(self, where: Home, old: Stored | None, new: Stored | None) -> None:
-        before = {owner.get("uid", "") for owner in owners(old.raw)} if old else set()
-        after = {owner.get("uid", "") for owner in owners(new.raw)} if new else set()
-        for stored, ids in ((old, before - after), (new, after - before)):
-            for uid in ids:
+    def _notify(self, resource: GroupResource, old: StoredObject | None, new: StoredObject | None) -> None:
+        for listener in self.listeners:
+            listener(resource, old, new)
+
+    def _index(self, resource: GroupResource, old: StoredObject | None, new: StoredObject | None) -> None:
+        before = {owner.get("uid", "") for owner in owner_references(old.raw)} if old else set()
+        after = {owner.get("uid", "") for owner in owner_references(new.raw)} if new else set()
+        for stored, uids in ((old, before - after), (new, after - before)):
+            for uid in uids:
                 assert stored is not None
-                self._depend(uid, (where, stored.key), added=stored is new)
+                self._index_dependent(uid, (resource, stored.key), added=stored is new)
         if old and not new:
-            self._alive.pop(old.uid, None)
+            self._by_uid.pop(old.uid, None)
         elif new and not old:
-            self._alive[new.uid] = (where, new.key)
+            self._by_uid[new.uid] = (resource, new.key)
 
-    def _depend(self, uid: str, place: Place, *, added: bool) -> None:
+    def _index_dependent(self, owner_uid: str, dependent: StorageKey, *, added: bool) -> None:
         if added:
-            self._dependents.setdefault(uid, {})[place] = None
+            self._dependents.setdefault(owner_uid, {})[dependent] = None
             return
-        places = self._dependents.get(uid, {})
-        places.pop(place, None)
-        if not places:
-            self._dependents.pop(uid, None)
-
-    def within(self, namespace: str) -> Iterator[Place]:
-        """Everything in a namespace."""
-        for where, table in self.tables.items():
-            for stored in list(table.objects(namespace)):
-                yield where, stored.key
-
-    def occupied(self, namespace: str) -> bool:
-        """Whether anything is in a namespace."""
-        return any(namespace in table.spaces for table in self._tables.values())
+        dependents = self._dependents.get(owner_uid, {})
+        dependents.pop(dependent, None)
+        if not dependents:
+            self._dependents.pop(owner_uid, None)

@@ -1,6 +1,6 @@
-"""Versioned tables, one for each kind of objects: what is there, what changed, and who reads along.
+"""Versioned tables, one for each kind: the objects, the history of their changes, and the watches on it.
 
-Rule 1: a stored value never changes, and nobody outside gets hold of it: `Stored.copy` makes a new one from its bytes.
+Rule 1: a stored object never changes and never leaves this package; `StoredObject.copy` decodes a new one.
 Rule 2: nothing here knows what an object means.
 """
 
@@ -13,130 +13,131 @@ from msgspec import Struct
 
 from muster.kube.cluster import Raw
 
-Key = tuple[str, str]  # namespace (empty: cluster-scoped), name
-Type = Literal["ADDED", "MODIFIED", "DELETED"]
+NamespacedName = tuple[str, str]  # an empty namespace: cluster-scoped
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-class Stored(Struct, frozen=True, eq=False):
-    """An object as it is stored. `raw` is for reading inside only; whoever wants to keep or change it takes `copy`."""
+class StoredObject(Struct, frozen=True, eq=False):
+    """An object as it is stored. `raw` is read-only; to keep or change the object, take a `copy`."""
 
     raw: Raw
     data: bytes
-    version: int
+    version: int  # metadata.resourceVersion
 
     @property
-    def key(self) -> Key:
-        """Where it is in its table."""
-        return key_of(self.raw)
+    def key(self) -> NamespacedName:
+        """Its namespace and name."""
+        return namespaced_name(self.raw)
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """`metadata.uid`."""
         return str(self.raw["metadata"].get("uid", ""))
 
     def copy(self) -> Raw:
-        """A value of the caller's own."""
-        return copied(self.data)
+        """A copy that the caller owns."""
+        return decode(self.data)
 
 
 class TableChange(Struct, frozen=True, eq=False):
-    """One change. `old`: as it was before; None: it was not."""
+    """One change of an object. `old`: its state before; None: it did not exist."""
 
     version: int
-    type: Type
-    new: Stored  # for a deletion: the last state, with the version of the deletion
-    old: Stored | None
+    type: ChangeType
+    new: StoredObject  # of a deletion: the last state, at the version of the deletion
+    old: StoredObject | None
 
 
-def key_of(raw: Raw) -> Key:
-    """Namespace and name."""
+def namespaced_name(raw: Raw) -> NamespacedName:
+    """Namespace and name of an object."""
     metadata = raw["metadata"]
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def copied(data: bytes) -> Raw:
+def decode(data: bytes) -> Raw:
     """The object in the bytes."""
-    found: Raw = _decode(data)
-    return found
+    raw: Raw = _decode(data)
+    return raw
 
 
-def encoded(raw: Any) -> bytes:
-    """As bytes; TypeError and ValueError where it is not JSON."""
+def encode(raw: Any) -> bytes:
+    """An object as bytes; TypeError and ValueError where it is not JSON."""
     return _encode(raw)
 
 
 class History:
-    """The last changes of a table, in order, bounded. `lost`: the newest version that is no longer in it."""
+    """The latest changes of a table, in order, bounded."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._entries, self.lost = most, list[TableChange](), 0
+        self._most, self._changes = most, list[TableChange]()
+        self.compacted = 0  # the newest version that is no longer in the history
 
-    def add(self, entry: TableChange) -> None:
-        """One more; every now and then the oldest are dropped together."""
-        self._entries.append(entry)
-        if len(self._entries) > self._most + max(16, self._most // 4):
-            cut = len(self._entries) - self._most
-            self.lost = self._entries[cut - 1].version
-            del self._entries[:cut]
+    def add(self, change: TableChange) -> None:
+        """Append a change; from time to time, compact the oldest ones."""
+        self._changes.append(change)
+        if len(self._changes) > self._most + max(16, self._most // 4):
+            cut = len(self._changes) - self._most
+            self.compacted = self._changes[cut - 1].version
+            del self._changes[:cut]
 
-    def since(self, version: int, most: int | None = None) -> list[TableChange]:
+    def changes_after(self, version: int, most: int | None = None) -> list[TableChange]:
         """Changes after a version, oldest first."""
-        start = bisect_right(self._entries, version, key=lambda entry: entry.version)
-        return self._entries[start : None if most is None else start + most]
+        start = bisect_right(self._changes, version, key=lambda change: change.version)
+        return self._changes[start : None if most is None else start + most]
 
 
 class Table:
-    """Objects of one kind by namespace and name, with their history and those who watch it."""
+    """Objects of one kind by namespace and name, with their history and the callbacks of open watches."""
 
     def __init__(self, history: int) -> None:
-        self.spaces: dict[str, dict[str, Stored]] = {}
+        self.by_namespace: dict[str, dict[str, StoredObject]] = {}
         self.history = History(history)
-        self.wakes: dict[int, Callable[[], None]] = {}
+        self.wakeups: dict[int, Callable[[], None]] = {}  # of open watches, by their id
 
-    def get(self, key: Key) -> Stored | None:
-        """One object."""
-        return self.spaces.get(key[0], {}).get(key[1])
+    def get(self, key: NamespacedName) -> StoredObject | None:
+        """One object; None: it does not exist."""
+        return self.by_namespace.get(key[0], {}).get(key[1])
 
-    def put(self, new: Stored) -> None:
-        """A new object, or a new state of one."""
+    def put(self, new: StoredObject) -> None:
+        """Add an object, or replace its state."""
         namespace, name = new.key
-        space = self.spaces.setdefault(namespace, {})
-        old = space.get(name)
-        space[name] = new
-        self._tell(TableChange(new.version, "MODIFIED" if old else "ADDED", new, old))
+        objects = self.by_namespace.setdefault(namespace, {})
+        old = objects.get(name)
+        objects[name] = new
+        self._record(TableChange(new.version, "MODIFIED" if old else "ADDED", new, old))
 
-    def remove(self, last: Stored) -> None:
-        """Gone; `last` carries the version of the deletion."""
+    def remove(self, last: StoredObject) -> None:
+        """Remove an object; `last` carries the version of the deletion."""
         namespace, name = last.key
-        old = self.spaces[namespace].pop(name)
-        if not self.spaces[namespace]:
-            del self.spaces[namespace]
-        self._tell(TableChange(last.version, "DELETED", last, old))
+        old = self.by_namespace[namespace].pop(name)
+        if not self.by_namespace[namespace]:
+            del self.by_namespace[namespace]
+        self._record(TableChange(last.version, "DELETED", last, old))
 
-    def _tell(self, entry: TableChange) -> None:
-        self.history.add(entry)
-        for wake in tuple(self.wakes.values()):
+    def _record(self, change: TableChange) -> None:
+        self.history.add(change)
+        for wake in tuple(self.wakeups.values()):
             wake()
 
-    def objects(self, namespace: str = "") -> Iterator[Stored]:
-        """Objects of a namespace, or of all of them, by namespace and name."""
-        for space in (namespace,) if namespace else sorted(self.spaces):
-            for _, stored in sorted(self.spaces.get(space, {}).items()):
+    def objects(self, namespace: str = "") -> Iterator[StoredObject]:
+        """Objects of one namespace or of all, sorted by namespace and name."""
+        for space in (namespace,) if namespace else sorted(self.by_namespace):
+            for _, stored in sorted(self.by_namespace.get(space, {}).items()):
                 yield stored
 
-    def at(self, version: int, namespace: str = "") -> list[Stored]:
-        """Objects as they were at a version that the history still reaches: later changes are taken back."""
-        later = self.history.since(version)
+    def objects_at(self, version: int, namespace: str = "") -> list[StoredObject]:
+        """Objects as they were at a version that the history still holds: undoes the later changes."""
+        later = self.history.changes_after(version)
         if not later:
             return list(self.objects(namespace))
-        found = {stored.key: stored for stored in self.objects(namespace)}
-        for entry in reversed(later):
-            if namespace and entry.new.key[0] != namespace:
+        objects = {stored.key: stored for stored in self.objects(namespace)}
+        for change in reversed(later):
+            if namespace and change.new.key[0] != namespace:
                 continue
-            if entry.old is None:
-                found.pop(entry.new.key, None)
+            if change.old is None:
+                objects.pop(change.new.key, None)
             else:
-                found[entry.old.key] = entry.old
-        return [found[key] for key in sorted(found)]
+                objects[change.old.key] = change.old
+        return [objects[key] for key in sorted(objects)]

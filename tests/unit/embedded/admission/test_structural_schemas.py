@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.admission.structural_schemas import broken, filled, misfits, pruned, unknown
+from muster.embedded.admission.structural_schemas import (
+    apply_schema_defaults,
+    prune,
+    schema_problems,
+    schema_violations,
+    unknown_fields,
+)
 from muster.validation.crds import crds
 
 SCHEMA: dict[str, Any] = {
@@ -48,18 +54,20 @@ def test_unknown_fields_are_pruned_and_metadata_is_not() -> None:
         "spec": {"size": 1, "no": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a", "no": 1}]},
         "no": 1,
     }
-    found = pruned(raw, SCHEMA)
+    found = prune(raw, SCHEMA)
     assert found["metadata"] == raw["metadata"]
     assert found["spec"] == {"size": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a"}]}
     assert "no" not in found
-    assert sorted(unknown(raw, SCHEMA)) == ["no", "spec.map[0].no", "spec.no"]
-    assert list(unknown(found, SCHEMA)) == []
+    assert sorted(unknown_fields(raw, SCHEMA)) == ["no", "spec.map[0].no", "spec.no"]
+    assert list(unknown_fields(found, SCHEMA)) == []
 
 
 def test_defaults_fill_what_is_missing_and_what_is_null() -> None:
     raw = {"spec": {"size": 1, "on": None, "map": [{"k": "a"}]}}
-    assert filled(raw, SCHEMA) == {"spec": {"size": 1, "on": True, "mode": "a", "map": [{"k": "a", "v": 1}]}}
-    assert filled({}, SCHEMA) == {}
+    assert apply_schema_defaults(raw, SCHEMA) == {
+        "spec": {"size": 1, "on": True, "mode": "a", "map": [{"k": "a", "v": 1}]}
+    }
+    assert apply_schema_defaults({}, SCHEMA) == {}
     assert raw == {"spec": {"size": 1, "on": None, "map": [{"k": "a"}]}}
 
 
@@ -73,7 +81,7 @@ def test_defaults_fill_what_is_missing_and_what_is_null() -> None:
     ],
 )
 def test_what_fits_has_no_misfits(spec: Any) -> None:
-    assert list(misfits({"spec": spec}, SCHEMA)) == []
+    assert list(schema_violations({"spec": spec}, SCHEMA)) == []
 
 
 @pytest.mark.parametrize(
@@ -105,20 +113,20 @@ def test_what_fits_has_no_misfits(spec: Any) -> None:
     ],
 )
 def test_what_does_not_fit_says_where(field: str, value: Any) -> None:
-    (problem,) = misfits({"spec": {"size": 1, field: value}}, SCHEMA)
+    (problem,) = schema_violations({"spec": {"size": 1, field: value}}, SCHEMA)
     assert problem.field.startswith(f"spec.{field}")
 
 
 def test_what_is_required_is_missed() -> None:
-    assert [one.field for one in misfits({}, SCHEMA)] == ["spec"]
-    assert [one.field for one in misfits({"spec": {}}, SCHEMA)] == ["spec.size"]
+    assert [one.field for one in schema_violations({}, SCHEMA)] == ["spec"]
+    assert [one.field for one in schema_violations({"spec": {}}, SCHEMA)] == ["spec.size"]
 
 
 def test_musters_own_schemas_know_their_own_fields() -> None:
     schema = crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     raw = {"spec": {"subGroups": [{"name": "a", "minMember": 1, "nonsense": 1}], "queue": "q"}}
-    assert list(unknown(raw, schema)) == ["spec.subGroups[0].nonsense"]
-    assert list(misfits(pruned(raw, schema), schema)) == []
+    assert list(unknown_fields(raw, schema)) == ["spec.subGroups[0].nonsense"]
+    assert list(schema_violations(prune(raw, schema), schema)) == []
 
 
 @pytest.mark.parametrize(
@@ -128,10 +136,10 @@ def test_musters_own_schemas_know_their_own_fields() -> None:
      {"properties": {"a": {"items": {"pattern": "["}}}}, {"x-kubernetes-list-map-keys": 1}],
 )  # fmt: skip
 def test_schemas_that_make_no_sense_are_told(schema: Any) -> None:
-    assert len(list(broken(schema, "schema"))) == 1
+    assert len(list(schema_problems(schema, "schema"))) == 1
 
 
 def test_schemas_that_make_sense_are_not() -> None:
     schemas = [version["schema"]["openAPIV3Schema"] for crd in crds() for version in crd["spec"]["versions"]]
     for schema in (SCHEMA, *schemas):
-        assert list(broken(schema, "schema")) == []
+        assert list(schema_problems(schema, "schema")) == []

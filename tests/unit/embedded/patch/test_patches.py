@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.embedded.patch.patches import json_patch, merge, patched
-from muster.embedded.patch.strategic_merge import strategic
+from muster.embedded.patch.patches import apply_patch, json_patch, merge_patch
+from muster.embedded.patch.strategic_merge import strategic_merge
 from muster.kube.errors import ApiError
 
 
@@ -29,7 +29,7 @@ from muster.kube.errors import ApiError
     ],
 )
 def test_merge_patches_are_those_of_the_rfc(value: Any, patch: Any, wanted: Any) -> None:
-    assert merge(value, patch) == wanted
+    assert merge_patch(value, patch) == wanted
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
 )  # fmt: skip
 def test_strategic_patches_merge_as_kubernetes_does(value: Any, patch: Any, wanted: Any) -> None:
     before = repr(value)
-    assert strategic(value, patch) == wanted
+    assert strategic_merge(value, patch) == wanted
     assert repr(value) == before
 
 
@@ -128,7 +128,7 @@ def test_strategic_patches_merge_as_kubernetes_does(value: Any, patch: Any, want
 def test_strategic_patches_that_make_no_sense_are_refused(patch: Any) -> None:
     """An entry without its merge key, and directives about what is no list."""
     with pytest.raises(ApiError) as caught:
-        strategic({**CONTAINERS, "finalizers": ["a"], "replicas": 1}, patch)
+        strategic_merge({**CONTAINERS, "finalizers": ["a"], "replicas": 1}, patch)
     assert caught.value.status == 400
 
 
@@ -136,5 +136,5 @@ def test_a_patch_must_leave_an_object() -> None:
     refused: list[Any] = [[], "text", None, 3]
     for patch in refused:
         with pytest.raises(ApiError) as caught:
-            patched({"a": 1}, patch, "application/merge-patch+json")
+            apply_patch({"a": 1}, patch, "application/merge-patch+json")
         assert caught.value.status == 400

@@ -9,7 +9,8 @@ from muster.api.resources import POD_GROUPS
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.table import printer_columns, workload_columns
 from muster.embedded.rest.table.jsonpath import found
-from muster.embedded.store.kinds import BUILT_IN, defined
+from muster.embedded.rest.table.kind_columns import columns_of
+from muster.embedded.store.kinds import BUILT_IN, kinds_of_crd
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RAW: Any = {
@@ -133,7 +134,7 @@ def test_a_jobs_row_says_how_far_it_is(status: Any, metadata: Any, shown: Any) -
 
 def test_every_column_can_show_an_object_with_nothing_in_it() -> None:
     for kind in (*BUILT_IN, *ClusterStore().kinds):
-        for column in kind.columns:
+        for column in columns_of(kind):
             column.cell({"metadata": {"name": "a"}}, NOW)
 
 
@@ -141,8 +142,9 @@ def test_columns_of_custom_kinds_come_from_their_definition() -> None:
     kind = ClusterStore().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
     raw: Any = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
     raw["status"] = {"conditions": [{"type": "Scheduled", "reason": "Fits"}]}
-    row = _row(kind.columns, raw)
+    row = _row(columns_of(kind), raw)
     assert (row["Name"], row["Queue"], row["Min-Pods"], row["Reason"]) == ("g", "q", 3, "Fits")
-    bare = defined({"spec": {"group": "g", "scope": "Cluster", "names": {"kind": "K", "plural": "ks"}, "versions": [
-        {"name": "v1"}]}})[0]  # fmt: skip
-    assert [column.name for column in bare.columns] == ["Name", "Age"]
+    names = {"kind": "K", "plural": "ks"}
+    spec = {"group": "g", "scope": "Cluster", "names": names, "versions": [{"name": "v1"}]}
+    bare = kinds_of_crd({"spec": spec})[0]
+    assert [column.name for column in columns_of(bare)] == ["Name", "Age"]
