@@ -135,7 +135,7 @@ class Run:
     def _taken_back(self) -> list[str]:
         """Whoever binds what is granted, while the plan is being made, binds what the plan says."""
         granted: list[Binding] = []
-        whole = cycle.plan(take(muster.objects(self.objects), self.now), granted=granted.extend)
+        whole = cycle.plan(take(muster.objects(self.objects), self.now), on_bound=granted.extend)
         return [] if sorted(granted) == list(whole.bindings) else ["a binding that was granted is not in the plan"]
 
     def _left_out(self) -> list[str]:

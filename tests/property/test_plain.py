@@ -21,7 +21,7 @@ from muster.placement.domains import Domains
 from muster.placement.packing.packing import fill
 from muster.placement.packing.seat_index import DomainIndex, SeatIndex
 from muster.placement.requirements import RequiredLevel
-from muster.planning.allocation.plain_extras import PlainElastic
+from muster.planning.allocation.plain_extras import PlainExtras
 from muster.planning.allocation.plain_gangs import PlainGangs
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding
@@ -169,20 +169,20 @@ def test_extras_bound_one_by_one_are_those_of_ordinary_turns(part: int, monkeypa
     """G3, G4: a gang is written once with all its extras, and the plan is the one with every turn written."""
     bound = 0
 
-    def counting(self: PlainElastic, *rest: Any) -> Any:
+    def counting(self: PlainExtras, *rest: Any) -> Any:
         nonlocal bound
         bound += 1
         return bind(self, *rest)
 
-    bind = PlainElastic.bind
+    bind = PlainExtras.bind
     for seed in range(part, SEEDS, SLICES):
         objects = muster.objects(EqualGangs(seed, is_elastic=True).objects())
         policy = Policy(max_disturbed_percent=random.Random(seed).choice((5, 50, 100)))
         with monkeypatch.context() as patched:
-            patched.setattr(PlainElastic, "bind", counting)
+            patched.setattr(PlainExtras, "bind", counting)
             plainly, _, plainly_reported = planned(take(objects, NOW), policy)
         with monkeypatch.context() as patched:
-            patched.setattr(PlainElastic, "requirement", lambda *_: None)
+            patched.setattr(PlainExtras, "requirement", lambda *_: None)
             ordinarily, _, reported = planned(take(objects, NOW), policy)
         assert (plainly, plainly_reported) == (ordinarily, reported), f"seed {seed}"  # in fewer steps
     assert bound > SEEDS // SLICES, "else this tests nothing"

@@ -64,7 +64,7 @@ WORK: dict[str, tuple[Callable[[list[Raw]], object], list[list[Raw]]]] = {
         ("refusing", lambda raws: muster.plan(muster.objects(raws), now=NOW).bindings, "", True),
         ("a running gang", lambda raws: muster.plan(muster.objects(raws), now=NOW).bindings, "n", True),
         ("the plan as data", lambda raws: muster.plan(muster.objects(raws), now=NOW).to_dict(), "n", False),
-        ("drawing", lambda raws: text.plain(views.drawn(views.look(gang(raws)))), "n", False),
+        ("drawing", lambda raws: text.plain(views.draw_tree(views.inspect_gang(gang(raws)))), "n", False),
         ("explaining", lambda raws: text.plain(plans.gang_lines(_decided(raws))), "n", False),
         ("status", told, "n", True),
         ("validating", lambda raws: muster.validate(raws[2]), "", False),

@@ -192,7 +192,7 @@ def test_a_busy_cluster_is_disturbed_little_and_as_much_is_bound_as_without_cons
         objects = muster.objects(busy_cluster(seed))
         plan = muster.plan(objects, now=NOW).decided
         without = muster.plan(objects, muster.Policy(max_moved_pods=0), NOW).decided
-        gangs = {one.whom for one in plan.evictions}
+        gangs = {one.preemptor for one in plan.evictions}
         assert len(plan.evictions) <= 25 or len(gangs) == 1
         assert sum(one.reason == "Consolidate" for one in plan.evictions) <= 16
         assert len(plan.bindings) >= len(without.bindings)

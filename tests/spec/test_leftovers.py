@@ -105,8 +105,8 @@ def test_leftovers_show_in_status_and_tree() -> None:
     (condition,) = [one for one in status.conditions if one.type == "StrayPods"]
     assert "`team/old` names subgroup `removed`, which does not exist" in condition.message
     (found,) = told.snapshot.gangs
-    seen = views.look(found)
-    assert "it runs on `n` as a leftover, and leaves first (N4)" in plain(views.drawn(seen))
+    seen = views.inspect_gang(found)
+    assert "it runs on `n` as a leftover, and leaves first (N4)" in plain(views.draw_tree(seen))
     assert views.data(seen)["leftovers"] == ["old"]
 
 

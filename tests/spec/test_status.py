@@ -29,7 +29,7 @@ from muster.planning.refusal import (
 )
 from muster.reporting.conditions import pod_conditions
 from muster.reporting.status import queue_statuses
-from muster.reporting.views import data, look
+from muster.reporting.views import data, inspect_gang
 from tests.support.factories import Raw, group, node, pod, podgroup, pods, queue, topology
 from tests.support.planned_gang import EARLIER, LATER, NOW, PlannedGang, decided, planned, stored, written
 
@@ -342,7 +342,7 @@ def test_plan_and_tree_count_children_and_pods_apart() -> None:
         (2, 2, 0, 0, 0),
         (1, 1, 0, 0, 0),
     ]
-    seen = data(look(take(objects).gangs[0]))["tree"]
+    seen = data(inspect_gang(take(objects).gangs[0]))["tree"]
     assert [seen[name] for name in counts] == [tree[name] for name in counts]
 
 

@@ -152,7 +152,7 @@ class Demo:
         objects = codec.objects(self._cluster.gang_objects(datacenter.NAMESPACE))
         (gang,) = (gang for gang in collect_gangs(objects).gangs if gang.key == KEY)
         planned = self._planned()
-        return views.drawn(views.look(gang), planned.domains if planned else {}, state.leaves())
+        return views.draw_tree(views.inspect_gang(gang), planned.domains if planned else {}, state.leaves())
 
     def _planned(self) -> GangPlan | None:
         gangs = self._cluster.scheduler.last[1].gangs if self._cluster.scheduler.last else ()

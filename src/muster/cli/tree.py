@@ -35,7 +35,7 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
     objects = inputs.load(files, max_file_mib)
     _refuse_broken(objects)
     collected = collect_gangs(objects, schedulers)
-    seen = [views.look(gang) for gang in collected.gangs]
+    seen = [views.inspect_gang(gang) for gang in collected.gangs]
     if not seen:
         printing.note(f"there are no PodGroups {options.source_phrase()}")
     orphans = [stray for stray in collected.orphans if stray.why == "NoSuchPodGroup"]
@@ -71,4 +71,4 @@ def _separate(gangs: list[views.Seen]) -> Iterator[Line]:
     for i, gang in enumerate(gangs):
         if i:
             yield []
-        yield from views.drawn(gang)
+        yield from views.draw_tree(gang)

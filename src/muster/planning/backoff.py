@@ -18,7 +18,7 @@ LONGEST = 1024  # letters of a reason that are kept
 
 def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
     """A failed attempt: the PodGroup and its pods, and what was free, with the reason."""
-    told = {"on": _made_on(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
+    told = {"on": _attempt_digest(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
     return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
 
@@ -31,16 +31,16 @@ def backed_off(gang: Gang, snapshot: Snapshot) -> BackedOff | None:
         told = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or told.get("on") != _made_on(gang, snapshot):
+    if not isinstance(told, dict) or told.get("on") != _attempt_digest(gang, snapshot):
         return None
     return BackedOff(str(told.get("reason", "")), str(told.get("message", "")))
 
 
-def _made_on(gang: Gang, snapshot: Snapshot) -> str:
-    return f"{gang.source.metadata.generation}/{asked(gang)}/{free_room(snapshot)}"
+def _attempt_digest(gang: Gang, snapshot: Snapshot) -> str:
+    return f"{gang.source.metadata.generation}/{request_digest(gang)}/{free_digest(snapshot)}"
 
 
-def asked(gang: Gang) -> str:
+def request_digest(gang: Gang) -> str:
     """What the gang asks for and with which right, in a few letters: labels change it without a new generation."""
     seen = sha256(repr((gang.queue, gang.priority, gang.preemptibility)).encode())
     for leaf in walk(gang.root):
@@ -49,7 +49,7 @@ def asked(gang: Gang) -> str:
     return seen.hexdigest()[:16]
 
 
-def free_room(snapshot: Snapshot) -> str:
+def free_digest(snapshot: Snapshot) -> str:
     """The nodes with what is free on them and whether pods may come, in a few letters."""
     seen = sha256()
     for node in snapshot.nodes:

@@ -5,10 +5,10 @@ from muster.placement.capacity import Capacity
 from muster.placement.requirements import Requirement, merged
 from muster.placement.search import flat
 
-__all__ = ["hopeful", "least"]
+__all__ = ["could_fit_by_counts", "least"]
 
 
-def hopeful(requirement: Requirement, capacity: Capacity, known: dict[int, bool] | None = None) -> bool:
+def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dict[int, bool] | None = None) -> bool:
     """Whether every group by itself has enough seats somewhere, by counts alone: a bound.
 
     `known` keeps the answers by kind, for as long as the ledger stays as it is.

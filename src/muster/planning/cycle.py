@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from muster.model.snapshot import Snapshot
 from muster.planning import stale
-from muster.planning.allocation.allocate import Allocation, Granted, Rank, rank
+from muster.planning.allocation.allocate import Allocation, OnBound, Rank, rank
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import CyclePlan, GangPlan
 from muster.planning.diagnosis.waiting import WaitingExtras
@@ -23,22 +23,22 @@ Position = tuple[int, tuple[str, ...]]  # in a queue, and those right before
 def plan(
     snapshot: Snapshot,
     policy: Policy | None = None,
-    granted: Granted | None = None,
+    on_bound: OnBound | None = None,
     is_cancelled: Callable[[], bool] | None = None,
     memory: AnswerCache | None = None,
 ) -> CyclePlan:
-    """Who goes where, who has to leave for whom, and who waits for which reason.
+    """Who goes where, who has to leave for preemptor, and who waits for which reason.
 
-    Bindings are reported to `granted` as they are decided: none is taken back. Cancelled: the caller gave up. What
+    Bindings are reported to `on_bound` as they are decided: none is taken back. Cancelled: the caller gave up. What
     `memory` holds of earlier cycles is not searched again (X7); it makes a plan cheaper, never another one.
     """
     cycle_state = CycleState(snapshot, policy or Policy(), is_cancelled, memory)
-    allocation = Allocation(cycle_state, granted)
+    allocation = Allocation(cycle_state, on_bound)
     allocation.run()
     allocation.refusals.withdraw_hints()
     cycle_state.budget.check()
     allocation.preemption.relocation.place_victims()
-    stale.release(cycle_state, allocation.preemption)
+    stale.release_stale(cycle_state, allocation.preemption)
     cycle_state.gang_states.update(
         {key: _judged(gang_state) for key, gang_state in cycle_state.gang_states.items() if gang_state.evictions}
     )
@@ -65,7 +65,7 @@ def _judged(gang_state: GangState) -> GangState:
     if gang_state.gang.standing.satisfied:
         return replace(gang_state, verdict="Scheduled")
     first = gang_state.evictions[0]
-    refusal = Evicted(first.whom, first.reason, len(gang_state.evictions))
+    refusal = Evicted(first.preemptor, first.reason, len(gang_state.evictions))
     return replace(gang_state, verdict="Waiting", refusals=(refusal,))
 
 

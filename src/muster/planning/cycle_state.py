@@ -83,11 +83,11 @@ class CycleState:
         self.usage = queue_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
-        self.spending = self.budget  # of the gang whose turn it is
+        self.gang_budget = self.budget  # of the gang whose turn it is
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.gang_states = GangStates(self.before)
         self.busy: list[str] = []  # gangs that got something in this cycle
-        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `put` and `await_room`
+        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `take` and `expect_later`
         self.failures: dict[str, Failure] = {}  # by gang
         self.version = 0  # how often something was written
         self.recall = Recall(memory, self)
@@ -97,11 +97,13 @@ class CycleState:
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(EXCLUSIVE)
         ]
         if snapshot.terminating.any():
-            self.part()
+            self.split_later()
             self.later.free_all(snapshot.terminating)
             for pod in snapshot.objects.pods:
                 if pod.metadata.deletion_timestamp is not None and pod.spec.node_name in snapshot.node_index:
-                    self._forget(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name)
+                    self._unmark_terminating(
+                        f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name
+                    )
 
     # asking ---------------------------------------------------------------------------------------------------------
 
@@ -128,7 +130,7 @@ class CycleState:
         work = partial(find_with_growth, self.search(capacity, allowance=allowance), requirement)
         return self.recall.find(capacity, requirement, allowance, work)
 
-    def has_room(self, seats: Sequence[ClassSeats]) -> bool:
+    def are_free(self, seats: Sequence[ClassSeats]) -> bool:
         """Whether all of these seats are free now."""
         supposed = SupposedCapacity(self.now)
         for seat in seats:
@@ -139,23 +141,23 @@ class CycleState:
 
     def charge_to(self, gang: str) -> None:
         """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
-        spending = self.gang_budgets.get(gang)
-        if spending is None:
-            spending = self.gang_budgets[gang] = self.budget.grant(self.policy.steps)
+        gang_budget = self.gang_budgets.get(gang)
+        if gang_budget is None:
+            gang_budget = self.gang_budgets[gang] = self.budget.grant(self.policy.steps)
         if self.budget.is_used_up:
             is_beyond = self.budget.spent > self.policy.cycle_steps + self.policy.cycle_steps // EASY_PART
-            spending.keep(0 if is_beyond else EASY_STEPS)
-        self.spending = spending
+            gang_budget.keep(0 if is_beyond else EASY_STEPS)
+        self.gang_budget = gang_budget
 
     def search(self, capacity: Capacity, allowance: Ints | None = None) -> Search:
         """A search on a ledger, paid by the gang whose turn it is."""
-        return Search(capacity, self.snapshot.topologies, self.kinds, self.spending, allowance=allowance)
+        return Search(capacity, self.snapshot.topologies, self.kinds, self.gang_budget, allowance=allowance)
 
     def pod_class(self, gang: Gang, pod: str) -> int:
         """The class of a pod of a gang."""
         return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
 
-    def asked(self, seats: Iterable[ClassSeats]) -> Resources:
+    def requested(self, seats: Iterable[ClassSeats]) -> Resources:
         """What seated pods ask for in all."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
@@ -171,11 +173,11 @@ class CycleState:
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
         return self.usage.allowance(gang.queue, protected=not preemptible)
 
-    def too_protected(self, gang: Gang, seats: Sequence[ClassSeats]) -> Excess | None:
+    def quota_excess(self, gang: Gang, seats: Sequence[ClassSeats]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
-        more = self.more_protected(gang, self.seated(gang, seats), self.asked(seats))
+        more = self.protected_increase(gang, self.with_placed(gang, seats), self.requested(seats))
         return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
 
     # one gang's work --------------------------------------------------------------------------------------------------
@@ -215,14 +217,14 @@ class CycleState:
 
     # writing --------------------------------------------------------------------------------------------------------
 
-    def part(self) -> None:
+    def split_later(self) -> None:
         """From here on, what is free later is another matter than what is free now."""
         if self.later is self.now:
             self.later = self.now.copy()
             self._unbound = self.now.free.copy()
             self._awaited = np.zeros_like(self._unbound)
 
-    def put(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
+    def take(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
         """Take room for (node, class, pods), now and later; or give it back.
 
         What is promised comes later: of now it takes only what would not be left for it then (P8).
@@ -236,43 +238,43 @@ class CycleState:
             self.now.mark(node, pod_class, sign * count)
             if not is_promised:
                 self._unbound[node] -= self.pod_classes.requests[pod_class] * sign * count
-            self._level(node)
+            self._update_now(node)
 
-    def hold(self, node: int, amounts: Ints) -> None:
+    def reserve(self, node: int, amounts: Ints) -> None:
         """Promise room to pods that do not exist yet; less than none gives it back."""
-        self.part()
+        self.split_later()
         self.version += 1
         self.later.hold(node, amounts)
-        self._level(node)
+        self._update_now(node)
 
-    def await_room(self, seats: Iterable[ClassSeats], sign: int = 1) -> None:
+    def expect_later(self, seats: Iterable[ClassSeats], sign: int = 1) -> None:
         """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
         for seat in seats:
             self._awaited[seat.node] += self.pod_classes.requests[seat.pod_class] * seat.pods * sign
             self.later.put(seat.node, seat.pod_class, seat.pods * sign)
 
-    def will_have_room(self, seats: Iterable[ClassSeats]) -> bool:
+    def will_be_free(self, seats: Iterable[ClassSeats]) -> bool:
         """Whether no later grant took the room that was awaited."""
         return all((self.later.free[seat.node] >= 0).all() for seat in seats)
 
-    def _level(self, node: int) -> None:
+    def _update_now(self, node: int) -> None:
         """What may be bound is free now, and will not be missed by those who were promised something."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
     def bind(self, gang_state: GangState, seats: Sequence[ClassSeats], role: Role) -> GangState:
         """Pods that go to free nodes."""
         bindings, gang = assign_pods(self.snapshot, gang_state.gang, seats, role)
-        asked = self.asked(seats)
-        self.grant(gang, seats, asked, self.more_protected(gang_state.gang, gang, asked))
+        asked = self.requested(seats)
+        self.grant(gang, seats, asked, self.protected_increase(gang_state.gang, gang, asked))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
     def nominate(self, gang_state: GangState, seats: Sequence[ClassSeats]) -> GangState:
         """Pods whose places are still being freed."""
         nominations, gang = assign_pods(self.snapshot, gang_state.gang, seats, "core")
-        asked = self.asked(seats)
-        protected = self.more_protected(gang_state.gang, gang, asked)
-        self.part()
+        asked = self.requested(seats)
+        protected = self.protected_increase(gang_state.gang, gang, asked)
+        self.split_later()
         self.grant(gang, seats, asked, protected, is_promised=True)
         return replace(gang_state, gang=gang, verdict="Scheduled", nominations=(*gang_state.nominations, *nominations))
 
@@ -286,7 +288,7 @@ class CycleState:
     ) -> None:
         """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
         self.busy.append(gang.key)
-        self.put(((seat.node, seat.pod_class, seat.pods) for seat in seats), is_promised=is_promised)
+        self.take(((seat.node, seat.pod_class, seat.pods) for seat in seats), is_promised=is_promised)
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, asked, protected, is_promised)
 
@@ -299,14 +301,14 @@ class CycleState:
         if self.later is self.now:
             self.now.put_packed(pod_class, counts)
         else:
-            self.put((node, pod_class, count) for node, count in counts.items())
+            self.take((node, pod_class, count) for node, count in counts.items())
         self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})
         for key, gang_state in gang_states.items():
             self.charge_to(key)
             self.busy.append(key)
             self.gang_states[key] = gang_state
 
-    def more_protected(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+    def protected_increase(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
         match before.preemptibility:
             case kind if kind == NON_PREEMPTIBLE:
@@ -317,41 +319,41 @@ class CycleState:
             case _:
                 return {}
 
-    def seated(self, gang: Gang, seats: Sequence[ClassSeats]) -> Gang:
+    def with_placed(self, gang: Gang, seats: Sequence[ClassSeats]) -> Gang:
         """The gang with these seats taken."""
         return assign_pods(self.snapshot, gang, seats, "core")[1]
 
-    def evict(self, key: str, pods: Pods, reason: EvictionReason, whom: str, proof: Proof = "") -> None:
+    def evict(self, key: str, pods: Pods, reason: EvictionReason, preemptor: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""
         self.save()
         self.version += 1
         gang_state = self.gang_states[key]
         gang = gang_state.gang
-        self.part()
+        self.split_later()
         evictions = []
         for leaf, member in pods:
             seat = (gang.namespace, member.name, member.node, gang.name, leaf)
-            evictions.append(Eviction(*seat, reason=reason, whom=whom, proof=proof))
+            evictions.append(Eviction(*seat, reason=reason, preemptor=preemptor, proof=proof))
             self.free(self.later, gang, member)
             if member.node in self.snapshot.node_index:
-                self._level(self.snapshot.node_index[member.node])
+                self._update_now(self.snapshot.node_index[member.node])
         gone = {(leaf, member.name): replace(member, state=PodState.TERMINATING) for leaf, member in pods}
         after = with_members(gang, gone)
         if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
             left = {member.name for member in gang.leftovers}  # never protected (N4)
             kept = resources(member for _, member in pods if member.name not in left)
-            less = self.more_protected(gang, after, {name: -amount for name, amount in kept.items()})
+            less = self.protected_increase(gang, after, {name: -amount for name, amount in kept.items()})
             terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
             self.usage = self.usage.evicted(gang.queue, held, less, terminating)
         self.gang_states[key] = replace(gang_state, gang=after, evictions=(*gang_state.evictions, *evictions))
 
-    def settle(self, key: str, pods: Pods) -> None:
+    def reserve_new_places(self, key: str, pods: Pods) -> None:
         """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
         gang = self.gang_states[key].gang
         nodes = self.snapshot.node_index
         places = ((nodes[member.node], self.pod_class(gang, member.name), 1) for _, member in pods)
-        self.put(places, is_promised=True)
+        self.take(places, is_promised=True)
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 
@@ -365,7 +367,7 @@ class CycleState:
         """What rules between pods have to do with a placed pod."""
         return self.snapshot.inter_pod_rules.running.get(f"{gang.namespace}/{member.name}", RuleMatches())
 
-    def _forget(self, pod: str, node: str) -> None:
+    def _unmark_terminating(self, pod: str, node: str) -> None:
         rule_matches = self.snapshot.inter_pod_rules.running.get(pod)
         if rule_matches is not None:
             self.later.unmark(self.snapshot.node_index[node], rule_matches)

@@ -45,7 +45,7 @@ class Eviction(Seat, frozen=True, order=True, gc=False):
     """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
 
     reason: EvictionReason
-    whom: str  # namespace/name of the gang it makes room for; its own where it is stale
+    preemptor: str  # namespace/name of the gang it makes room for; its own where it is stale
     move_to: str = ""
     proof: Proof = ""  # empty: it is released as stale
 

@@ -18,7 +18,7 @@ class GangState(Struct, frozen=True, eq=False):
     bindings: tuple[Binding, ...] = ()
     nominations: tuple[Binding, ...] = ()
     evictions: tuple[Eviction, ...] = ()
-    hopeless: frozenset[str] = frozenset()  # parts that do not fit any more
+    unplaceable: frozenset[str] = frozenset()  # parts that do not fit any more
 
 
 class GangStates(dict[str, GangState]):

@@ -11,11 +11,11 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.roles import units_of
 from muster.planning.cycle_state import CycleState
-from muster.planning.preemption.make_room import Preemption
-from muster.planning.staleness import grace_of, short, since_when
+from muster.planning.preemption.preemption import Preemption
+from muster.planning.staleness import grace_period, short_groups, stale_since
 
 
-def release(cycle_state: CycleState, preemption: Preemption) -> None:
+def release_stale(cycle_state: CycleState, preemption: Preemption) -> None:
     """Evict what is short for longer than its grace, after everybody had a chance to be made whole.
 
     No budget holds it back. Pods whose eviction would be refused for certain stay, and the others go all the same.
@@ -29,11 +29,11 @@ def release(cycle_state: CycleState, preemption: Preemption) -> None:
 
 def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: datetime) -> None:
     gang = cycle_state.gang_states[key].gang
-    grace = grace_of(gang)
+    grace = grace_period(gang)
     if grace is None or gang.broken:
         return
-    for group in short(gang):
-        if now - (since_when(gang, group.name, now) or now) >= grace:
+    for group in short_groups(gang):
+        if now - (stale_since(gang, group.name, now) or now) >= grace:
             stuck = preemption.budgets.stuck
             leaving = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
             pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]

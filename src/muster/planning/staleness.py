@@ -17,7 +17,7 @@ GRACE = timedelta(seconds=60)  # where the PodGroup does not say
 AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: a longer grace period never ends
 
 
-def short(gang: Gang) -> Iterator[Group]:
+def short_groups(gang: Gang) -> Iterator[Group]:
     """Groups that are placed in part and not satisfied, while everything above them is (S1): the root, or parts."""
     now = gang.standings
     ahead: list[Group] = [gang.root]
@@ -30,7 +30,7 @@ def short(gang: Gang) -> Iterator[Group]:
             ahead += reversed(group.children)
 
 
-def grace_of(gang: Gang) -> timedelta | None:
+def grace_period(gang: Gang) -> timedelta | None:
     """How long it may be short; None: for ever."""
     stated = gang.source.spec.staleness_grace_period
     if stated is None:
@@ -42,7 +42,7 @@ def grace_of(gang: Gang) -> timedelta | None:
     return None if found < 0 or found > AGES else timedelta(microseconds=found // 1000)
 
 
-def since_when(gang: Gang, group: str, now: datetime) -> datetime | None:
+def stale_since(gang: Gang, group: str, now: datetime) -> datetime | None:
     """Since when the gang, or one of its SubGroups, is short; None: since now, as after a stamp from the future."""
     annotations = gang.source.metadata.annotations
     if not group:

@@ -35,14 +35,14 @@ def stale_annotations(outcome: Outcome, old: PodGroup, now: datetime) -> dict[st
 
 def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
     """S4: the one attempt has failed, and on what; whoever has not failed may try."""
-    if old.spec.scheduling_backoff != 1 or outcome.found.snapshot is None:
+    if old.spec.scheduling_backoff != 1 or outcome.plan.snapshot is None:
         return None
-    if any(isinstance(refusal, BackedOff) for refusal in outcome.found.refusals):
+    if any(isinstance(refusal, BackedOff) for refusal in outcome.plan.refusals):
         return old.metadata.annotations.get(names.BACKED_OFF)
-    if outcome.found.verdict not in ("Infeasible", "Unknown") or not outcome.found.refusals:
+    if outcome.plan.verdict not in ("Infeasible", "Unknown") or not outcome.plan.refusals:
         return None
-    why = outcome.found.refusals[0]
-    return backoff.mark(outcome.gang, outcome.found.snapshot, why.reason, sentence(why))
+    why = outcome.plan.refusals[0]
+    return backoff.mark(outcome.gang, outcome.plan.snapshot, why.reason, sentence(why))
 
 
 def _since(mark: object, now: datetime) -> str:

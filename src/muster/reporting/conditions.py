@@ -44,7 +44,7 @@ def pod_group_conditions(outcome: Outcome) -> Iterator[Condition]:
 
 def scheduled(outcome: Outcome) -> Condition:
     """Whether every minimum is met by pods that are placed, or why not, with what would help (E1)."""
-    verdict, refusals, says = outcome.found.verdict, outcome.found.refusals, messages(outcome.found)
+    verdict, refusals, says = outcome.plan.verdict, outcome.plan.refusals, messages(outcome.plan)
     word = refusals[0].reason if refusals else verdict
     if outcome.satisfied and verdict != "Invalid":
         met = "; ".join(filter(None, ("every minimum is met", says)))
@@ -91,7 +91,7 @@ def _parts_words(outcome: Outcome) -> str:
 
 def _grace(outcome: Outcome) -> str:
     """How long it may be short; empty: for ever."""
-    grace = staleness.grace_of(outcome.gang)
+    grace = staleness.grace_period(outcome.gang)
     if grace is None:
         return ""
     seconds = grace.total_seconds()
@@ -129,7 +129,7 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
 
 def _why_pods_wait(outcome: Outcome) -> str:
     """The gang's sentence; where the gang runs, pods that no reason speaks of are extras."""
-    found = outcome.found
+    found = outcome.plan
     own = replace(found, refusals=tuple(one for one in found.refusals if one.extra is None))
     status = scheduled(outcome)
     return messages(own) or (EXTRA if status.status == "True" else status.message)
@@ -138,7 +138,7 @@ def _why_pods_wait(outcome: Outcome) -> str:
 def _why_extras_wait(outcome: Outcome) -> dict[str, str]:
     """By leaf, the reason of the further part that it belongs to."""
     why: dict[str, str] = {}
-    for refusal in outcome.found.refusals:
+    for refusal in outcome.plan.refusals:
         if (part := refusal.extra) is not None and part.name is not None:
             why |= dict.fromkeys((part.name, *part.alike), message(refusal))
     if not why:
@@ -183,7 +183,7 @@ def _no_way_up(queue: str, parents: Mapping[str, str]) -> str:
 # times --------------------------------------------------------------------------------------------------------------
 
 
-def settled(
+def with_transition_times(
     fresh: Iterable[Condition], old: Iterable[Condition], ours: Container[str], generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """Conditions with what they are about and when their status last changed; those of other writers as they are."""

@@ -42,8 +42,8 @@ def is_normal(reason: str) -> bool:
 def concerned(done: Done) -> Iterator[tuple[str, str]]:
     """The PodGroups that it concerns, each with the reason of its event: the pod's own, and the one it leaves for."""
     yield done.gang, reason_of(done)
-    if isinstance(done, Eviction) and done.reason != "Stale" and done.whom and done.whom != done.gang:
-        yield done.whom, DOING[done.reason]
+    if isinstance(done, Eviction) and done.reason != "Stale" and done.preemptor and done.preemptor != done.gang:
+        yield done.preemptor, DOING[done.reason]
 
 
 def on_pod(done: Done) -> str:
@@ -53,7 +53,7 @@ def on_pod(done: Done) -> str:
     if done.reason == "Stale":
         return f"released from node `{done.node}`: {_short_of_pods(done)}"
     moved = f"; its replacement has a place on node `{done.move_to}`" if done.move_to else ""
-    return f"evicted from node `{done.node}` to make room for `{done.whom}`, {WHY[done.reason]}{moved}"
+    return f"evicted from node `{done.node}` to make room for `{done.preemptor}`, {WHY[done.reason]}{moved}"
 
 
 def on_group(group: str, done: Sequence[Done]) -> str:
@@ -76,7 +76,7 @@ def _left(own: Sequence[Eviction]) -> str:
     first = own[0]
     if first.reason == "Stale":
         return f"{many(len(own), 'pod')} released: {_short_of_pods(first)}"
-    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.whom for one in own)}{_moved(own)}"
+    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.preemptor for one in own)}{_moved(own)}"
 
 
 def _made_room(evicted: Sequence[Eviction]) -> str:

@@ -27,7 +27,7 @@ class Outcome(Struct, frozen=True, eq=False):
 
     before: Gang  # in the snapshot
     gang: Gang  # with the plan's bindings
-    found: GangPlan
+    plan: GangPlan
     standings: Mapping[str, Standing]
     domains: Mapping[str, str] = {}  # group -> the domain that its placed pods share
     short: tuple[str, ...] = ()  # groups placed only in part: the PodGroup itself (S2), or SubGroups of it (S3)
@@ -69,7 +69,7 @@ def outcomes(snapshot: Snapshot, plan: CyclePlan, but: Container[str] = ()) -> d
         name: Outcome(
             before=before[name],
             gang=bound[name],
-            found=found,
+            plan=found,
             standings=bound[name].standings,
             domains=Requirements(bound[name], snapshot).domains(),
             short=_short(bound[name]),
@@ -105,7 +105,7 @@ def _bound(gang: Gang, bindings: Iterable[Binding]) -> Gang:
 
 def _short(gang: Gang) -> tuple[str, ...]:
     """Of a spec that is not a tree nobody can say what is short."""
-    return () if gang.broken else tuple(group.name for group in staleness.short(gang))
+    return () if gang.broken else tuple(group.name for group in staleness.short_groups(gang))
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:

@@ -60,7 +60,7 @@ class PodChange(Struct, frozen=True, order=True):
     pod: str
     before: str  # empty: not in that plan
     after: str
-    whom: str = ""  # evicted in one plan only: the gang that it makes room for
+    preemptor: str = ""  # evicted in one plan only: the gang that it makes room for
 
     @property
     def key(self) -> str:
@@ -94,7 +94,9 @@ def compare(before: CyclePlan, after: CyclePlan) -> Differences:
         "bound": _pods(_nodes(before.bindings), _nodes(after.bindings)),
         "nominated": _pods(_nodes(before.nominations), _nodes(after.nominations)),
         "evicted": _pods(
-            _evicted(before.evictions), _evicted(after.evictions), _whom(before.evictions) | _whom(after.evictions)
+            _evicted(before.evictions),
+            _evicted(after.evictions),
+            _preemptors(before.evictions) | _preemptors(after.evictions),
         ),
         "moved": _pods(_moved(before.evictions), _moved(after.evictions)),
     }
@@ -136,17 +138,17 @@ def _moved(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
     return {(one.namespace, one.pod): one.move_to for one in evictions if one.move_to}
 
 
-def _whom(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
-    return {(one.namespace, one.pod): one.whom for one in evictions}
+def _preemptors(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
+    return {(one.namespace, one.pod): one.preemptor for one in evictions}
 
 
 def _pods(
     before: Mapping[tuple[str, str], str],
     after: Mapping[tuple[str, str], str],
-    whom: Mapping[tuple[str, str], str] | None = None,
+    preemptors: Mapping[tuple[str, str], str] | None = None,
 ) -> PodChanges:
     found = [
-        PodChange(*pod, before.get(pod, ""), after.get(pod, ""), (whom or {}).get(pod, ""))
+        PodChange(*pod, before.get(pod, ""), after.get(pod, ""), (preemptors or {}).get(pod, ""))
         for pod in sorted(before.keys() | after.keys())
     ]
     return PodChanges(

@@ -12,7 +12,7 @@ from muster.planning.disturbance import CycleDisturbance
 from muster.reporting.explain import helps, reasons, sentence
 from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
-from muster.reporting.views import drawn, look
+from muster.reporting.views import draw_tree, inspect_gang
 
 MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are too many to look at
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
@@ -78,7 +78,7 @@ def _eviction(eviction: Eviction) -> dict[str, Any]:
         "podGroup": eviction.pod_group,
         "subGroup": eviction.sub_group,
         "reason": eviction.reason,
-        "for": eviction.whom,
+        "for": eviction.preemptor,
     }
     found |= {"moveTo": eviction.move_to} if eviction.move_to else {}
     return found | ({"details": {"proof": eviction.proof}} if eviction.proof else {})
@@ -121,7 +121,7 @@ def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
         for found in plan.gangs:
             yield from gang_lines(found)
             yield []
-    yield from leaving_lines(plan)
+    yield from eviction_lines(plan)
     yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
 
 
@@ -133,15 +133,15 @@ def _more(plan: CyclePlan) -> str:
     return said + (f" ({moves} of them move)" if moves else "")
 
 
-def leaving_lines(plan: CyclePlan) -> Iterator[Line]:
-    """Who has to leave, why, for whom, and where to."""
+def eviction_lines(plan: CyclePlan) -> Iterator[Line]:
+    """Who has to leave, why, for preemptor, and where to."""
     if not plan.evictions:
         return
     yield from _disturbance_line(plan.disturbance)
     rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO", "PROOF")]]
     for one in plan.evictions[:MANY_NODES]:
         pod = Span(one.key, "name")
-        told = (Span(one.node), Span(one.reason, "warn"), Span(one.whom), Span(one.move_to), Span(one.proof))
+        told = (Span(one.node), Span(one.reason, "warn"), Span(one.preemptor), Span(one.move_to), Span(one.proof))
         rows.append([pod, *told])
     yield from table(rows)
     if len(plan.evictions) > MANY_NODES:
@@ -150,7 +150,7 @@ def leaving_lines(plan: CyclePlan) -> Iterator[Line]:
 
 
 def _disturbance_line(found: CycleDisturbance) -> Iterator[Line]:
-    """How much is disturbed for whom, and how much may be (P8)."""
+    """How much is disturbed for preemptor, and how much may be (P8)."""
     if not found.gangs:
         return
     gangs = many(len(found.gangs), "gang")
@@ -180,7 +180,7 @@ def gang_lines(found: GangPlan) -> Iterator[Line]:
         yield [Span(f"  {sentence(refusal)}", "warn" if found.verdict == "Scheduled" else "bad")]
         for help_ in helps(refusal):
             yield [Span(f"  hint: {help_}")]
-    yield from drawn(look(found.gang), found.domains)
+    yield from draw_tree(inspect_gang(found.gang), found.domains)
 
 
 def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:

@@ -15,7 +15,7 @@ HEAD = ("QUEUE", "QUOTA", "LIMIT", "FAIR SHARE", "ALLOCATED", "PROTECTED", "REQU
 def lines(division: Division) -> Iterator[Line]:
     """For every resource the tree of queues: what each may use, deserves, holds and asks for; then hints."""
     before = guides((node.name, node.children) for node in division.tree.nodes.values())
-    for i, resource in enumerate(shown(division)):
+    for i, resource in enumerate(shown_resources(division)):
         yield from [[]] if i else []
         yield [Span(resource, "name"), Span(f"  {rough(resource, division.pool[resource])} to share", "dim")]
         rows = [[Span(text, "dim") for text in HEAD]]
@@ -25,7 +25,7 @@ def lines(division: Division) -> Iterator[Line]:
     yield from [[], *told] if told else []
 
 
-def shown(division: Division) -> list[str]:
+def shown_resources(division: Division) -> list[str]:
     """Resources that are there, or that somebody states or asks for."""
     nodes = division.tree.nodes.values()
     asked = {name for node in nodes for name, amount in division.uses.requested[node.name].items() if amount}
@@ -110,7 +110,7 @@ def _of(resource: str, held: int, allowed: int) -> str:
 
 def data(division: Division) -> dict[str, Any]:
     """For programs: exact amounts; a queue's `resources` are those that are shown."""
-    names = shown(division)
+    names = shown_resources(division)
     return {
         "capacity": {name: written(name, division.pool[name]) for name in names},
         "queues": [_queue(division, node, names) for node in division.tree.nodes.values()],

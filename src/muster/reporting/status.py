@@ -20,7 +20,13 @@ from muster.model.queues import QueueTree, Uses, arrange, plus, uses
 from muster.model.roles import leftovers, non_preemptible, resources
 from muster.model.snapshot import Snapshot
 from muster.planning.decision import CyclePlan
-from muster.reporting.conditions import ON_POD_GROUPS, ON_QUEUES, pod_group_conditions, queue_ready, settled
+from muster.reporting.conditions import (
+    ON_POD_GROUPS,
+    ON_QUEUES,
+    pod_group_conditions,
+    queue_ready,
+    with_transition_times,
+)
 from muster.reporting.minimums import minimums_of
 from muster.reporting.outcome import Outcome, gangs_bound, pods
 
@@ -38,7 +44,7 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
         leftovers=len(leftovers(outcome.gang)),
         resources_status=resources_status(outcome.gang),
         levels=() if outcome.gang.broken else tuple(_level(group, outcome) for group in walk(outcome.gang.root)),
-        conditions=settled(
+        conditions=with_transition_times(
             pod_group_conditions(outcome),
             old.status.conditions if old.status else (),
             ON_POD_GROUPS,
@@ -51,7 +57,7 @@ def pod_group_status(outcome: Outcome, old: PodGroup, now: datetime) -> PodGroup
 
 
 def _is_nominated(outcome: Outcome) -> bool:
-    return outcome.found.verdict == "Scheduled" and not outcome.satisfied
+    return outcome.plan.verdict == "Scheduled" and not outcome.satisfied
 
 
 def is_reported_elsewhere(gang: Gang, schedulers: Collection[str]) -> bool:
@@ -69,7 +75,7 @@ def _reporter(schedulers: Collection[str], is_shared: bool) -> str:
 
 
 def _schedulers(outcome: Outcome) -> Collection[str]:
-    snapshot = outcome.found.snapshot
+    snapshot = outcome.plan.snapshot
     return snapshot.schedulers if snapshot is not None else ()
 
 
@@ -160,5 +166,5 @@ def _queue_status(queue: Queue, below: tuple[str, ...], used: Uses, ready: Condi
         requested=_sorted(used.requested.get(name, {})),
         allocated=_sorted(plus(used.allocated.get(name, {}), used.terminating.get(name, {}))),
         allocated_non_preemptible=_sorted(used.non_preemptible.get(name, {})),
-        conditions=settled([ready], old, ON_QUEUES, queue.metadata.generation, now),
+        conditions=with_transition_times([ready], old, ON_QUEUES, queue.metadata.generation, now),
     )

@@ -40,7 +40,7 @@ class Seen(Struct, frozen=True, eq=False):
     parts: Mapping[str, Part]
 
 
-def look(gang: Gang) -> Seen:
+def inspect_gang(gang: Gang) -> Seen:
     """Ask the gang everything that the views show."""
     return Seen(gang, gang.standings, roles(gang.root), parts(gang.root))
 
@@ -87,7 +87,7 @@ def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing])
 # drawing ------------------------------------------------------------------------------------------------------------
 
 
-def drawn(
+def draw_tree(
     seen: Seen, domains: Mapping[str, str] | None = None, pods: Mapping[str, Span] | None = None
 ) -> Iterator[Line]:
     """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional.

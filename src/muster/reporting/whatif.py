@@ -175,7 +175,7 @@ def _pods(found: Differences) -> Iterator[Line]:
 def _arrow_to(pod: PodChange) -> str:
     if pod.before and pod.after:
         return _arrow(pod.before, pod.after)
-    return f"{pod.before or pod.after}{f', for {pod.whom}' if pod.whom else ''}"
+    return f"{pod.before or pod.after}{f', for {pod.preemptor}' if pod.preemptor else ''}"
 
 
 def _reasons(found: Differences, touched: frozenset[str], after: CyclePlan) -> Iterator[Line]:

@@ -289,7 +289,7 @@ class Writer:
             if error.status == GONE:
                 return WriteResult.YES
             self.observer.eviction_failed(error.reason)
-            tally.failed(one.gang, f"{one.key}: cannot be evicted, so nobody is for {one.whom}: {error.message}")
+            tally.failed(one.gang, f"{one.key}: cannot be evicted, so nobody is for {one.preemptor}: {error.message}")
             if error.status != UNANSWERED:
                 self.refusals.refused(one.key, uid)
             return WriteResult.NO

@@ -23,7 +23,7 @@ from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
-from muster.planning.allocation.allocate import Granted
+from muster.planning.allocation.allocate import OnBound
 from muster.planning.cycle import plan as make_plan
 from muster.planning.decision import Binding, CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
@@ -326,7 +326,7 @@ class Scheduler:
         self,
         snapshot: Snapshot,
         policy: Policy,
-        granted: Granted | None,
+        granted: OnBound | None,
         began: float,
         is_cancelled: Callable[[], bool],
     ) -> tuple[CyclePlan, dict[str, Pod], float]:
@@ -355,7 +355,7 @@ def _told(unconfirmed: Mapping[str, UnconfirmedBinding], now: float) -> str:
     return oldest.what if oldest is not None and now - oldest.since >= TELL_SECONDS else ""
 
 
-def _from_a_thread(do: Granted) -> Granted:
+def _from_a_thread(do: OnBound) -> OnBound:
     """The same, to be called from a thread; it is done by the loop."""
     loop = asyncio.get_running_loop()
     return lambda bindings: loop.call_soon_threadsafe(do, bindings)

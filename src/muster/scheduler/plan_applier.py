@@ -101,7 +101,7 @@ class PlanExecution:
         writer = self._applier.writer
         together: dict[str, list[Eviction]] = {}
         for one in evictions:
-            together.setdefault(one.key if one.reason == "Stale" else f"for {one.whom}", []).append(one)
+            together.setdefault(one.key if one.reason == "Stale" else f"for {one.preemptor}", []).append(one)
         for whom, found in together.items():
             whose, several = f"evict {whom}", len(found) > 1
             yield from (self._probe(one, whose) for one in found if several)

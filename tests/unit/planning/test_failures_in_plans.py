@@ -172,14 +172,14 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
         stale_gang[0]["spec"]["subGroups"][0]["minMember"] = 2
         stale_gang[0]["metadata"]["annotations"] = since
         found.append(stale_gang)
-    grace_of = staleness.grace_of
+    grace_period = staleness.grace_period
 
     def fails(given: Any) -> Any:
         if given.name == "one":
             raise KeyError("lost")
-        return grace_of(given)
+        return grace_period(given)
 
-    monkeypatch.setattr(stale, "grace_of", fails)
+    monkeypatch.setattr(stale, "grace_period", fails)
     planned = plan(snapshot([node("a")], *found))
     assert [one.key for one in planned.evictions] == ["team/two-0"]
     assert [one.gang for one in planned.failures] == ["team/one"]

@@ -303,7 +303,7 @@ async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
     for name in ("p0", "p1"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
     bench.look()
-    stale = tuple(replace(out(name), reason="Stale", whom="default/g") for name in ("p0", "p1"))
+    stale = tuple(replace(out(name), reason="Stale", preemptor="default/g") for name in ("p0", "p1"))
     done = await bench.do(CyclePlan(evictions=stale))
     assert (done.evicted, len(done.failures)) == (1, 1)
 

@@ -18,18 +18,18 @@ from muster.model.gang.types import Leaf, walk
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements, located
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.allocation.elastic import further
+from muster.planning.allocation.elastic import further_parts
 from muster.planning.allocation.free_capacity import FreeCapacity
-from muster.planning.allocation.plain_extras import PlainElastic, protected
+from muster.planning.allocation.plain_extras import PlainExtras, protected
 from muster.planning.allocation.plain_gangs import NOT_PLACED, EqualGangs, PlainGangs
 from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding, Failure
-from muster.planning.diagnosis.refusals import GangRefusals, unknown, unplaced
+from muster.planning.diagnosis.refusals import GangRefusals, mark_unknown, unplaced_key
 from muster.planning.gang_state import GangState
-from muster.planning.memory.hints import hinted
-from muster.planning.preemption.make_room import Preemption
+from muster.planning.memory.hints import hinted_seats
 from muster.planning.preemption.nominations import Nominations
+from muster.planning.preemption.preemption import Preemption
 from muster.planning.preemption.share import ByPriority
 from muster.planning.refusal import SearchCutShort
 
@@ -37,67 +37,67 @@ Ints = NDArray[np.int64]
 PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
 SHOWN = 3  # pods that a refusal names
 Rank = tuple[int, bool, int, float, str]
-Granted = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
+OnBound = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
 
 
-def _nobody(_bindings: tuple[Binding, ...]) -> None:
+def _ignore_bindings(_bindings: tuple[Binding, ...]) -> None:
     return
 
 
 class Allocation:
     """One pass over all gangs; the board moves with every grant."""
 
-    def __init__(self, cycle_state: CycleState, granted: Granted | None = None) -> None:
+    def __init__(self, cycle_state: CycleState, on_bound: OnBound | None = None) -> None:
         self.cycle_state = cycle_state
-        self._tell = granted or _nobody
+        self._on_bound = on_bound or _ignore_bindings
         self.scheduling_queue = SchedulingQueue(lambda: cycle_state.usage)
         self.nominations = Nominations(cycle_state)
         self.preemption = Preemption(cycle_state, self.scheduling_queue)
-        self.turns_to_come = ByPriority()
+        self.by_priority = ByPriority()
         self.plain = PlainGangs(cycle_state)
-        self.extras = PlainElastic(cycle_state)
+        self.extras = PlainExtras(cycle_state)
         self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
         self.free_capacity = FreeCapacity(cycle_state)
         self.refusals = GangRefusals(cycle_state, self.preemption, self.free_capacity.full)
         self.ranks: dict[str, Rank] = {}  # of plain gangs, as they joined the line
-        self._closed: dict[str, bool] = {}  # queues from which nothing is scheduled
-        self._valid: set[str] = set()  # gangs whose specs were looked at
+        self._closed_queues: dict[str, bool] = {}  # queues from which nothing is scheduled
+        self._validated: set[str] = set()  # gangs whose specs were looked at
         self._sizes: dict[str, int] = {}  # by gang
-        self._levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
+        self._known_levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
         """After each grant a gang goes back into the order, so extras take turns (G4)."""
         self._bind_nominees()
         for gang in self.cycle_state.snapshot.gangs:
-            if not gang.is_settled or (gang.constraints and not self._sound(gang)):
+            if not gang.is_settled or (gang.constraints and not self._do_levels_exist(gang)):
                 gang_state = self.cycle_state.gang_states[gang.key]
-                if not self._enter_plain(gang_state.gang):
-                    self.cycle_state.gang_states[gang.key] = self._attempt(gang_state, self._enter)
-        while (first := self.turns_to_come.next(self.scheduling_queue)) is not None:
+                if not self._enqueue_plain(gang_state.gang):
+                    self.cycle_state.gang_states[gang.key] = self._attempt(gang_state, self._enqueue)
+        while (first := self.by_priority.next(self.scheduling_queue)) is not None:
             self.cycle_state.budget.check()
-            if not self._grant_plain(first):
-                self._take_turn(first)
+            if not self._place_plain(first):
+                self._schedule(first)
         self.extras.write_all()
 
-    def _take_turn(self, key: str) -> None:
+    def _schedule(self, key: str) -> None:
         before = self.cycle_state.gang_states[key]
         if before.evictions:  # it has just lost pods: it is planned again when they are gone
-            self.cycle_state.gang_states[key] = self._attempt(before, self.nominations.keep_for_victim)
+            self.cycle_state.gang_states[key] = self._attempt(before, self.nominations.renominate_victim)
             return
-        if self._grant_plain_extra(before):
+        if self._place_plain_extra(before):
             return
         self.extras.write(key)
         before = self.cycle_state.gang_states[key]
-        after = self._attempt(before, self._grant)
-        if key in self.turns_to_come.postponed:
+        after = self._attempt(before, self._place)
+        if key in self.by_priority.postponed:
             return
         self.cycle_state.gang_states[key] = after
         is_bound = len(after.bindings) > len(before.bindings)
         if is_bound:
-            self._tell(after.bindings[len(before.bindings) :])
-        self._go_back(after, is_bound or after.hopeless != before.hopeless)
+            self._on_bound(after.bindings[len(before.bindings) :])
+        self._requeue(after, is_bound or after.unplaceable != before.unplaceable)
 
-    def _go_back(self, gang_state: GangState, is_granted: bool) -> None:
+    def _requeue(self, gang_state: GangState, is_granted: bool) -> None:
         """Into the line again, where extras wait."""
         gang = gang_state.gang
         self._grants[gang.key] += 1
@@ -106,21 +106,21 @@ class Allocation:
 
     # plain gangs: what is below, for many at once ---------------------------------------------------------------------
 
-    def _enter_plain(self, gang: Gang) -> bool:
+    def _enqueue_plain(self, gang: Gang) -> bool:
         """A plain gang into the line; False: it is not one, or may not be there."""
-        if gang.queue not in self._closed:
-            self._closed[gang.queue] = bool(closed(self.cycle_state.usage.tree, gang.queue))
-        if self._closed[gang.queue] or not self.plain.add(gang):
+        if gang.queue not in self._closed_queues:
+            self._closed_queues[gang.queue] = bool(closed(self.cycle_state.usage.tree, gang.queue))
+        if self._closed_queues[gang.queue] or not self.plain.add(gang):
             return False
         self.ranks[gang.key] = rank(gang, NOT_PLACED, 0)
         self.scheduling_queue.add(gang.queue, self.ranks[gang.key], gang.key)
-        self.turns_to_come.expect(gang, NOT_PLACED)
+        self.by_priority.expect(gang, NOT_PLACED)
         return True
 
-    def _grant_plain(self, first: str) -> bool:
+    def _place_plain(self, first: str) -> bool:
         """The turn of a plain gang, and of those equal to it that come next; False: it has still to come."""
         equals = self.plain.equals.get(first)
-        if equals is None or self.nominations.are_kept_for(first):
+        if equals is None or self.nominations.has_reserved(first):
             return False
         gang_state = self.cycle_state.gang_states[first]
         requirement = self.plain.requirement(gang_state.gang, equals)
@@ -134,37 +134,37 @@ class Allocation:
         bound = self.plain.bind([first, *self._next_equals(equals, most - 1)], equals)
         if len(bound) > 1:
             self.scheduling_queue.drop(gang_state.gang.queue, len(bound) - 1)
-            self.turns_to_come.pass_over(bound)
+            self.by_priority.pass_over(bound)
         for after in bound.values():
-            self._tell(after.bindings)
-            self._go_back(after, is_granted=True)
+            self._on_bound(after.bindings)
+            self._requeue(after, is_granted=True)
         return bool(bound)
 
     def _next_equals(self, equals: EqualGangs, most: int) -> Iterator[str]:
-        """The equal gangs that come next, whatever is granted to each of them (G4)."""
+        """The equal gangs that come next, whatever is on_bound to each of them (G4)."""
         is_alone = self.plain.equals.get(self.scheduling_queue.first_of(equals.terms.queue)) is not equals
-        if not most or is_alone or self.turns_to_come.is_holding_back:
+        if not most or is_alone or self.by_priority.is_holding_back:
             return
-        for key in islice(self.scheduling_queue.behind(equals.terms.queue), most):
-            if self.plain.equals.get(key) is not equals or self.nominations.are_kept_for(key):
+        for key in islice(self.scheduling_queue.following(equals.terms.queue), most):
+            if self.plain.equals.get(key) is not equals or self.nominations.has_reserved(key):
                 return
             yield key
 
-    def _grant_plain_extra(self, gang_state: GangState) -> bool:
+    def _place_plain_extra(self, gang_state: GangState) -> bool:
         """One more pod of a gang that is one leaf of one class; False: its turn has still to come."""
         gang = gang_state.gang
-        requirement = None if self.nominations.are_kept_for(gang.key) else self.extras.requirement(gang_state)
+        requirement = None if self.nominations.has_reserved(gang.key) else self.extras.requirement(gang_state)
         if requirement is None:
             return False
         self.cycle_state.charge_to(gang.key)
         seats = self.cycle_state.attempt(gang.key, partial(self.free_capacity.find_extra, gang, requirement))
         if seats is None or isinstance(seats, Failure):
             return False
-        asked = self.cycle_state.asked(seats)
+        asked = self.cycle_state.requested(seats)
         if self.cycle_state.usage.excess(gang.queue, asked, protected(gang, asked)) is not None:
             return False
         binding, is_waiting = self.extras.bind(gang, seats)
-        self._tell((binding,))
+        self._on_bound((binding,))
         self._grants[gang.key] += 1
         if is_waiting:
             self.scheduling_queue.add(gang.queue, rank(gang, gang.standing, self._grants[gang.key]), gang.key)
@@ -178,11 +178,11 @@ class Allocation:
         if requirement.required is not None and requirement.kind not in self.free_capacity.full:
             return False
         self.cycle_state.charge_to(gang.key)
-        if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang):
+        if self.preemption.share.could_run_out and self.by_priority.postpone(gang):
             return True
         if not equals.refusals:
             equals.refusals = self.refusals.infeasible(
-                gang_state, requirement, self.refusals.known[unplaced(requirement)]
+                gang_state, requirement, self.refusals.known[unplaced_key(requirement)]
             ).refusals
         equals.refused_at = self.cycle_state.version
         self.cycle_state.gang_states[gang.key] = GangState(gang, "Infeasible", equals.refusals)
@@ -192,23 +192,23 @@ class Allocation:
     def _refuse_next(self, queue: str) -> None:
         """The gangs of a queue that come next and are known to be refused, on whatever terms: nothing has changed."""
         refused: list[str] = []
-        for key in self.scheduling_queue.behind(queue):
+        for key in self.scheduling_queue.following(queue):
             equals = self.plain.equals.get(key)
             if equals is None or equals.requirement is None or equals.refused_at != self.cycle_state.version:
                 break
-            if self.turns_to_come.is_holding_back or self.nominations.are_kept_for(key):
+            if self.by_priority.is_holding_back or self.nominations.has_reserved(key):
                 break
             if not self._refuse_plain(self.cycle_state.gang_states[key], equals, equals.requirement):
                 break
             refused.append(key)
-        self.turns_to_come.pass_over(refused)
+        self.by_priority.pass_over(refused)
         self.scheduling_queue.drop(queue, len(refused))
 
     def _is_refused(self, gang: Gang, requirement: Requirement) -> bool:
         """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
-        if unplaced(requirement) not in self.refusals.known or self.cycle_state.allowance(gang) is not None:
+        if unplaced_key(requirement) not in self.refusals.known or self.cycle_state.allowance(gang) is not None:
             return False
-        return self.preemption.is_known_hopeless(gang, requirement)
+        return self.preemption.is_known_to_fail(gang, requirement)
 
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
@@ -216,73 +216,73 @@ class Allocation:
             self.cycle_state.gang_states[key] = self.cycle_state.bind(
                 replace(self.cycle_state.gang_states[key], verdict="Scheduled"), seats, "core"
             )
-            self._tell(self.cycle_state.gang_states[key].bindings)
+            self._on_bound(self.cycle_state.gang_states[key].bindings)
 
     def _attempt(self, gang_state: GangState, work: Callable[[GangState], GangState]) -> GangState:
         """What comes of a turn; a failure inside is the verdict of its gang, and of no other (X2, X7)."""
         try:
             after = self.cycle_state.attempt(gang_state.gang.key, partial(work, gang_state))
         except OutOfSteps:
-            return unknown(gang_state, SearchCutShort())
-        return unknown(gang_state, after.refusal) if isinstance(after, Failure) else after
+            return mark_unknown(gang_state, SearchCutShort())
+        return mark_unknown(gang_state, after.refusal) if isinstance(after, Failure) else after
 
-    def _enter(self, gang_state: GangState) -> GangState:
+    def _enqueue(self, gang_state: GangState) -> GangState:
         """Into the line, unless there is nothing to do, or nothing that may be done."""
-        if _nothing_to_do(gang_state.gang) and self._sound(gang_state.gang):
+        if _is_complete(gang_state.gang) and self._do_levels_exist(gang_state.gang):
             return replace(gang_state, verdict="Scheduled")
         now = gang_state.gang.standing
-        if refusal := self.refusals.shut(gang_state.gang):
+        if refusal := self.refusals.refuse_early(gang_state.gang):
             return replace(gang_state, verdict="Scheduled" if now.satisfied else "Waiting", refusals=(refusal,))
         self.scheduling_queue.add(gang_state.gang.queue, rank(gang_state.gang, now, 0), gang_state.gang.key)
-        self.turns_to_come.expect(gang_state.gang, now)
+        self.by_priority.expect(gang_state.gang, now)
         return gang_state
 
-    def _sound(self, gang: Gang) -> bool:
+    def _do_levels_exist(self, gang: Gang) -> bool:
         """Every level that it names exists (T6)."""
         for constraint in gang.constraints:
-            if constraint not in self._levels:
+            if constraint not in self._known_levels:
                 named = (constraint.required_topology_level, constraint.preferred_topology_level)
-                self._levels[constraint] = not any(
+                self._known_levels[constraint] = not any(
                     isinstance(located(self.cycle_state.snapshot, constraint.topology, level), str)
                     for level in named
                     if level
                 )
-            if not self._levels[constraint]:
+            if not self._known_levels[constraint]:
                 return False
         return True
 
-    def _grant(self, gang_state: GangState) -> GangState:
+    def _place(self, gang_state: GangState) -> GangState:
         """A gang's turn; room that is kept for its own pods that move is free to it meanwhile (P7)."""
         self.cycle_state.charge_to(gang_state.gang.key)
         if not self.nominations.release_moves(gang_state.gang):
             return self._decide(gang_state)
         self.free_capacity.full.clear()
         after = self._decide(gang_state)
-        self._keep_moves(after.gang)
-        self.scheduling_queue.moved(gang_state.gang.queue)  # it may hold less than before
+        self._hold_moves_again(after.gang)
+        self.scheduling_queue.usage_fell(gang_state.gang.queue)  # it may hold less than before
         return after
 
-    def _keep_moves(self, gang: Gang) -> None:
+    def _hold_moves_again(self, gang: Gang) -> None:
         """What is promised to its pods that move is kept again, though it may itself wait for that room (P7)."""
-        awaited = self.preemption.waiting.get(gang.key, ())
-        self.cycle_state.await_room(awaited, -1)
+        awaited = self.preemption.fitting_soon.get(gang.key, ())
+        self.cycle_state.expect_later(awaited, -1)
         self.nominations.hold_moves(gang)
-        if not self.nominations.are_kept_for(gang.key):
-            self.cycle_state.await_room(awaited)
+        if not self.nominations.has_reserved(gang.key):
+            self.cycle_state.expect_later(awaited)
 
     def _decide(self, gang_state: GangState) -> GangState:
         requirements = self.cycle_state.requirements(gang_state.gang)
-        if gang_state.gang.key not in self._valid:
+        if gang_state.gang.key not in self._validated:
             if invalid := requirements.invalid():
                 return self.refusals.impossible(gang_state, invalid)
-            self._valid.add(gang_state.gang.key)
+            self._validated.add(gang_state.gang.key)
         if not requirements.standings[gang_state.gang.root.name].satisfied:
-            return self._core(gang_state, requirements)
-        return self._extra(replace(gang_state, verdict="Scheduled"), requirements)
+            return self._place_core(gang_state, requirements)
+        return self._place_extra(replace(gang_state, verdict="Scheduled"), requirements)
 
     # the core ---------------------------------------------------------------------------------------------------------
 
-    def _core(self, gang_state: GangState, requirements: Requirements) -> GangState:
+    def _place_core(self, gang_state: GangState, requirements: Requirements) -> GangState:
         """The whole core, or nothing and the reason (G1)."""
         held = self.nominations.release(gang_state.gang.key)
         if held:
@@ -291,7 +291,7 @@ class Allocation:
         try:
             for requirement in requirements.cores():
                 if first is not None:
-                    self.cycle_state.spending.spend()  # ways to share pods out (M5) are many, and each may be cheap
+                    self.cycle_state.gang_budget.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or requirement
                 found = (
                     self.free_capacity.find_core(gang_state.gang, requirement)
@@ -301,10 +301,10 @@ class Allocation:
                 if found is not None:
                     return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), found, "core")
             if held:
-                return self.nominations.keep(gang_state, held)
-            if self.preemption.share.could_run_out and self.turns_to_come.postpone(gang_state.gang):
+                return self.nominations.renominate(gang_state, held)
+            if self.preemption.share.could_run_out and self.by_priority.postpone(gang_state.gang):
                 return gang_state
-            if isinstance(first, Requirement) and (made := self.preemption.make_room(gang_state, first)):
+            if isinstance(first, Requirement) and (made := self.preemption.evict_for(gang_state, first)):
                 return made
         except OutOfSteps:
             return self._cut_short(gang_state, held)
@@ -312,38 +312,42 @@ class Allocation:
 
     def _cut_short(self, gang_state: GangState, held: tuple[ClassSeats, ...]) -> GangState:
         """The steps ran out: what a longer search found, or was promised before, still holds."""
-        if (seats := hinted(self.cycle_state, gang_state.gang)) is not None:
+        if (seats := hinted_seats(self.cycle_state, gang_state.gang)) is not None:
             return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
         if held:
-            return self.nominations.keep(gang_state, held)
-        return unknown(gang_state, SearchCutShort())
+            return self.nominations.renominate(gang_state, held)
+        return mark_unknown(gang_state, SearchCutShort())
 
     # extras -----------------------------------------------------------------------------------------------------------
 
-    def _extra(self, gang_state: GangState, requirements: Requirements) -> GangState:
+    def _place_extra(self, gang_state: GangState, requirements: Requirements) -> GangState:
         """The next further part that fits; those that do not are not asked again in this cycle (G3)."""
         if gang_state.gang.key not in self._sizes:
             self._sizes[gang_state.gang.key] = _size(gang_state.gang)
-        self.cycle_state.spending.spend(self._sizes[gang_state.gang.key] // PODS_A_STEP)
-        hopeless = set(gang_state.hopeless)
-        for name, part, pods in further(gang_state.gang.root, requirements.standings):
-            if name in hopeless:
+        self.cycle_state.gang_budget.spend(self._sizes[gang_state.gang.key] // PODS_A_STEP)
+        unplaceable = set(gang_state.unplaceable)
+        for name, part, pods in further_parts(gang_state.gang.root, requirements.standings):
+            if name in unplaceable:
                 continue
             requirement = requirements.further(part, pods)
-            found = self._try(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
+            found = (
+                self._find_allowed_extra(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
+            )
             if found is not None:
-                return self.cycle_state.bind(replace(gang_state, hopeless=frozenset(hopeless)), found, "extra")
-            hopeless.add(name)
+                return self.cycle_state.bind(replace(gang_state, unplaceable=frozenset(unplaceable)), found, "extra")
+            unplaceable.add(name)
         return gang_state  # why these wait is said once all gangs have had their turns: planning.waiting
 
-    def _try(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
         """Seats for an extra that its queue allows (Q4)."""
         found = self.free_capacity.find_extra(gang, requirement)
         if found is None:
             return None
-        asked = self.cycle_state.asked(found)
+        asked = self.cycle_state.requested(found)
         is_semi = gang.preemptibility == SEMI_PREEMPTIBLE  # of which new pods can be core
-        more = self.cycle_state.more_protected(gang, self.cycle_state.seated(gang, found) if is_semi else gang, asked)
+        more = self.cycle_state.protected_increase(
+            gang, self.cycle_state.with_placed(gang, found) if is_semi else gang, asked
+        )
         return found if self.cycle_state.usage.excess(gang.queue, asked, more) is None else None
 
 
@@ -357,7 +361,7 @@ def _size(gang: Gang) -> int:
     return sum(1 + len(group.members) if isinstance(group, Leaf) else 1 for group in walk(gang.root))
 
 
-def _nothing_to_do(gang: Gang) -> bool:
+def _is_complete(gang: Gang) -> bool:
     """It has its core, and nothing that could be placed."""
     if gang.broken or gang.strays:
         return False

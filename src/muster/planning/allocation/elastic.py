@@ -7,7 +7,7 @@ from muster.model.gang.state import Standing
 from muster.model.gang.types import Branch, Group, Leaf
 
 
-def further(root: Group, now: Mapping[str, Standing]) -> Iterator[tuple[str, Group, int]]:
+def further_parts(root: Group, now: Mapping[str, Standing]) -> Iterator[tuple[str, Group, int]]:
     """Further SubGroups in spec order, then further pods of satisfied leaves, the emptiest first (G3)."""
     present: list[Group] = [root]
     absent: list[Group] = []

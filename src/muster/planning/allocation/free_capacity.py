@@ -5,7 +5,7 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Requirement, pod_classes
 from muster.placement.search import growth
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.bounds import hopeful, least
+from muster.planning.bounds import could_fit_by_counts, least
 from muster.planning.cycle_state import CycleState
 
 
@@ -20,7 +20,7 @@ class FreeCapacity:
     def find_core(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
         allowance = self.cycle_state.allowance(gang)
-        if requirement.kind in self.full or not hopeful(requirement, self.cycle_state.now):
+        if requirement.kind in self.full or not could_fit_by_counts(requirement, self.cycle_state.now):
             return None
         if allowance is not None and (least(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
             return None
@@ -30,7 +30,7 @@ class FreeCapacity:
                 self.full.add(requirement.kind)
             return None
         self._growth[gang.key] = found.extras
-        return found.core if self.cycle_state.too_protected(gang, found.core) is None else None
+        return found.core if self.cycle_state.quota_excess(gang, found.core) is None else None
 
     def _depends_on_others(self, requirement: Requirement) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
@@ -58,7 +58,7 @@ class FreeCapacity:
         """Seats that were found for an extra together with the core, while they are free."""
         seats = self._growth.get(gang.key)
         placement = growth.take(requirement, seats, self.cycle_state.snapshot.topologies) if seats else None
-        if placement is None or not self.cycle_state.has_room(placement.core):
+        if placement is None or not self.cycle_state.are_free(placement.core):
             return None
         self._growth[gang.key] = placement.extras
         return placement.core

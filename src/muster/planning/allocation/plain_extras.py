@@ -36,7 +36,7 @@ class GrowingGang(Struct, eq=False):
         return len(self.waiting) - len(self.bindings)
 
 
-class PlainElastic:
+class PlainExtras:
     """The plain gangs of one cycle that grow."""
 
     def __init__(self, cycle_state: CycleState) -> None:
@@ -65,7 +65,7 @@ class PlainElastic:
         growing, (seat,) = self._growing[gang.key], seats
         node = self._cycle_state.snapshot.nodes[seat.node].metadata.name
         pod = growing.waiting[len(growing.bindings)]
-        asked = self._cycle_state.asked(seats)
+        asked = self._cycle_state.requested(seats)
         self._cycle_state.grant(gang, seats, asked, protected(gang, asked))
         growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, seat.leaf, "extra"))
         return growing.bindings[-1], growing.left > 0
@@ -78,7 +78,11 @@ class PlainElastic:
         gang_state, bindings = self._cycle_state.gang_states[key], growing.bindings
         gang = _placed(gang_state.gang, growing.waiting, [binding.node for binding in bindings])
         self._cycle_state.gang_states[key] = replace(
-            gang_state, gang=gang, verdict="Scheduled", bindings=(*gang_state.bindings, *bindings), hopeless=frozenset()
+            gang_state,
+            gang=gang,
+            verdict="Scheduled",
+            bindings=(*gang_state.bindings, *bindings),
+            unplaceable=frozenset(),
         )
 
     def write_all(self) -> None:

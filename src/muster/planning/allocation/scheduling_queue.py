@@ -58,7 +58,7 @@ class SchedulingQueue:
     def __init__(self, usage: Callable[[], QueueUsage]) -> None:
         self._usage = usage
         self._gangs: dict[str, WaitingGangs] = defaultdict(WaitingGangs)
-        self._inside: dict[str, int] = defaultdict(int)  # gangs at and below a queue
+        self._waiting_below: dict[str, int] = defaultdict(int)  # gangs at and below a queue
         self._open: dict[str, list[tuple[Place, str]]] = defaultdict(list)  # by parent: children that have gangs
         self._entered: dict[str, Place] = {}  # by child: the place of its latest entry; others are out of date
         self._paths: dict[str, tuple[QueueNode, ...]] = {}
@@ -68,17 +68,17 @@ class SchedulingQueue:
         """A gang joins its queue."""
         self._gangs[queue].add(rank, gang)
         for node in self._path(queue):
-            if not self._inside[node.name]:
-                self._enter(node)
-            self._inside[node.name] += 1
+            if not self._waiting_below[node.name]:
+                self._push(node)
+            self._waiting_below[node.name] += 1
 
-    def moved(self, queue: str) -> None:
+    def usage_fell(self, queue: str) -> None:
         """What a queue holds may be less than before, and with it what those above hold: they may stand earlier."""
         for node in self._path(queue):
-            if self._inside[node.name] and self._place(node.name) < self._entered[node.name]:
-                self._enter(node)
+            if self._waiting_below[node.name] and self._place(node.name) < self._entered[node.name]:
+                self._push(node)
 
-    def _enter(self, node: QueueNode) -> None:
+    def _push(self, node: QueueNode) -> None:
         """Among the children of its parent, at its place."""
         place = self._entered[node.name] = self._place(node.name)
         heappush(self._open[node.parent], (place, node.name))
@@ -102,25 +102,25 @@ class SchedulingQueue:
         gangs = self._gangs[queue]
         return gangs.first if gangs else ""
 
-    def behind(self, queue: str) -> Iterator[str]:
+    def following(self, queue: str) -> Iterator[str]:
         """The gangs of a queue that come next, whatever is granted to each; none where other queues have gangs."""
         top = self._path(queue)[0]
-        is_alone = self._inside[queue] == self._inside[top.name]
-        others = any(self._inside[name] for _, name in self._open[""] if name != top.name)
+        is_alone = self._waiting_below[queue] == self._waiting_below[top.name]
+        others = any(self._waiting_below[name] for _, name in self._open[""] if name != top.name)
         return iter(self._gangs[queue]) if is_alone and not others else iter(())
 
     def drop(self, queue: str, gangs: int) -> None:
         """The first so many gangs of a queue leave the line."""
         self._gangs[queue].drop(gangs)
         for node in self._path(queue):
-            self._inside[node.name] -= gangs
+            self._waiting_below[node.name] -= gangs
 
     def _first(self, parent: str) -> str | None:
         """The child that stands first now; entries that are out of date are dropped on the way."""
         entries = self._open[parent]
         while entries:
             place, child = entries[0]
-            if not self._inside[child] or place is not self._entered[child]:
+            if not self._waiting_below[child] or place is not self._entered[child]:
                 heappop(entries)
             elif len(entries) > 1 and place != (now := self._place(child)):
                 self._entered[child] = now

@@ -16,7 +16,7 @@ from muster.placement.filters import claim_trouble
 from muster.placement.requirements import Requirement, Requirements, every, leaves, pod_classes, size
 from muster.placement.search import flat
 from muster.placement.search.nested_search import Search
-from muster.planning.bounds import hopeful
+from muster.planning.bounds import could_fit_by_counts
 from muster.planning.diagnosis.changes import SmallerRequests
 from muster.planning.refusal import (
     BestDomain,
@@ -55,8 +55,8 @@ class Diagnosis:
         )
         self.allowance = allowance
         self.budget = budget.part(budget.left // SHARE)
-        self._known: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
-        self._seated: dict[int, bool] = {}  # whether goals of a kind have enough seats, by counts
+        self._fits_by_kind: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
+        self._counts_by_kind: dict[int, bool] = {}  # whether goals of a kind have enough seats, by counts
 
     def refusal(self) -> FitRefusal:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
@@ -68,16 +68,16 @@ class Diagnosis:
         """What would help, of groups in this scope."""
         return SmallerRequests(self.requirements, self.requirement, self._fits, self.budget).smallest(scope)
 
-    def brief(self, part: str) -> FitRefusal:
+    def refusal_by_counts(self, part: str) -> FitRefusal:
         """Why one further part waits, by counts alone: for extras no search is made twice."""
-        around, inner = self._around(part)
-        culprit = self._counted(inner)
+        around, inner = self._split_at(part)
+        culprit = self._culprit_by_counts(inner)
         lacking = [one for one in (culprit, *reversed(around)) if self._best(one).fits < size(one)]
         held = [one for one in (inner, *reversed(around)) if one.required is not None]
         shown = (lacking or held or [inner])[0]
         return replace(self._refusal(shown, self._best(shown), self._claim(shown)), sub_group=part)
 
-    def _around(self, part: str) -> tuple[list[Requirement], Requirement]:
+    def _split_at(self, part: str) -> tuple[list[Requirement], Requirement]:
         """The groups around a further part, whose domains it must stay inside of, and the part itself."""
         around: list[Requirement] = []
         for one in every(self.requirement):
@@ -86,10 +86,14 @@ class Diagnosis:
             around.append(one)
         return around[:-1], around[-1]
 
-    def _counted(self, requirement: Requirement) -> Requirement:
+    def _culprit_by_counts(self, requirement: Requirement) -> Requirement:
         """Down the tree, as long as too few children have enough seats anywhere, by counts."""
         while requirement.children:
-            misfits = [child for child in requirement.children if not hopeful(child, self.capacity, self._seated)]
+            misfits = [
+                child
+                for child in requirement.children
+                if not could_fit_by_counts(child, self.capacity, self._counts_by_kind)
+            ]
             if len(requirement.children) - len(misfits) >= requirement.need:
                 return requirement
             requirement = misfits[0]
@@ -157,16 +161,16 @@ class Diagnosis:
 
     def _fits_alone(self, requirement: Requirement) -> bool | None:
         """The same for every goal of a kind: equal children are asked about once."""
-        if requirement.kind not in self._known:
-            self._known[requirement.kind] = self._fits(requirement)
-        return self._known[requirement.kind]
+        if requirement.kind not in self._fits_by_kind:
+            self._fits_by_kind[requirement.kind] = self._fits(requirement)
+        return self._fits_by_kind[requirement.kind]
 
     def _fits(self, requirement: Requirement, ignoring: frozenset[int] = frozenset()) -> bool | None:
         """Whether a goal fits; None: the budget does not reach."""
         part = self.budget.part(self.budget.left // 2)
         try:
             part.spend()
-            if not hopeful(requirement, self.capacity, self._seated):
+            if not could_fit_by_counts(requirement, self.capacity, self._counts_by_kind):
                 return False
             trees, kinds = self.snapshot.topologies, self.requirements.kinds
             if flat.applies(self.capacity, requirement):
@@ -192,7 +196,7 @@ class Diagnosis:
             return self._measured(requirement, BestDomain(), np.arange(len(self.snapshot.nodes)))
         level = self.snapshot.topologies[requirement.required.topology].levels[requirement.required.level]
         pinned = requirement.required.pinned
-        sums = self._at_most(requirement, level)
+        sums = self._upper_bounds(requirement, level)
         best = int(sums.argmax()) if len(sums) else NOWHERE
         best = best if pinned is None else pinned
         if best == NOWHERE:
@@ -207,7 +211,7 @@ class Diagnosis:
         resource, missing = scarce or ("", 0)
         return replace(domain, fits=fits, resource=resource, missing=missing)
 
-    def _at_most(self, requirement: Requirement, level: Level) -> Any:
+    def _upper_bounds(self, requirement: Requirement, level: Level) -> Any:
         """For every domain of a level, a bound on the pods of the goal that it could take."""
         counts = _by_class(requirement)
         sums = [level.sums(self.capacity.fits(pod_class)) for pod_class in counts]

@@ -16,7 +16,7 @@ from muster.planning.decision import Verdict
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.diagnosis.waiting import over_quota, refusal_of
 from muster.planning.gang_state import GangState
-from muster.planning.preemption.make_room import Preemption
+from muster.planning.preemption.preemption import Preemption
 from muster.planning.refusal import (
     ClosedQueueRefusal,
     DoesNotFit,
@@ -49,7 +49,7 @@ class GangRefusals:
         self._full = full  # kinds of goals that nothing that is free could hold
         self.known: dict[object, FitRefusal] = {}  # by what equal gangs have in common: see `refuse`
 
-    def shut(self, gang: Gang) -> Refusal | None:
+    def refuse_early(self, gang: Gang) -> Refusal | None:
         """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
         if gang.broken:
             return None
@@ -63,8 +63,8 @@ class GangRefusals:
 
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
-        for key, seats in self.preemption.waiting.items():
-            if not self.cycle_state.will_have_room(seats):
+        for key, seats in self.preemption.fitting_soon.items():
+            if not self.cycle_state.will_be_free(seats):
                 gang_state = self.cycle_state.gang_states[key]
                 self.cycle_state.gang_states[key] = replace(
                     gang_state, refusals=tuple(map(_without_soon, gang_state.refusals))
@@ -86,25 +86,25 @@ class GangRefusals:
             )
         twin = (requirement.kind, tuple(one.name for one in every(requirement)), tuple(requirements.done().items()))
         if twin not in self.known:
-            diagnose = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending).refusal
+            diagnose = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget).refusal
             self.known[twin] = self.cycle_state.recall.diagnosis(
                 self.cycle_state.now, requirements, requirement, diagnose
             )
         refusal = self.known[twin]
-        if gang_state.gang.key in self.preemption.waiting:
+        if gang_state.gang.key in self.preemption.fitting_soon:
             refusal = replace(refusal, fits_soon=True)
         return self.infeasible(gang_state, requirement, refusal)
 
     def infeasible(self, gang_state: GangState, requirement: Requirement, refusal: FitRefusal) -> GangState:
         """The gang does not fit; the refusal gets what is known of victims and moves."""
-        if pods := self.preemption.kept(gang_state.gang, requirement):
+        if pods := self.preemption.unevictable_pods(gang_state.gang, requirement):
             refusal = replace(refusal, unevictable=UnevictablePods(len(pods), pods[:SHOWN]))
         if gang_state.gang.key in self.preemption.limited:
             return replace(
                 gang_state, verdict="Waiting", refusals=(self.preemption.limited[gang_state.gang.key], refusal)
             )
         if gang_state.gang.key in self.preemption.undecided:
-            return unknown(gang_state, SearchCutShort(moves=True), refusal)
+            return mark_unknown(gang_state, SearchCutShort(moves=True), refusal)
         return replace(gang_state, verdict="Infeasible", refusals=(refusal,))
 
     def impossible(self, gang_state: GangState, found: Impossible) -> GangState:
@@ -130,8 +130,8 @@ class GangRefusals:
         ):
             return None
         else:
-            asked = self.cycle_state.asked(seats)
-            if (over := self.cycle_state.too_protected(gang, seats)) is not None:
+            asked = self.cycle_state.requested(seats)
+            if (over := self.cycle_state.quota_excess(gang, seats)) is not None:
                 return NonPreemptibleOverQuota(over)
         found = self.cycle_state.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
         return None if found is None else over_quota(*found)
@@ -145,19 +145,21 @@ class GangRefusals:
             return over  # not even one pod
 
         def work() -> QuotaRefusal:
-            diagnosis = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending, allowance)
+            diagnosis = Diagnosis(
+                self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget, allowance
+            )
             return replace(over, changes=diagnosis.changes(tuple(every(requirement))))
 
         within = () if allowance is None else tuple(allowance.tolist())
         return self.cycle_state.recall.diagnosis(self.cycle_state.now, requirements, requirement, work, over, within)
 
 
-def unplaced(requirement: Requirement) -> object:
+def unplaced_key(requirement: Requirement) -> object:
     """What twins have in common that are one leaf and of which nothing is placed: see `refuse`."""
     return (requirement.kind, (requirement.name,), ((requirement.name, 0),))
 
 
-def unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
+def mark_unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
     """Nothing more is known of a gang; where its core is placed, that stands."""
     verdict: Verdict = (
         "Scheduled" if gang_state.verdict == "Scheduled" or is_satisfied(gang_state.gang.root) else "Unknown"

@@ -17,7 +17,7 @@ from muster.model.gang.types import Branch, Group
 from muster.model.shortage import shortages
 from muster.placement.budget import OutOfSteps
 from muster.placement.requirements import Impossible, Requirement, Requirements
-from muster.planning.allocation.elastic import further
+from muster.planning.allocation.elastic import further_parts
 from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
 from muster.planning.diagnosis.diagnose import Diagnosis
@@ -88,7 +88,7 @@ class WaitingExtras:
         """Distinct ones, each with the parts that it holds for; parts of which pods exist come first."""
         requirements = self.cycle_state.requirements(gang)
         now = requirements.standings
-        parts = [(part, pods) for _, part, pods in further(gang.root, now)]
+        parts = [(part, pods) for _, part, pods in further_parts(gang.root, now)]
         parts.sort(key=lambda one: not (now[one[0].name].pending or now[one[0].name].gated))
         by_reason: dict[object, list[Refusal]] = {}
         try:
@@ -117,7 +117,7 @@ class WaitingExtras:
         allowance = self.cycle_state.allowance(gang, extra=True)
         known = requirement.kind, None if allowance is None else (gang.queue, gang.preemptibility)
         if known not in self._known:
-            self.cycle_state.spending.spend()
+            self.cycle_state.gang_budget.spend()
             self._known[known] = self._diagnosed(gang, requirements, requirement, part, allowance)
         return self._known[known]
 
@@ -130,7 +130,9 @@ class WaitingExtras:
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}
             if (over := self.cycle_state.usage.excess(gang.queue, amounts, protected)) is not None:
                 return over_quota(*over)
-        return Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.spending).brief(part)
+        return Diagnosis(
+            self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget
+        ).refusal_by_counts(part)
 
 
 def _waits(gang: Gang) -> bool:

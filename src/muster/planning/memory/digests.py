@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 DIGEST_BYTES = 16
 PROMISES = ("preempt_min_runtime", "reclaim_min_runtime")
-WRITTEN_APART = frozenset({"name", "kind", "pods", "children"})  # of a requirement: see `_written`
+WRITTEN_APART = frozenset({"name", "kind", "pods", "children"})  # of a requirement: see `_requirement`
 
 
 class Disruptions(Protocol):
@@ -53,16 +53,16 @@ class QuestionDigests:
         self._requirements: dict[int, bytes] = {}
         self._classes: dict[int, bytes] = {}
         self._filtered: dict[int, bytes] = {}
-        self._last_room: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
+        self._last_capacity: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
         self._state: tuple[int, bytes] = (-1, b"")
         self._selected: bytes | None = None  # by budgets: pods, the same for all of a cycle
 
     # questions ------------------------------------------------------------------------------------------------------
 
-    def free_room(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
+    def free_capacity(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
         """The goal without names, the nodes that its pods may be on, what is free there of what they ask for."""
         return joined_digest(
-            b"find", self._room(capacity, requirement), b"" if allowance is None else allowance.tobytes()
+            b"find", self._capacity(capacity, requirement), b"" if allowance is None else allowance.tobytes()
         )
 
     def diagnosis(
@@ -73,10 +73,10 @@ class QuestionDigests:
         filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
         return joined_digest(
             b"why",
-            self._room(capacity, requirement),
-            self._written(requirement),
+            self._capacity(capacity, requirement),
+            self._requirement(requirement),
             self._paths,
-            _text(groups, done, within),
+            _digest(groups, done, within),
             *filters,
         )
 
@@ -87,13 +87,13 @@ class QuestionDigests:
 
         Fair shares depend on what waits, too: only reclaim asks for them, so that a gang that arrives changes little.
         """
-        whose = _text(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
+        whose = _digest(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
         if self._selected is None:
-            self._selected = _text(sorted(disruptions.of.items()), sorted(disruptions.stuck))
-        budgets = joined_digest(_text(disruptions.left), self._selected)
+            self._selected = _digest(sorted(disruptions.of.items()), sorted(disruptions.stuck))
+        budgets = joined_digest(_digest(disruptions.left), self._selected)
         shares = self._shares if reason == "Reclaim" else b""
-        room = self._room(self._cycle_state.later, requirement)
-        return joined_digest(b"victims", whose, room, budgets, self._world, shares, self._now())
+        room = self._capacity(self._cycle_state.later, requirement)
+        return joined_digest(b"victims", whose, room, budgets, self._cluster, shares, self._cycle())
 
     # goals ----------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class QuestionDigests:
         """A goal by numbers alone: cheap, and equal for all that could be the same question."""
         if requirement.kind not in self._structures:
             asks = self._snapshot.columns
-            self._structures[requirement.kind] = _text(
+            self._structures[requirement.kind] = _digest(
                 [
                     (
                         one.need,
@@ -116,34 +116,34 @@ class QuestionDigests:
             )
         return self._structures[requirement.kind]
 
-    def _room(self, capacity: Capacity, requirement: Requirement) -> bytes:
+    def _capacity(self, capacity: Capacity, requirement: Requirement) -> bytes:
         """The same for all that is asked about a goal until something is written."""
         key = (requirement.kind, capacity is self._cycle_state.now, self._cycle_state.version)
         if capacity is not self._cycle_state.now and capacity is not self._cycle_state.later:
-            return self._write_room(capacity, requirement)
-        if self._last_room[0] != key:
-            self._last_room = key, self._write_room(capacity, requirement)
-        return self._last_room[1]
+            return self._digest_capacity(capacity, requirement)
+        if self._last_capacity[0] != key:
+            self._last_capacity = key, self._digest_capacity(capacity, requirement)
+        return self._last_capacity[1]
 
-    def _write_room(self, capacity: Capacity, requirement: Requirement) -> bytes:
+    def _digest_capacity(self, capacity: Capacity, requirement: Requirement) -> bytes:
         classes = pod_classes(requirement)
         usable = np.any([self._pod_classes.allowed(pod_class) for pod_class in classes], axis=0)
         columns = np.unique(np.concatenate([self._pod_classes.columns[pod_class] for pod_class in classes]))
         free = capacity.free[np.ix_(np.flatnonzero(usable), columns)]
-        between = self._between(capacity, classes) if not capacity.inter_pod.touched.isdisjoint(classes) else b""
+        between = self._rules_among(capacity, classes) if not capacity.inter_pod.touched.isdisjoint(classes) else b""
         return joined_digest(self.requirement(requirement), self._topologies, usable.tobytes(), free.tobytes(), between)
 
     def requirement(self, requirement: Requirement) -> bytes:
         """A goal with everything that placement can see, but for names. Children come in their order (M3)."""
         if requirement.kind not in self._requirements:
-            self._requirements[requirement.kind] = self._written(requirement)
+            self._requirements[requirement.kind] = self._requirement(requirement)
         return self._requirements[requirement.kind]
 
-    def _written(self, requirement: Requirement) -> bytes:
+    def _requirement(self, requirement: Requirement) -> bytes:
         fields = [field for field in requirement.__struct_fields__ if field not in WRITTEN_APART]
         return joined_digest(
             *(
-                _text(
+                _digest(
                     len(one.children),
                     [getattr(one, field) for field in fields],
                     [(self._class(pod_class), many) for pod_class, many in one.pods],
@@ -158,7 +158,7 @@ class QuestionDigests:
             asks = [(self._snapshot.columns[i], many) for i, many in self._pod_classes.pairs[pod_class]]
             wished = self._pod_classes.wished(pod_class)
             nodes = self._pod_classes.allowed(pod_class).tobytes()
-            self._classes[pod_class] = joined_digest(_text(asks), nodes, b"" if wished is None else wished.tobytes())
+            self._classes[pod_class] = joined_digest(_digest(asks), nodes, b"" if wished is None else wished.tobytes())
         return self._classes[pod_class]
 
     def _filters(self, pod_class: int) -> bytes:
@@ -180,16 +180,16 @@ class QuestionDigests:
     @cached_property
     def _paths(self) -> bytes:
         trees = sorted(self._snapshot.topologies.items())
-        return _text([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
+        return _digest([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
 
-    def _between(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
+    def _rules_among(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
         """The rules between pods that have to do with some classes, and where the pods are that these are about."""
         inter_pod = capacity.inter_pod
         rule_matches = [inter_pod.classes[pod_class] for pod_class in classes]
         numbers = sorted({number for one in rule_matches for number in (*one.selected_by, *one.carries)})
         at = {number: i for i, number in enumerate(numbers)}
         who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in rule_matches]
-        parts = [_text(who, [inter_pod.is_expected(number) for number in numbers])]
+        parts = [_digest(who, [inter_pod.is_expected(number) for number in numbers])]
         for number in numbers:
             rule = inter_pod.rules[number]
             rows = (inter_pod.places(rule), inter_pod.selected.row(number), inter_pod.carriers.row(number))
@@ -201,7 +201,7 @@ class QuestionDigests:
         inter_pod = capacity.inter_pod
         rule_matches = [(one.selected_by, one.carries) for one in inter_pod.classes]
         counts = [list(one.entries()) for one in (inter_pod.selected, inter_pod.carriers)]
-        return joined_digest(_text(rule_matches, self._snapshot.inter_pod_rules.waiting, counts), self._rules)
+        return joined_digest(_digest(rule_matches, self._snapshot.inter_pod_rules.waiting, counts), self._rules)
 
     @cached_property
     def _rules(self) -> bytes:
@@ -209,7 +209,7 @@ class QuestionDigests:
         places = {rule.key: inter_pod.places(rule).tobytes() for rule in inter_pod.rules}
         return joined_digest(*(rule.signature() for rule in inter_pod.rules), *(places[key] for key in sorted(places)))
 
-    def _now(self) -> bytes:
+    def _cycle(self) -> bytes:
         """What this cycle has granted, evicted and promised so far."""
         cycle_state = self._cycle_state
         if self._state[0] != cycle_state.version:
@@ -220,15 +220,15 @@ class QuestionDigests:
             parts = [cycle_state.now.free.tobytes(), cycle_state.later.free.tobytes()]
             if cycle_state.snapshot.inter_pod_rules.rules:
                 parts += [self._inter_pod(cycle_state.now), self._inter_pod(cycle_state.later)]
-            self._state = cycle_state.version, joined_digest(_text(held, cycle_state.busy, evicted), *parts)
+            self._state = cycle_state.version, joined_digest(_digest(held, cycle_state.busy, evicted), *parts)
         return self._state[1]
 
     @cached_property
     def _shares(self) -> bytes:
-        return _text(_amounts(self._cycle_state.usage.shares))
+        return _digest(_amounts(self._cycle_state.usage.shares))
 
     @cached_property
-    def _world(self) -> bytes:
+    def _cluster(self) -> bytes:
         """Everything that runs, the queues and the policy; what time has to do with it."""
         cycle_state, inter_pod_rules = self._cycle_state, self._snapshot.inter_pod_rules
         queues = [
@@ -243,8 +243,8 @@ class QuestionDigests:
                 if field != "untouchable"
             ),
         )
-        stated = _text(queues, rule_matches, policy, sorted(cycle_state.policy.untouchable))
-        return joined_digest(stated, _text(self._snapshot.columns), self._ages(), *self._running())
+        stated = _digest(queues, rule_matches, policy, sorted(cycle_state.policy.untouchable))
+        return joined_digest(stated, _digest(self._snapshot.columns), self._ages(), *self._running())
 
     def _running(self) -> Iterable[bytes]:
         """Gangs with pods on nodes; those that are the same value as in the last cycle have the same digest."""
@@ -270,7 +270,7 @@ class QuestionDigests:
             since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
             if since is not None:
                 found.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
-        return _text(found)
+        return _digest(found)
 
 
 def gang_digest(gang: Gang) -> bytes:
@@ -279,7 +279,7 @@ def gang_digest(gang: Gang) -> bytes:
         return b""
     own = (gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created, bool(gang.broken))
     notes = sorted(gang.source.metadata.annotations.items())
-    return _text(own, notes, [_group(group) for group in walk(gang.root)])
+    return _digest(own, notes, [_group(group) for group in walk(gang.root)])
 
 
 def _group(group: Group) -> tuple[object, ...]:
@@ -304,7 +304,7 @@ def _duration(text: str | None) -> int | None:
         return None
 
 
-def _text(*parts: object) -> bytes:
+def _digest(*parts: object) -> bytes:
     try:
         written = msgspec.msgpack.encode(parts, enc_hook=repr)
     except OverflowError:  # a number of more than 64 bits

@@ -20,19 +20,19 @@ from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import Hint
 
 
-def hinted(cycle_state: CycleState, gang: Gang) -> tuple[ClassSeats, ...] | None:
+def hinted_seats(cycle_state: CycleState, gang: Gang) -> tuple[ClassSeats, ...] | None:
     """Seats for the whole core of a gang, as a longer search proposed them, if they still hold."""
     memory = cycle_state.recall.memory
     hint = memory.hints.get(gang.key) if memory is not None else None
     if memory is None or hint is None:
         return None
-    seats = checked(cycle_state, gang, hint)
+    seats = check_hint(cycle_state, gang, hint)
     if seats is None:
         del memory.hints[gang.key]
     return seats
 
 
-def checked(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats, ...] | None:
+def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats, ...] | None:
     """The seats of a hint; None where a single rule stands against it."""
     placed = _members(gang, dict(hint.places))
     if len(placed) != len(hint.places) or any(
@@ -44,7 +44,7 @@ def checked(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats
         for (leaf, name), member in placed.items()
     )
     after = replace(gang, root=replace_members(gang.root, placed))
-    if not (_is_whole(gang, after) and _keeps_levels(cycle_state, after) and _has_room(cycle_state, seats)):
+    if not (_meets_minimums(gang, after) and _keeps_levels(cycle_state, after) and _are_free(cycle_state, seats)):
         return None
     return seats if _is_allowed(cycle_state, gang, after, seats) else None
 
@@ -60,7 +60,7 @@ def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Mem
     }
 
 
-def _is_whole(before: Gang, after: Gang) -> bool:
+def _meets_minimums(before: Gang, after: Gang) -> bool:
     """The root is satisfied (G1), and so is every SubGroup that gets a pod (G2)."""
     had = before.standings
     return is_satisfied(after.root) and all(
@@ -77,7 +77,7 @@ def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
     return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
 
-def _has_room(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
+def _are_free(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
     """One after the other they fit, by room and node rules. Pods with rules between them are never hinted at."""
     capacity = cycle_state.now.copy()
     for seat in seats:
@@ -89,5 +89,5 @@ def _has_room(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
 
 def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[ClassSeats, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
-    asked = cycle_state.asked(seats)
-    return cycle_state.usage.excess(gang.queue, asked, cycle_state.more_protected(gang, after, asked)) is None
+    asked = cycle_state.requested(seats)
+    return cycle_state.usage.excess(gang.queue, asked, cycle_state.protected_increase(gang, after, asked)) is None

@@ -65,17 +65,17 @@ def search_longer(
         for requirement in _open_requirements(cycle_state, before):
             if (
                 not question
-                and (question := cycle_state.recall.question(cycle_state.now, requirement, allowance)) in tried
+                and (question := cycle_state.recall.digest(cycle_state.now, requirement, allowance)) in tried
             ):
                 return None
             found = cycle_state.find_core(cycle_state.now, requirement, allowance)
-            if found is not None and cycle_state.too_protected(before, found.core) is None:
+            if found is not None and cycle_state.quota_excess(before, found.core) is None:
                 bound = cycle_state.bind(GangState(before, "Scheduled"), found.core, "core")
                 hint = Hint(gang, tuple((one.pod, one.node) for one in bound.bindings))
-                return LongerAnswer(question, cycle_state.spending.spent, hint)
+                return LongerAnswer(question, cycle_state.gang_budget.spent, hint)
     except OutOfSteps:
-        return LongerAnswer(question, cycle_state.spending.spent, is_known=False)
-    return LongerAnswer(question, cycle_state.spending.spent) if question else None
+        return LongerAnswer(question, cycle_state.gang_budget.spent, is_known=False)
+    return LongerAnswer(question, cycle_state.gang_budget.spent) if question else None
 
 
 def _open_requirements(cycle_state: CycleState, gang: Gang) -> Iterator[Requirement]:

@@ -30,22 +30,22 @@ class Recall:
     def __init__(self, memory: AnswerCache | None, cycle_state: "CycleState") -> None:
         self.memory = memory
         self._cycle_state = cycle_state
-        self._is_asking = False  # what is asked on the way to an answer is part of that answer
+        self._is_working = False  # what is asked on the way to an answer is part of that answer
 
     @cached_property
     def _digests(self) -> QuestionDigests:
         return QuestionDigests(self._cycle_state)
 
-    def question(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
+    def digest(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
         """A digest of all that seats for a goal on a ledger depend on."""
-        return self._digests.free_room(capacity, requirement, allowance)
+        return self._digests.free_capacity(capacity, requirement, allowance)
 
     def find(
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
     ) -> T | None:
         """Seats for a goal on a ledger."""
-        found: T | None = self._ask(
-            requirement, lambda: self._digests.free_room(capacity, requirement, allowance), work
+        found: T | None = self._recall_or_work(
+            requirement, lambda: self._digests.free_capacity(capacity, requirement, allowance), work
         )
         return found
 
@@ -60,7 +60,7 @@ class Recall:
     ) -> T:
         """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
         digest = partial(self._digests.victims, gang, requirement, reason, disruptions, most_pods)
-        found: T = self._ask(requirement, digest, work)
+        found: T = self._recall_or_work(requirement, digest, work)
         return found
 
     def diagnosis(
@@ -72,28 +72,28 @@ class Recall:
         *within: object,
     ) -> R:
         """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
-        found: R = self._ask(
+        found: R = self._recall_or_work(
             requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
         )
         return found
 
-    def _ask(self, requirement: Requirement, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
-        if self.memory is None or self._is_asking:
+    def _recall_or_work(self, requirement: Requirement, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
+        if self.memory is None or self._is_working:
             return work()
-        budget, structure = self._cycle_state.spending, self._digests.structure(requirement)
+        budget, structure = self._cycle_state.gang_budget, self._digests.structure(requirement)
         left, before = budget.left, budget.spent
         digest = joined_digest(left.to_bytes(8), digest_of()) if self.memory.could_know(structure) else b""
         if digest and (known := self.memory.get(digest)) is not None:
             budget.forgo(known.steps)
-            return _said(known)
+            return _value_of(known)
         found, is_known = None, True
-        self._is_asking = True
+        self._is_working = True
         try:
             found = work()
         except OutOfSteps:
             is_known = False
         finally:
-            self._is_asking = False
+            self._is_working = False
         if budget.spent > before and (found is None or isinstance(found, BaseRefusal)):
             digest = digest or joined_digest(left.to_bytes(8), digest_of())
             self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, found))
@@ -102,7 +102,7 @@ class Recall:
         return found
 
 
-def _said(answer: RememberedAnswer) -> Any:
+def _value_of(answer: RememberedAnswer) -> Any:
     if not answer.is_known:
         raise OutOfSteps
     return answer.value

@@ -16,18 +16,18 @@ from muster.placement.search.nested_search import ClassSeats
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.relocation.move_bounds import MoveBounds
-from muster.planning.preemption.relocation.relocation import Homes, beside, together
-from muster.planning.preemption.rules import Ints, Rules
+from muster.planning.preemption.relocation.relocation import NewPlaces, place_beside, place_together
+from muster.planning.preemption.rules import EvictionRules, Ints
 
 if TYPE_CHECKING:
-    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.preemption import Preemption
     from muster.planning.preemption.victims.question import Question
     from muster.planning.preemption.victims.smallest import VictimProgram
 
 OFTEN_UNSTATED = ("cpu", "memory")
 
 
-class Consolidate(Rules):
+class Consolidate(EvictionRules):
     """Every pod that leaves has a proven new place in the same plan."""
 
     reason: EvictionReason = "Consolidate"
@@ -35,7 +35,7 @@ class Consolidate(Rules):
 
     def __init__(self, preemption: "Preemption", gang: Gang, requirement: Requirement) -> None:
         super().__init__(preemption, gang, requirement)
-        self.homes: dict[str, Homes] = {}
+        self.new_places: dict[str, NewPlaces] = {}
 
     @property
     def most_pods(self) -> int:
@@ -53,7 +53,7 @@ class Consolidate(Rules):
         free = np.maximum(self.cycle_state.later.free, 0).sum(axis=0)
         return bool((self.asks <= free).all())
 
-    def in_reach(self) -> Mask:
+    def reachable(self) -> Mask:
         """Units that can be moved at all, and are small enough by themselves."""
         candidates = self.candidates
         small = candidates.total_pods <= self.most_pods
@@ -83,17 +83,17 @@ class Consolidate(Rules):
         shared = [self.usage.bounds.column[name] for name in self.usage.bounds.shared]
         return all(2 * freed[column] <= self.asks[column] for column in shared if self.asks[column])
 
-    def with_home(self, units: Mask) -> Mask:
+    def movable_single_pods(self, units: Mask) -> Mask:
         """Units of one pod each that fits on what is free: the place that it leaves is the gang's."""
         candidates = self.candidates
         rows = units[candidates.pod_unit]
         classes = np.unique(candidates.pod_class[rows]).tolist()
-        homeless = [pod_class for pod_class in classes if not self.cycle_state.later.fits(pod_class).any()]
+        unmovable = [pod_class for pod_class in classes if not self.cycle_state.later.fits(pod_class).any()]
         found = units.copy()
-        found[candidates.pod_unit[rows & np.isin(candidates.pod_class, homeless)]] = False
+        found[candidates.pod_unit[rows & np.isin(candidates.pod_class, unmovable)]] = False
         return found
 
-    def with_homes(self, units: Units) -> Units:
+    def movable_now(self, units: Units) -> Units:
         """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
         candidates = self.candidates
         rows = candidates.rows(units)
@@ -105,9 +105,9 @@ class Consolidate(Rules):
         seats = np.zeros(number, dtype=np.int64)
         for pod_class in np.unique(classes).tolist():
             seats[pod_class] = self.cycle_state.later.fits(pod_class).sum()
-        homeless = set((pairs // number)[counts > seats[classes]].tolist())
-        around = {outer for unit in homeless for outer in candidates.units[unit].around}
-        return units - homeless - around
+        unmovable = set((pairs // number)[counts > seats[classes]].tolist())
+        around = {outer for unit in unmovable for outer in candidates.units[unit].around}
+        return units - unmovable - around
 
     def _asked_at_most(self) -> Resources:
         """No choice of children and pods asks for more."""
@@ -158,22 +158,22 @@ class Consolidate(Rules):
         """Limits and quotas as they are."""
         return super().allowance(frozenset())
 
-    def settle(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:
+    def confirm(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:
         """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
-        if super().settle(units, seats) is None:
+        if super().confirm(units, seats) is None:
             return None
         leaving: dict[str, set[tuple[str, str]]] = {}
         for unit, leaf, member in self.candidates.members(units):
             leaving.setdefault(unit.gang.key, set()).add((leaf, member.name))
         gangs = {victim: self.cycle_state.gang_states[victim].gang for victim in sorted(leaving)}
         capacity = self.candidates.capacity_without(self.cycle_state.later, units)
-        homes = beside(self.cycle_state, capacity, seats, gangs, leaving)
-        if homes is None:
-            found = together(self.cycle_state, capacity, self.requirement, gangs, leaving)
-            if found is None or super().settle(units, found[0]) is None or not self.is_within(units, found[0]):
+        new_places = place_beside(self.cycle_state, capacity, seats, gangs, leaving)
+        if new_places is None:
+            found = place_together(self.cycle_state, capacity, self.requirement, gangs, leaving)
+            if found is None or super().confirm(units, found[0]) is None or not self.is_within(units, found[0]):
                 return None
-            seats, homes = found
-            if not self.allows(units, self.cycle_state.asked(seats)):
+            seats, new_places = found
+            if not self.allows(units, self.cycle_state.requested(seats)):
                 return None
-        self.homes = homes
+        self.new_places = new_places
         return seats

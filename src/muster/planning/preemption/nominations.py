@@ -1,7 +1,7 @@
 """Nominations: places that are kept for a gang from cycle to cycle (P7).
 
 Pods that wait carry theirs in `status.nominatedNodeName`; pods that move and will come back under another name have
-them on their PodGroup (`moved_places`). What is kept is taken from everybody else's room and from the gang's queue.
+them on their PodGroup (`moved_places`). What is kept is taken from everybody else's reserved and from the gang's queue.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ from muster.planning.preemption.relocation.moved_places import PODS, PromisedPla
 
 Ints = NDArray[np.int64]
 Held = tuple[ClassSeats, ...]
-Room = tuple[tuple[int, Ints], ...]  # node, and amounts by column
+Reserved = tuple[tuple[int, Ints], ...]  # node, and amounts by column
 
 
 class Nominations:
@@ -37,7 +37,7 @@ class Nominations:
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
         self._held: dict[str, Held] = {}  # by gang: seats for its waiting core
-        self._moves: dict[str, Room] = {}  # by gang: room for pods that come back
+        self._moves: dict[str, Reserved] = {}  # by gang: reserved for pods that come back
         self._hold_nominated()
         self._hold_moves()
 
@@ -48,7 +48,7 @@ class Nominations:
         gangs = [gang for gang in cycle_state.snapshot.gangs if gang.has_nominations and not gang.is_settled]
         nominated = dict(self._nominated(gangs))
         if nominated:
-            cycle_state.part()
+            cycle_state.split_later()
         for gang in gangs if nominated else ():
             held = self.cycle_state.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
             if held and not isinstance(held, Failure):
@@ -84,18 +84,20 @@ class Nominations:
         return tuple(seats) if good and self._is_allowed(gang, tuple(seats), later=True) else ()
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
-        """Room on nodes and in the queue."""
-        self.cycle_state.put(((seat.node, seat.pod_class, seat.pods) for seat in held), sign, is_promised=True)
-        asked, protected = self.cycle_state.asked(held), self._protected(gang, held)
+        """Reserved on nodes and in the queue."""
+        self.cycle_state.take(((seat.node, seat.pod_class, seat.pods) for seat in held), sign, is_promised=True)
+        asked, protected = self.cycle_state.requested(held), self._protected(gang, held)
         more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
         self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, more, kept, is_promised=True)
 
     def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
-        return self.cycle_state.more_protected(gang, self.cycle_state.seated(gang, held), self.cycle_state.asked(held))
+        return self.cycle_state.protected_increase(
+            gang, self.cycle_state.with_placed(gang, held), self.cycle_state.requested(held)
+        )
 
     def _is_allowed(self, gang: Gang, held: Held, later: bool) -> bool:
         """Within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
-        asked = self.cycle_state.asked(held)
+        asked = self.cycle_state.requested(held)
         return self.cycle_state.usage.excess(gang.queue, asked, self._protected(gang, held), later) is None
 
     def _is_together(self, gang: Gang) -> bool:
@@ -132,7 +134,7 @@ class Nominations:
             else:
                 self._take(gang, held, 1)
 
-    def are_kept_for(self, gang: str) -> bool:
+    def has_reserved(self, gang: str) -> bool:
         """Whether something is kept for a gang."""
         return gang in self._held or gang in self._moves
 
@@ -144,16 +146,16 @@ class Nominations:
             self._take(self.cycle_state.before[gang], held, -1)
         return held
 
-    def keep(self, gang_state: GangState, held: Held) -> GangState:
+    def renominate(self, gang_state: GangState, held: Held) -> GangState:
         """It could not go elsewhere: it waits for the places that are kept for it."""
         return self.cycle_state.nominate(gang_state, held)
 
-    def keep_for_victim(self, gang_state: GangState) -> GangState:
+    def renominate_victim(self, gang_state: GangState) -> GangState:
         """A gang that loses pods in this cycle waits for its places still, where they make whole what stays of it."""
         held = self._held.get(gang_state.gang.key, ())
-        if not held or not is_satisfied(self.cycle_state.seated(gang_state.gang, held).root):
+        if not held or not is_satisfied(self.cycle_state.with_placed(gang_state.gang, held).root):
             return gang_state
-        return self.keep(gang_state, self.release(gang_state.gang.key))
+        return self.renominate(gang_state, self.release(gang_state.gang.key))
 
     # pods that move -------------------------------------------------------------------------------------------------
 
@@ -162,20 +164,20 @@ class Nominations:
         for gang in self.cycle_state.snapshot.gangs:
             if gang.has_nominations or gang.key in unseen:
                 held = self._held.get(gang.key, ())  # a pod that moved and is nominated needs one place, not two
-                self.hold_moves(self.cycle_state.seated(gang, held) if held else gang)
+                self.hold_moves(self.cycle_state.with_placed(gang, held) if held else gang)
 
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
         places = open_places(gang, self.cycle_state.snapshot.now, self.cycle_state.policy.moved.get(gang.key, ""))
         if not places or closed(self.cycle_state.usage.tree, gang.queue):
             return
-        room = tuple(self._room_there(places))
-        if room and self.cycle_state.usage.excess(gang.queue, self._in_all(room), {}, later=True) is None:
-            self._moves[gang.key] = room
-            self._hold(gang, room, 1)
+        reserved = tuple(self._reservable(places))
+        if reserved and self.cycle_state.usage.excess(gang.queue, self._total(reserved), {}, later=True) is None:
+            self._moves[gang.key] = reserved
+            self._hold(gang, reserved, 1)
 
-    def _room_there(self, places: Iterable[PromisedPlace]) -> Iterator[tuple[int, Ints]]:
-        """Room of as many pods as there is room for once terminating pods have left: more cannot be kept."""
+    def _reservable(self, places: Iterable[PromisedPlace]) -> Iterator[tuple[int, Ints]]:
+        """Reserved of as many pods as there is reserved for once terminating pods have left: more cannot be kept."""
         index, left = self.cycle_state.snapshot.node_index, dict[int, Ints]()
         for place in places:
             if place.node in index:
@@ -188,23 +190,23 @@ class Nominations:
 
     def release_moves(self, gang: Gang) -> bool:
         """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
-        room = self._moves.pop(gang.key, ())
-        if room:
+        reserved = self._moves.pop(gang.key, ())
+        if reserved:
             self.cycle_state.save()
-            self._hold(gang, room, -1)
-        return bool(room)
+            self._hold(gang, reserved, -1)
+        return bool(reserved)
 
-    def _hold(self, gang: Gang, room: Room, sign: int) -> None:
-        for node, amounts in room:
-            self.cycle_state.hold(node, sign * amounts)
-        asked = {name: sign * amount for name, amount in self._in_all(room).items()}
+    def _hold(self, gang: Gang, reserved: Reserved, sign: int) -> None:
+        for node, amounts in reserved:
+            self.cycle_state.reserve(node, sign * amounts)
+        asked = {name: sign * amount for name, amount in self._total(reserved).items()}
         self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, asked, is_promised=True)
 
     def _by_column(self, amounts: Mapping[str, int]) -> Ints:
         columns = self.cycle_state.snapshot.columns
         return np.array([amounts.get(name, 0) for name in columns], dtype=np.int64)
 
-    def _in_all(self, room: Room) -> Resources:
-        total = np.sum([amounts for _, amounts in room], axis=0)
+    def _total(self, reserved: Reserved) -> Resources:
+        total = np.sum([amounts for _, amounts in reserved], axis=0)
         columns = self.cycle_state.snapshot.columns
         return Resources({name: int(total[i]) for i, name in enumerate(columns) if total[i] and name != PODS})

@@ -2,10 +2,10 @@
 
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask
-from muster.planning.preemption.rules import Rules
+from muster.planning.preemption.rules import EvictionRules
 
 
-class Preempt(Rules):
+class Preempt(EvictionRules):
     """Victims of a lower priority in the gang's own queue."""
 
     reason: EvictionReason = "Preempt"
@@ -15,7 +15,7 @@ class Preempt(Rules):
         """Some gang of the queue must have a lower priority."""
         return self.preemption.lowest_priority(self.gang.queue, self.gang.priority) < self.gang.priority
 
-    def in_reach(self) -> Mask:
+    def reachable(self) -> Mask:
         """Lower priority in the same queue."""
         candidates = self.candidates
         found: Mask = candidates.queue == candidates.queues.get(self.gang.queue, -1)

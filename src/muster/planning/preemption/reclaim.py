@@ -20,16 +20,16 @@ from muster.placement.exact.solver import Term
 from muster.placement.requirements import Requirement
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
-from muster.planning.preemption.rules import Rules
+from muster.planning.preemption.rules import EvictionRules
 
 if TYPE_CHECKING:
-    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.preemption import Preemption
     from muster.planning.preemption.victims.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 
 
-class Reclaim(Rules):
+class Reclaim(EvictionRules):
     """Victims in other queues."""
 
     reason: EvictionReason = "Reclaim"
@@ -56,7 +56,7 @@ class Reclaim(Rules):
             found[self.usage.bounds.column[name]] = share - self.usage.allocated[self.gang.queue].get(name, 0)
         return found
 
-    def in_reach(self) -> Mask:
+    def reachable(self) -> Mask:
         """Units of other leaf queues that hold more than they should, all the way below the common ancestor."""
         good = [
             queue != self.gang.queue
@@ -105,7 +105,7 @@ class Reclaim(Rules):
 
     def allowance(self, units: Units) -> Ints | None:
         """Within the fair share of every queue on its way below the victims', and its quota where it has to be."""
-        found = self.most(units).copy()
+        found = self.max_allowance(units).copy()
         taken = _TakenFromQueues(self, units)
         for victim in taken.queues:
             mine, theirs = self._ways_down(victim)
@@ -116,7 +116,7 @@ class Reclaim(Rules):
             self._cap(found, mine[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
         return found
 
-    def most(self, units: Units) -> Ints:
+    def max_allowance(self, units: Units) -> Ints:
         """Where it is taken from can only make it less."""
         base = super().allowance(units)
         return self.entitled if base is None else np.minimum(base, self.entitled)

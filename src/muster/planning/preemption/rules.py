@@ -22,14 +22,14 @@ from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 
 if TYPE_CHECKING:
-    from muster.planning.preemption.make_room import Preemption
+    from muster.planning.preemption.preemption import Preemption
     from muster.planning.preemption.victims.question import Question
     from muster.planning.preemption.victims.smallest import VictimProgram
 
 Ints = NDArray[np.int64]
 
 
-class Rules:
+class EvictionRules:
     """One gang that waits, and one way to make room for it."""
 
     reason: EvictionReason
@@ -72,11 +72,11 @@ class Rules:
         """Whether it is worth a try on a large cluster."""
         return True
 
-    def with_home(self, units: Mask) -> Mask:
+    def movable_single_pods(self, units: Mask) -> Mask:
         """Of units of one pod each, those that could have a new place as things are, where they need one."""
         return units
 
-    def with_homes(self, units: Units) -> Units:
+    def movable_now(self, units: Units) -> Units:
         """Those that could have a new place as things are, where they need one."""
         return units
 
@@ -87,10 +87,10 @@ class Rules:
     def eligible(self) -> Mask:
         """The same, whether or not budgets let them go."""
         candidates = self.candidates
-        mask = candidates.staying & self.in_reach() & ~candidates.of(self.gang.key) & ~self.preemption.busy()
-        return mask & self.preemption.old_enough(self)
+        mask = candidates.staying & self.reachable() & ~candidates.of(self.gang.key) & ~self.preemption.busy()
+        return mask & self.preemption.run_long_enough(self)
 
-    def in_reach(self) -> Mask:
+    def reachable(self) -> Mask:
         """Units that this way may disturb, whatever else holds."""
         raise NotImplementedError
 
@@ -129,7 +129,7 @@ class Rules:
         after = self.usage.without(self.candidates.held(units))
         return after.allowance(self.gang.queue, self.is_protected, later=True)
 
-    def most(self, units: Units) -> Ints | None:
+    def max_allowance(self, units: Units) -> Ints | None:
         """A bound on the allowance with only some of these gone: the more leave, the more room there is."""
         return self.allowance(units)
 
@@ -139,14 +139,14 @@ class Rules:
             return False
         return self.preemption.budgets.allows(self.candidates.names(units))
 
-    def likeness(self, pod: str) -> object:
+    def equivalence(self, pod: str) -> object:
         """What tells pods apart in these rules, beyond class, node and queue: budgets and inter-pod rules."""
         rule_matches = self.cycle_state.snapshot.inter_pod_rules.running.get(pod)
         return repr((self.preemption.budgets.of.get(pod, ()), rule_matches))
 
-    def settle(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:  # noqa: ARG002
+    def confirm(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
-        return seats if self.cycle_state.too_protected(self.gang, seats) is None else None
+        return seats if self.cycle_state.quota_excess(self.gang, seats) is None else None
 
     def add_rows(self, program: "VictimProgram") -> None:
         """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""

@@ -46,7 +46,7 @@ class DisturbanceShare:
         for gang_state in self.cycle_state.gang_states.values():
             for one in gang_state.evictions:
                 if one.reason != "Stale":
-                    by_gang.setdefault(one.whom, []).append(one)
+                    by_gang.setdefault(one.preemptor, []).append(one)
         gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
         return CycleDisturbance(self.running, self.allowed, tuple(sorted(gangs)))
 

@@ -54,14 +54,14 @@ class DecisionLog:
         about = self._log.bind(gang=found.gang.key)
         if bound or nominated or (before or ("Scheduled", ""))[:2] != (found.verdict, _reason(found)):
             about.info("decided", **dict(_decided(found, before, bound, nominated)))
-        for (reason, whom), number in Counter((one.reason, one.whom) for one in evicted).items():
+        for (reason, whom), number in Counter((one.reason, one.preemptor) for one in evicted).items():
             about.info("evict pods", pods=number, reason=reason, whom=whom)
         for what, bindings in (("bind", bound), ("nominate", nominated)):
             for one in bindings:
                 about.debug(what, pod=one.pod, node=one.node, sub_group=one.sub_group, role=one.role)
         for victim in evicted:
             more = {"move_to": victim.move_to} if victim.move_to else {}
-            about.debug("evict", pod=victim.pod, node=victim.node, reason=victim.reason, whom=victim.whom, **more)
+            about.debug("evict", pod=victim.pod, node=victim.node, reason=victim.reason, whom=victim.preemptor, **more)
 
 
 def _decided(

@@ -89,7 +89,7 @@ def series_of(event: Raw) -> Series:
 def about_gang(outcome: Outcome, group: PodGroup, pods: Mapping[str, Pod], now: datetime) -> Iterator[Raw]:
     """Why it waits; and of strays that wait, each on its own and all on the PodGroup (N4)."""
     resource, meta = POD_GROUPS, group.metadata
-    for refusal in outcome.found.refusals:
+    for refusal in outcome.plan.refusals:
         if is_worth_an_event(refusal):
             runs = refusal.extra is not None
             yield event(resource, meta, refusal.reason, message(refusal), now, is_normal=runs)

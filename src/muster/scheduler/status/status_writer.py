@@ -269,7 +269,7 @@ class Drafts:
             about = _about_one(outcome, before[key].source, news)
             yield from about or ()
             is_kept = names.MOVED_TO in before[key].source.metadata.annotations  # a promise ends with time (P7)
-            if about == [] and outcome.found.gang is before[key] and _at_rest(outcome.found) and not is_kept:
+            if about == [] and outcome.plan.gang is before[key] and _at_rest(outcome.plan) and not is_kept:
                 self._silent[key] = before[key]
 
     def _is_silent(self, found: GangPlan) -> bool:

@@ -63,7 +63,7 @@ class Driver:
         """A queue holds more, or less: the line is told of less."""
         self.usage = self.usage.with_(name, {GPU: gpus})
         if gpus < 0:
-            self.line.moved(name)
+            self.line.usage_fell(name)
 
     def expected(self) -> str | None:
         """By the definition of the order."""

@@ -17,7 +17,7 @@ from muster.planning import cycle_state as cycle_states
 from muster.planning.cycle import plan
 from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import AnswerCache, Hint
-from muster.planning.memory.hints import checked
+from muster.planning.memory.hints import check_hint
 from muster.planning.memory.longer_search import cut_short, search_longer
 from muster.planning.policy import Policy
 from muster.reporting import plans
@@ -119,7 +119,7 @@ def test_a_hint_is_held_to_the_limit_of_its_queue() -> None:
     places = hint([*objects, queue("q")])
     for limit, good in ((4_000, True), (3_999, False)):
         cycle_state = CycleState(snapshot([*objects, queue("q", cpu={"limit": limit})]), SHORT)
-        assert (checked(cycle_state, cycle_state.before["team/g"], places) is not None) == good
+        assert (check_hint(cycle_state, cycle_state.before["team/g"], places) is not None) == good
 
 
 def test_a_longer_search_does_not_touch_places_that_are_kept_for_others() -> None:

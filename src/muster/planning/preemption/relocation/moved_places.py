@@ -21,7 +21,7 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.snapshot import MAX_AMOUNT
 from muster.planning.decision import Eviction
-from muster.planning.staleness import GRACE, grace_of
+from muster.planning.staleness import GRACE, grace_period
 
 MOST_PLACES = 64  # that one annotation names
 LONGEST = timedelta(hours=1)  # that a place is kept, whatever the grace
@@ -43,7 +43,7 @@ def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[Pro
     text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
     if not text or gang.is_foreign:
         return ()
-    lasting = min(grace_of(gang) or GRACE, LONGEST)
+    lasting = min(grace_period(gang) or GRACE, LONGEST)
     # neither over, nor of a time that clocks do not differ by: that is no promise of ours
     valid = [place for place in _read(text) if now is None or abs(now - place.since) < lasting]
     return tuple(_outstanding(gang, valid))

@@ -19,15 +19,15 @@ from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.requirements import Requirement, Requirements
 from muster.placement.search.nested_search import ClassSeats
-from muster.planning.allocation.elastic import further
+from muster.planning.allocation.elastic import further_parts
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Eviction, Verdict
 from muster.planning.preemption.candidates import Candidates, Mask
 
 Ints = NDArray[np.int64]
 Pod = tuple[str, str]  # leaf and name
-Homes = dict[Pod, str]  # the node that each goes to
-Leaving = Mapping[str, set[Pod]]  # by gang
+NewPlaces = dict[Pod, str]  # the node that each goes to
+LeavingPods = Mapping[str, set[Pod]]  # by gang
 MARK = "\0"  # between the names of a gang and of its leaf
 
 
@@ -94,9 +94,9 @@ class Relocation:
         lost = {(one.sub_group, one.pod) for one in gang_state.evictions if not one.move_to and one.reason != "Stale"}
         if lost and self._could_move(gang_state.gang, lost):
             self.cycle_state.charge_to(key)
-            homes = relocated(self.cycle_state, self.cycle_state.later.copy(), gang_state.gang, lost)
+            new_places = find_new_places(self.cycle_state, self.cycle_state.later.copy(), gang_state.gang, lost)
             self.cycle_state.save()
-            self.write(key, homes)
+            self.write(key, new_places)
             self._keep_in_place(key)
 
     def _could_move(self, gang: Gang, lost: set[Pod]) -> bool:
@@ -142,16 +142,16 @@ class Relocation:
                 found |= mine
         return found
 
-    def write(self, key: str, homes: Homes) -> None:
+    def write(self, key: str, new_places: NewPlaces) -> None:
         """They are evicted from where they are, and their new places are kept for them."""
         gang_state = self.cycle_state.gang_states[key]
-        if not homes:
+        if not new_places:
             return
-        members = {(leaf, member.name): member for leaf, member in _members(gang_state.gang, set(homes))}
-        placed = {at: replace(members[at], state=PodState.PLACED, node=node) for at, node in homes.items()}
-        self.cycle_state.settle(key, [(leaf, member) for (leaf, _), member in placed.items()])
+        members = {(leaf, member.name): member for leaf, member in _members(gang_state.gang, set(new_places))}
+        placed = {at: replace(members[at], state=PodState.PLACED, node=node) for at, node in new_places.items()}
+        self.cycle_state.reserve_new_places(key, [(leaf, member) for (leaf, _), member in placed.items()])
         evictions = tuple(
-            replace(one, move_to=homes.get((one.sub_group, one.pod), one.move_to)) for one in gang_state.evictions
+            replace(one, move_to=new_places.get((one.sub_group, one.pod), one.move_to)) for one in gang_state.evictions
         )
         gang = replace(gang_state.gang, root=replace_members(gang_state.gang.root, placed))
         self.cycle_state.gang_states[key] = replace(gang_state, gang=gang, evictions=evictions)
@@ -160,17 +160,17 @@ class Relocation:
 # one gang after the other -------------------------------------------------------------------------------------------
 
 
-def relocated(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: set[Pod]) -> Homes:
+def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: set[Pod]) -> NewPlaces:
     """New places on a ledger for pods of a gang: its core whole or not at all, then extras; the ledger moves along.
 
     In `gang` they are placed still, or terminating: here they wait, and no other pod of it does.
     """
     gang = _waiting(gang, leaving)
-    homes: Homes = {}
+    new_places: NewPlaces = {}
     known = gang.queue in cycle_state.usage.tree.nodes
     allowance = cycle_state.usage.allowance(gang.queue, protected=False, later=True) if known else None
     try:
-        while len(homes) < len(leaving):
+        while len(new_places) < len(leaving):
             requirements = Requirements(gang, cycle_state.snapshot, cycle_state.kinds)
             seats = _next_seats(cycle_state, capacity, gang, requirements, allowance)
             if seats is None:
@@ -179,11 +179,11 @@ def relocated(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: 
                 capacity.put(seat.node, seat.pod_class, seat.pods)
                 if allowance is not None:
                     allowance = allowance - cycle_state.pod_classes.requests[seat.pod_class] * seat.pods
-            gang = cycle_state.seated(gang, seats)
-            homes |= _homes(gang, leaving)
+            gang = cycle_state.with_placed(gang, seats)
+            new_places |= _new_places(gang, leaving)
     except OutOfSteps:
         pass
-    return homes
+    return new_places
 
 
 def _next_seats(
@@ -198,25 +198,25 @@ def _next_seats(
             ):
                 return seats
         return None
-    for _, part, pods in further(gang.root, requirements.standings):
+    for _, part, pods in further_parts(gang.root, requirements.standings):
         more = requirements.further(part, pods)
         if isinstance(more, Requirement) and (seats := cycle_state.find(capacity, more, allowance)) is not None:
             return seats
     return None
 
 
-def beside(
+def place_beside(
     cycle_state: CycleState,
     capacity: Capacity,
     seats: tuple[ClassSeats, ...],
     gangs: Mapping[str, Gang],
-    leaving: Leaving,
-) -> dict[str, Homes] | None:
+    leaving: LeavingPods,
+) -> dict[str, NewPlaces] | None:
     """New places for all pods that leave, gang by gang beside seats that are taken; None: not found this way."""
     capacity = capacity.copy()
     for seat in seats:
         capacity.put(seat.node, seat.pod_class, seat.pods)
-    homes: dict[str, Homes] = {}
+    new_places: dict[str, NewPlaces] = {}
     for key, gang in gangs.items():
         after = _waiting(gang, leaving[key])
         requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
@@ -225,16 +225,20 @@ def beside(
             return None
         for seat in found:
             capacity.put(seat.node, seat.pod_class, seat.pods)
-        homes[key] = _homes(cycle_state.seated(after, found), leaving[key])
-    return homes
+        new_places[key] = _new_places(cycle_state.with_placed(after, found), leaving[key])
+    return new_places
 
 
 # all at once --------------------------------------------------------------------------------------------------------
 
 
-def together(
-    cycle_state: CycleState, capacity: Capacity, requirement: Requirement, gangs: Mapping[str, Gang], leaving: Leaving
-) -> tuple[tuple[ClassSeats, ...], dict[str, Homes]] | None:
+def place_together(
+    cycle_state: CycleState,
+    capacity: Capacity,
+    requirement: Requirement,
+    gangs: Mapping[str, Gang],
+    leaving: LeavingPods,
+) -> tuple[tuple[ClassSeats, ...], dict[str, NewPlaces]] | None:
     """Seats for a goal, and new places for all pods of some gangs that leave, found as one goal; None: there are none.
 
     Every gang is whole again: as many pods in every part, all levels kept. OutOfSteps: unknown.
@@ -255,8 +259,10 @@ def together(
     for seat in found:
         key, _, leaf = seat.leaf.partition(MARK)
         seats.setdefault(key, []).append(replace(seat, leaf=leaf))
-    homes = {key: _homes(cycle_state.seated(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()}
-    return tuple(seats.get("", ())), homes
+    new_places = {
+        key: _new_places(cycle_state.with_placed(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()
+    }
+    return tuple(seats.get("", ())), new_places
 
 
 def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Requirement:
@@ -286,7 +292,7 @@ def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
     return replace(gang, root=replace_members(gang.root, aside | back))
 
 
-def _homes(gang: Gang, leaving: set[Pod]) -> Homes:
+def _new_places(gang: Gang, leaving: set[Pod]) -> NewPlaces:
     return {
         (leaf.name, one.name): one.node
         for leaf in walk(gang.root)

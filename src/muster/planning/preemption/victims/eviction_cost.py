@@ -46,7 +46,7 @@ class Stacks(Struct, frozen=True, eq=False):
     order: Ints  # by rows of the candidates' pods
     node: Ints  # of every pod, in that order: its row
     place: Ints  # of every pod on its node, from 1
-    pod_class: tuple[int, int]  # nodes, and places on each
+    size: tuple[int, int]  # nodes, and places on each
 
     def freed(self, column: int) -> Ints:
         """What they free of a column."""
@@ -58,7 +58,7 @@ class Stacks(Struct, frozen=True, eq=False):
         return self._sums(POD + priority)
 
     def _sums(self, values: Ints) -> Ints:
-        found = np.zeros(self.pod_class, dtype=np.int64)
+        found = np.zeros(self.size, dtype=np.int64)
         found[self.node, self.place] = values
         return np.cumsum(found, axis=1, out=found)
 
@@ -70,7 +70,7 @@ class CostCapacity(Capacity):
         """`vacated`: what is free once these units have left."""
         super().__init__(vacated.pod_classes, vacated.free, vacated.inter_pod)
         self.vacated = vacated
-        self.kept = free.free
+        self.free_before = free.free
         self.pods = CandidatePods(candidates, numbers)
         self._costs: dict[int, list[tuple[int, Ints]]] = {}
 
@@ -92,16 +92,18 @@ class CostCapacity(Capacity):
     def _count_costs(self, pod_class: int) -> list[tuple[int, Ints]]:
         columns = self.pod_classes.columns[pod_class]
         asks = self.pod_classes.requests[pod_class][columns]
-        scarce = int(np.argmin((np.maximum(self.kept[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
+        scarce = (
+            int(np.argmin((np.maximum(self.free_before[:, columns], 0) // asks).sum(axis=0))) if len(columns) else 0
+        )
         usable = self.fits(pod_class) > 0
         stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
         weight = stacks.weights()
-        seats = np.full(stacks.pod_class, MOST_SEATS)
-        kept, nodes = self.kept[usable], np.flatnonzero(usable)
+        seats = np.full(stacks.size, MOST_SEATS)
+        free, nodes = self.free_before[usable], np.flatnonzero(usable)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
-            np.minimum(seats, (kept[:, None, column] + stacks.freed(column)) // ask, out=seats)
+            np.minimum(seats, (free[:, None, column] + stacks.freed(column)) // ask, out=seats)
         found: dict[int, Ints] = {}
-        for rows, costs in _each_seat(seats, weight):
+        for rows, costs in _costs_by_seat(seats, weight):
             for value in np.unique(costs).tolist():
                 there = found.setdefault(value, np.zeros(len(usable), dtype=np.int64))
                 there[nodes[rows[costs == value]]] += 1
@@ -135,7 +137,7 @@ class CostCapacity(Capacity):
         return total
 
 
-def _each_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _costs_by_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
     """For the first, the second, … seat: the rows of nodes that can have it, and what it costs there.
 
     Both tables are by node and by the number of pods that leave it.
@@ -170,7 +172,7 @@ def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_clas
         freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
         room = (free.free[usable, column, None] + freed) // asks[column]
         np.maximum(costs, _too_few(room, most), out=costs)
-    return _cheapest(costs, seats[usable], need)
+    return _cheapest_total(costs, seats[usable], need)
 
 
 def _too_few(seats: Ints, most: int) -> Ints:
@@ -181,7 +183,7 @@ def _too_few(seats: Ints, most: int) -> Ints:
     return np.cumsum(counts, axis=1)[:, :most]
 
 
-def _cheapest(costs: Ints, seats: Ints, need: int) -> int:
+def _cheapest_total(costs: Ints, seats: Ints, need: int) -> int:
     """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole seats."""
     rows, counts = _distinct(np.column_stack((np.minimum(seats, costs.shape[1]), costs))[seats > 0])
     steps: list[tuple[Fraction, int]] = []

@@ -25,9 +25,9 @@ def greedy_set(question: Question, among: Units) -> Units | None:
 
 def cheapest_seats(question: Question, among: Units) -> tuple[ClassSeats, ...] | None:
     """Seats by eviction cost, with some units gone; None: there are none."""
-    question.cycle_state.spending.spend(QUESTION_STEPS + question.candidates.pass_steps)
+    question.cycle_state.gang_budget.spend(QUESTION_STEPS + question.candidates.pass_steps)
     capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
-    search = question.cycle_state.search(capacity, allowance=question.rules.most(among))
+    search = question.cycle_state.search(capacity, allowance=question.rules.max_allowance(among))
     state = search.first(question.requirement)
     return None if state is None else search.seats(state)
 

@@ -13,7 +13,7 @@ from muster.placement.search.nested_search import ClassSeats
 from muster.planning.cycle_state import CycleState
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Candidates, Mask, Units
-from muster.planning.preemption.rules import Rules
+from muster.planning.preemption.rules import EvictionRules
 from muster.planning.preemption.victims.eviction_cost import fewest_pods
 
 Ints = NDArray[np.int64]
@@ -31,7 +31,7 @@ class Selection(Struct, frozen=True, eq=False):
 class Question:
     """One gang's goal and one way to make room for it. Answers are remembered; every search is paid for."""
 
-    def __init__(self, cycle_state: CycleState, requirement: Requirement, rules: Rules, mask: Mask) -> None:
+    def __init__(self, cycle_state: CycleState, requirement: Requirement, rules: EvictionRules, mask: Mask) -> None:
         self.cycle_state, self.requirement, self.rules = cycle_state, requirement, rules
         self.candidates: Candidates = rules.candidates
         self.mask = mask
@@ -52,7 +52,7 @@ class Question:
 
     def _useful(self, mask: Mask) -> Mask:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
-        if self.rules.most(frozenset()) is not None:
+        if self.rules.max_allowance(frozenset()) is not None:
             return mask
         allowed = np.any(
             [self.cycle_state.pod_classes.allowed(pod_class) for pod_class in pod_classes(self.requirement)], axis=0
@@ -70,7 +70,7 @@ class Question:
 
     def could_fit(self, units: Units) -> bool:
         """Whether there are seats with these, or only some of them, gone: a bound."""
-        return self._ask(units, self.rules.most(units)) is not None
+        return self._ask(units, self.rules.max_allowance(units)) is not None
 
     def seats(self, units: Units) -> tuple[ClassSeats, ...] | None:
         """Seats with these gone, whatever is preferred."""
@@ -79,7 +79,7 @@ class Question:
     def _ask(self, units: Units, allowance: Ints | None) -> tuple[ClassSeats, ...] | None:
         key = (units, b"" if allowance is None else allowance.tobytes())
         if key not in self._answers:
-            self.cycle_state.spending.spend(QUESTION_STEPS)
+            self.cycle_state.gang_budget.spend(QUESTION_STEPS)
             search = self.cycle_state.search(self.capacity_without(units), allowance=allowance)
             state = search.first(self.requirement)
             self._answers[key] = None if state is None else search.seats(state)
@@ -89,15 +89,15 @@ class Question:
         """There are seats, these units may leave, and nothing else stands against it."""
         if units not in self._settled:
             seats = self.seats(units)
-            allowed = seats is not None and self.rules.allows(units, self.cycle_state.asked(seats))
-            self._settled[units] = allowed and seats is not None and self.rules.settle(units, seats) is not None
+            allowed = seats is not None and self.rules.allows(units, self.cycle_state.requested(seats))
+            self._settled[units] = allowed and seats is not None and self.rules.confirm(units, seats) is not None
         return self._settled[units]
 
     def selection(self, units: Units, proof: Proof) -> Selection | None:
         """The set with seats that the gang prefers (T2), where there are such."""
         for seats in self._preferred(units), self.seats(units):
-            if seats is not None and self.rules.allows(units, self.cycle_state.asked(seats)):
-                settled = self.rules.settle(units, seats)
+            if seats is not None and self.rules.allows(units, self.cycle_state.requested(seats)):
+                settled = self.rules.confirm(units, seats)
                 if settled is not None:
                     return Selection(units, settled, proof)
         return None

@@ -41,12 +41,12 @@ def select(question: Question, exact_steps: int, better: Budget) -> Selection | 
     greedy = greedy_set(question, question.all)
     if greedy is not None:
         exact_steps = min(exact_steps, better.left, BETTER_STEPS if len(question.numbers) > MANY else exact_steps)
-    whole = question.cycle_state.spending
-    question.cycle_state.spending = part = whole.part(exact_steps)
+    whole = question.cycle_state.gang_budget
+    question.cycle_state.gang_budget = part = whole.part(exact_steps)
     try:
         units, proof = _smallest(question, greedy)
     finally:
-        question.cycle_state.spending = whole
+        question.cycle_state.gang_budget = whole
         better.charge(0 if greedy is None else part.spent)
     if units is not None and proof == "irreducible":
         units = reduced(question, units)
@@ -72,14 +72,14 @@ def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, P
 
 def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
     """A search over sets within a small part of the steps: it knows all of the order in which units leave."""
-    whole = question.cycle_state.spending
+    whole = question.cycle_state.gang_budget
     try:
-        question.cycle_state.spending = whole.part(SETS_STEPS)
+        question.cycle_state.gang_budget = whole.part(SETS_STEPS)
         return smallest_set(question, greedy)
     except OutOfSteps:
         return None, "irreducible"
     finally:
-        question.cycle_state.spending = whole
+        question.cycle_state.gang_budget = whole
 
 
 def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: Budget) -> Selection | None:
@@ -94,12 +94,12 @@ def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: 
         return select(question, exact_steps, better)
     if not nearby.left:
         raise OutOfSteps
-    whole = question.cycle_state.spending
-    question.cycle_state.spending = part = whole.part(nearby.left)
+    whole = question.cycle_state.gang_budget
+    question.cycle_state.gang_budget = part = whole.part(nearby.left)
     try:
         return _nearby(question)
     finally:
-        question.cycle_state.spending = whole
+        question.cycle_state.gang_budget = whole
         nearby.charge(part.spent)
 
 
@@ -116,7 +116,7 @@ def _nearby(question: Question) -> Selection | None:
 
 def _neighbourhoods(question: Question) -> Iterator[Units]:
     """Units in the way of the cheapest seats, then of the cheapest without those, and so on."""
-    among = question.rules.with_homes(question.all)
+    among = question.rules.movable_now(question.all)
     for _ in range(NEIGHBOURHOODS):
         seats = cheapest_seats(question, among) if among else None
         units = None if seats is None else in_the_way(question, seats, among)
@@ -128,15 +128,15 @@ def _neighbourhoods(question: Question) -> Iterator[Units]:
 
 def _move(question: Question, units: Units) -> Selection | None:
     """These units, or some of them, moved aside, if few steps find it. OutOfSteps: the gang has none left."""
-    whole = question.cycle_state.spending
+    whole = question.cycle_state.gang_budget
     try:
-        question.cycle_state.spending = whole.part(NEIGHBOURHOOD_STEPS)
+        question.cycle_state.gang_budget = whole.part(NEIGHBOURHOOD_STEPS)
         return question.selection(reduced(question, units), "irreducible") if question.is_enough(units) else None
     except OutOfSteps:
         whole.spend(0)  # raises where it is the gang's own budget that ran out
         return None
     finally:
-        question.cycle_state.spending = whole
+        question.cycle_state.gang_budget = whole
 
 
 # a single pod ---------------------------------------------------------------------------------------------------------
@@ -157,17 +157,17 @@ def _single_pod(question: Question) -> Selection | None:
     if pod_class in question.cycle_state.later.inter_pod.touched:
         return None
     mine = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
-    mine &= question.rules.with_home(mine)
+    mine &= question.rules.movable_single_pods(mine)
     order = candidates.first_to_leave[mine[candidates.first_to_leave]]
     for start in range(0, len(order), SOME):
         for number in _making_room(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
             seats = (ClassSeats(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
-            question.cycle_state.spending.spend()
-            if question.rules.allows(units, question.cycle_state.asked(seats)) and question.rules.is_within(
+            question.cycle_state.gang_budget.spend()
+            if question.rules.allows(units, question.cycle_state.requested(seats)) and question.rules.is_within(
                 units, seats
             ):
-                settled = question.rules.settle(units, seats)
+                settled = question.rules.confirm(units, seats)
                 if settled is not None:
                     return Selection(units, settled, "exact")
     return None
@@ -205,7 +205,7 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
     candidates = question.candidates
     least = candidates.count(greedy) + 1 if greedy is not None else question.rules.most_pods + 1
     order = candidates.last_first(question.numbers)
-    likeness = {n: _likeness(question, n) for n in question.all}
+    equivalence = {n: _equivalence(question, n) for n in question.all}
     ahead: list[tuple[Units, Units]] = [(frozenset(), question.all)]
     while ahead:
         gone, undecided = ahead.pop()
@@ -219,13 +219,13 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
         if number is None:
             continue
         around = [outer for outer in candidates.units[number].around if outer in undecided]
-        alike = [n for n in undecided if likeness[n] == likeness[number]]  # they leave before it, and are as good
+        alike = [n for n in undecided if equivalence[n] == equivalence[number]]  # they leave before it, and are as good
         taken = candidates.whole([number, *alike])
         ahead.append((gone | taken, undecided - taken))
         ahead.append((gone, undecided - {number, *around}))
 
 
-def _likeness(question: Question, number: int) -> object:
+def _equivalence(question: Question, number: int) -> object:
     """Units that look alike can take each other's place."""
     unit, cycle_state = question.candidates.units[number], question.cycle_state
     if unit.inside:
@@ -234,7 +234,7 @@ def _likeness(question: Question, number: int) -> object:
         (
             node,
             cycle_state.pod_class(unit.gang, member.name),
-            question.rules.likeness(f"{unit.gang.namespace}/{member.name}"),
+            question.rules.equivalence(f"{unit.gang.namespace}/{member.name}"),
         )
         for (_, member), node in zip(unit.pods, unit.nodes, strict=True)
     )

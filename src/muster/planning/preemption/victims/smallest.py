@@ -43,7 +43,7 @@ def smallest(question: Question, known: Units | None) -> tuple[Units | None, Pro
             most=question.candidates.count(known),
         )
     while True:  # every round costs steps
-        solution = program.model.solve(question.cycle_state.spending)
+        solution = program.model.solve(question.cycle_state.gang_budget)
         if solution is None:
             return known, "exact"
         units = program.chosen(solution)
@@ -75,7 +75,7 @@ class VictimProgram(Groups):
         fits = [self.search.base.fits(pod_class) for pod_class, _ in self.demands]
         seats = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
         least = seats * (1 + BEGIN) + self.candidates.count(self.question.all)
-        if seats > LARGEST_PROGRAM or least > self.question.cycle_state.spending.left:
+        if seats > LARGEST_PROGRAM or least > self.question.cycle_state.gang_budget.left:
             raise OutOfSteps
 
     def _costs(self) -> Iterator[tuple[int, int]]:
@@ -115,7 +115,7 @@ class VictimProgram(Groups):
 
     def _pay(self, terms: int) -> None:
         """Writing a program down costs steps, too; one that could not be solved in time is not even finished."""
-        self.question.cycle_state.spending.spend(1 + terms)
+        self.question.cycle_state.gang_budget.spend(1 + terms)
         if self.model.size > LARGEST_PROGRAM:
             raise OutOfSteps
 

@@ -12,7 +12,7 @@ from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.requirements import Requirement
 from muster.placement.search.nested_search import ClassSeats
 from muster.planning.allocation.scheduling_queue import SchedulingQueue
-from muster.planning.bounds import hopeful
+from muster.planning.bounds import could_fit_by_counts
 from muster.planning.cycle_state import CycleState
 from muster.planning.disturbance import EvictionReason
 from muster.planning.gang_state import GangState
@@ -22,13 +22,13 @@ from muster.planning.preemption.disruption_budgets import DisruptionBudgets
 from muster.planning.preemption.preempt import Preempt
 from muster.planning.preemption.reclaim import Reclaim
 from muster.planning.preemption.relocation.relocation import Relocation
-from muster.planning.preemption.rules import Rules
+from muster.planning.preemption.rules import EvictionRules
 from muster.planning.preemption.share import DisturbanceShare
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.selection import select, select_nearby
 from muster.planning.refusal import DisturbanceLimit
 
-Twin = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
+EqualTo = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
 BETTER_PART = 10  # of a cycle's steps, the part that smaller sets than known ones may take: one in so many
 NEARBY_PART = 50  # the same for moves among many units
@@ -43,7 +43,7 @@ class Preemption:
         self.cycle_state, self.scheduling_queue = cycle_state, scheduling_queue
         self.relocation = Relocation(cycle_state)
         self.share = DisturbanceShare(cycle_state)
-        self.waiting: dict[
+        self.fitting_soon: dict[
             str, tuple[ClassSeats, ...]
         ] = {}  # gangs that fit once terminating pods have left, and where
         self.limited: dict[str, DisturbanceLimit] = {}  # gangs whose victims would be too many for one cycle (P8)
@@ -53,13 +53,13 @@ class Preemption:
         self._nearby = Budget(cycle_state.policy.cycle_steps // NEARBY_PART)
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
-        self._hopeless: dict[Twin, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
-        self._undecided: set[Twin] = set()  # of them, those for which moves were cut short
+        self._exhausted: dict[EqualTo, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
+        self._undecided: set[EqualTo] = set()  # of them, those for which moves were cut short
         self._busy: Mask | None = None
         self._seen = 0
-        self._lowest: dict[str, int] | None = None
-        self._old: dict[EvictionReason, Mask] = {}
-        self._by_budgets: Mask | None = None
+        self._lowest_priorities: dict[str, int] | None = None
+        self._run_long_enough: dict[EvictionReason, Mask] = {}
+        self._budget_mask: Mask | None = None
 
     # what the ways have in common, made when it is first asked for --------------------------------------------------
 
@@ -79,14 +79,14 @@ class Preemption:
 
     def lowest_priority(self, queue: str, otherwise: int) -> int:
         """The lowest priority of a gang of a queue of which a part could leave."""
-        if self._lowest is None:
-            self._lowest = {}
+        if self._lowest_priorities is None:
+            self._lowest_priorities = {}
             for gang in self.cycle_state.snapshot.gangs:
                 if gang.preemptibility != names.NON_PREEMPTIBLE or gang.leftovers:
-                    lowest = self._lowest.get(gang.queue)
+                    lowest = self._lowest_priorities.get(gang.queue)
                     if lowest is None or gang.priority < lowest:
-                        self._lowest[gang.queue] = gang.priority
-        return self._lowest.get(queue, otherwise)
+                        self._lowest_priorities[gang.queue] = gang.priority
+        return self._lowest_priorities.get(queue, otherwise)
 
     def busy(self) -> Mask:
         """Units of gangs that got something in this cycle: they are no victims in it."""
@@ -98,37 +98,37 @@ class Preemption:
         self._seen = len(self.cycle_state.busy)
         return self._busy
 
-    def old_enough(self, rules: Rules) -> Mask:
+    def run_long_enough(self, rules: EvictionRules) -> Mask:
         """Units that have run as long as their queues promise, and all extras."""
-        if rules.reason not in self._old:
+        if rules.reason not in self._run_long_enough:
             promised = any(getattr(queue.spec, name) for queue in self.queues.values() for name in RUN_TIMES)
             units = self.candidates.units
             old = [not unit.is_core or rules.has_run_long_enough(unit.gang) for unit in units] if promised else True
-            self._old[rules.reason] = np.array(old) & np.ones(len(units), dtype=bool)
-        return self._old[rules.reason]
+            self._run_long_enough[rules.reason] = np.array(old) & np.ones(len(units), dtype=bool)
+        return self._run_long_enough[rules.reason]
 
     def allowed_by_budgets(self) -> Mask:
         """Units that can be evicted at all, with those inside; what a cycle spends of a budget comes on top."""
-        if self._by_budgets is None:
+        if self._budget_mask is None:
             found = np.ones(len(self.candidates.units), dtype=bool)
             for number in range(0 if self.budgets.is_idle else len(found)):
                 found[number] = self.budgets.allows(self.candidates.names(self.candidates.whole([number])))
-            self._by_budgets = found
-        return self._by_budgets
+            self._budget_mask = found
+        return self._budget_mask
 
     # room for a gang ------------------------------------------------------------------------------------------------
 
-    def make_room(self, gang_state: GangState, requirement: Requirement) -> GangState | None:
+    def evict_for(self, gang_state: GangState, requirement: Requirement) -> GangState | None:
         """The gang with places that are being freed for it. OutOfSteps: unknown.
 
         None: no unit's leaving would help, it is not allowed, or there will be room without: pods are terminating.
         """
-        if (twin := _twin(gang_state.gang, requirement)) in self._hopeless:
-            self.undecided |= {gang_state.gang.key} if twin in self._undecided else set()
+        if (equal_to := _equal_to(gang_state.gang, requirement)) in self._exhausted:
+            self.undecided |= {gang_state.gang.key} if equal_to in self._undecided else set()
             return None
-        if self._fits_soon(gang_state.gang, requirement):
+        if self._await_terminating(gang_state.gang, requirement):
             return None
-        if self.cycle_state.spending.left < PASSES * self.candidates.pass_steps:
+        if self.cycle_state.gang_budget.left < PASSES * self.candidates.pass_steps:
             raise OutOfSteps  # not every way could be asked for
         ways = (
             Consolidate(self, gang_state.gang, requirement),
@@ -137,13 +137,13 @@ class Preemption:
         )
         worthwhile = [rules for rules in ways if rules.is_worthwhile() and self.candidates.units]
         if worthwhile and not self.share.left:
-            self.limited[gang_state.gang.key] = self._too_many()
+            self.limited[gang_state.gang.key] = self._disturbance_limit()
             return None
         cut_short: list[EvictionReason] = []
         too_many: DisturbanceLimit | None = None
         for rules in worthwhile:
             try:
-                selection = self._recall(gang_state.gang, rules)
+                selection = self._select_or_recall(gang_state.gang, rules)
             except OutOfSteps:
                 cut_short.append(rules.reason)
                 continue
@@ -151,35 +151,37 @@ class Preemption:
                 too_many = selection
             elif selection is not None:
                 return self._evict(gang_state, rules, selection)
-        if too_many is not None and self.cycle_state.spending.left:
+        if too_many is not None and self.cycle_state.gang_budget.left:
             self.limited[gang_state.gang.key] = too_many
             return None
-        self._give_up(gang_state.gang, twin, worthwhile, cut_short)
+        self._give_up(gang_state.gang, equal_to, worthwhile, cut_short)
         return None
 
-    def is_known_hopeless(self, gang: Gang, requirement: Requirement) -> bool:
-        """Whether `make_room` has nothing to find out: it was asked for an equal gang, and no set may leave."""
-        is_open, twin = gang.key in self.waiting or gang.key in self.limited, _twin(gang, requirement)
-        return not is_open and twin in self._hopeless and twin not in self._undecided
+    def is_known_to_fail(self, gang: Gang, requirement: Requirement) -> bool:
+        """Whether `evict_for` has nothing to find out: it was asked for an equal gang, and no set may leave."""
+        is_open, equal_to = gang.key in self.fitting_soon or gang.key in self.limited, _equal_to(gang, requirement)
+        return not is_open and equal_to in self._exhausted and equal_to not in self._undecided
 
-    def _give_up(self, gang: Gang, twin: Twin, ways: Sequence[Rules], cut_short: Sequence[EvictionReason]) -> None:
+    def _give_up(
+        self, gang: Gang, equal_to: EqualTo, ways: Sequence[EvictionRules], cut_short: Sequence[EvictionReason]
+    ) -> None:
         """No set was found: there is none, or moves were not all tried. OutOfSteps: unknown."""
-        if cut_short and (not self.cycle_state.spending.left or list(cut_short) != ["Consolidate"]):
+        if cut_short and (not self.cycle_state.gang_budget.left or list(cut_short) != ["Consolidate"]):
             raise OutOfSteps
-        self._hopeless[twin] = self._not_evictable(ways)
+        self._exhausted[equal_to] = self._find_unevictable(ways)
         if cut_short:
-            self._undecided.add(twin)
+            self._undecided.add(equal_to)
             self.undecided.add(gang.key)
 
-    def _recall(self, gang: Gang, rules: Rules) -> Selection | DisturbanceLimit | None:
+    def _select_or_recall(self, gang: Gang, rules: EvictionRules) -> Selection | DisturbanceLimit | None:
         work = partial(self._select, rules)
         return self.cycle_state.recall.victims(
             gang, rules.requirement, rules.reason, self.budgets, rules.most_pods, work
         )
 
-    def _select(self, rules: Rules) -> Selection | DisturbanceLimit | None:
+    def _select(self, rules: EvictionRules) -> Selection | DisturbanceLimit | None:
         """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""
-        self.cycle_state.spending.spend(self.candidates.pass_steps)
+        self.cycle_state.gang_budget.spend(self.candidates.pass_steps)
         mask = rules.evictable()
         if not mask.any():
             return None
@@ -190,60 +192,62 @@ class Preemption:
         else:
             found = select(question, exact_steps, self._better)
         if found is None and rules.could_need_more(question.all) and question.could_fit(question.all):
-            return self._too_many()
+            return self._disturbance_limit()
         return found
 
-    def kept(self, gang: Gang, requirement: Requirement) -> tuple[str, ...]:
+    def unevictable_pods(self, gang: Gang, requirement: Requirement) -> tuple[str, ...]:
         """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""
-        return self._hopeless.get(_twin(gang, requirement), ())
+        return self._exhausted.get(_equal_to(gang, requirement), ())
 
-    def _not_evictable(self, ways: Sequence[Rules]) -> tuple[str, ...]:
+    def _find_unevictable(self, ways: Sequence[EvictionRules]) -> tuple[str, ...]:
         if self.budgets.is_idle:
             return ()
         allowed = self.allowed_by_budgets()
         stuck = [np.flatnonzero(rules.eligible() & ~allowed) for rules in ways if rules.reason != "Consolidate"]
         return tuple(sorted({pod for units in stuck for pod in self.candidates.names(units.tolist())}))
 
-    def _too_many(self) -> DisturbanceLimit:
+    def _disturbance_limit(self) -> DisturbanceLimit:
         return DisturbanceLimit(self.share.spent, self.share.allowed, self.share.running)
 
-    def _fits_soon(self, gang: Gang, requirement: Requirement) -> bool:
+    def _await_terminating(self, gang: Gang, requirement: Requirement) -> bool:
         """Whether it fits once terminating pods have left. Then it waits, and no unit has to leave for it.
 
         What it will need is taken from `later` alone, so that no other gang counts on it; what is free now is not
         held back by a gang that was promised nothing (P8).
         """
-        seats = self._seats_soon(gang, requirement)
+        seats = self._seats_later(gang, requirement)
         if seats is None:
             return False
-        self.waiting[gang.key] = seats
-        self.cycle_state.await_room(seats)
+        self.fitting_soon[gang.key] = seats
+        self.cycle_state.expect_later(seats)
         return True
 
-    def _seats_soon(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
-        if self.cycle_state.later is self.cycle_state.now or not hopeful(requirement, self.cycle_state.later):
+    def _seats_later(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+        if self.cycle_state.later is self.cycle_state.now or not could_fit_by_counts(
+            requirement, self.cycle_state.later
+        ):
             return None
         protected = gang.preemptibility != names.PREEMPTIBLE
         allowance = self.cycle_state.usage.allowance(gang.queue, protected, later=True)
         return self.cycle_state.find(self.cycle_state.later, requirement, allowance)
 
-    def _evict(self, gang_state: GangState, rules: Rules, selection: Selection) -> GangState:
+    def _evict(self, gang_state: GangState, rules: EvictionRules, selection: Selection) -> GangState:
         by_gang: dict[str, list[tuple[str, Member]]] = {}
         for unit, leaf, member in self.candidates.members(selection.units):
             by_gang.setdefault(unit.gang.key, []).append((leaf, member))
         for victim, members in sorted(by_gang.items()):
             self.cycle_state.evict(victim, members, rules.reason, gang_state.gang.key, selection.proof)
             if (queue := self.cycle_state.before[victim].queue) in self.cycle_state.usage.tree.nodes:
-                self.scheduling_queue.moved(queue)
+                self.scheduling_queue.usage_fell(queue)
         made = self.cycle_state.nominate(gang_state, selection.seats)
         if isinstance(rules, Consolidate):
             for victim in sorted(by_gang):
-                self.relocation.write(victim, rules.homes[victim])
+                self.relocation.write(victim, rules.new_places[victim])
         self.share.spend(self.candidates.count(selection.units))
         self.budgets.spend(self.candidates.names(selection.units))
         self.candidates.leave(selection.units)
         return made
 
 
-def _twin(gang: Gang, requirement: Requirement) -> Twin:
+def _equal_to(gang: Gang, requirement: Requirement) -> EqualTo:
     return (requirement.kind, gang.queue, gang.priority, gang.preemptibility)
