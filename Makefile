@@ -29,11 +29,12 @@ demo: setup  ## show what muster does, on the Dynamo example
 	@$(RUN) bash examples/demo.sh
 
 .PHONY: check
-check: setup  ## lint, format, types and the direction of imports
+check: setup  ## lint, format, types, the direction of imports, and the rules of the tree
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(RUN) lint-imports
+	$(RUN) python -m checks.tree folders rules
 
 .PHONY: test
 test: check  ## check, then every test; where Go is at hand, also on a real API server, built once

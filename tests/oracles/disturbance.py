@@ -2,6 +2,8 @@
 
 Lenient where a plan does not tell the order of its steps: with several gangs that are placed, who held how much before
 whom is not known, and every order will do.
+
+Long because: every promise about evictions shares one reading of a plan.
 """
 
 import json

@@ -2,6 +2,8 @@
 
 Rule 1: written from docs/decisions/0007; shares no code with the engine.
 Rule 2: the core comes alone: exactly `need` pods of each of exactly `need` leaves; with spread, more could matter.
+
+Long because: an oracle, its random puzzles and their manifests share one vocabulary.
 """
 
 import random

@@ -1,6 +1,8 @@
 """Who has to leave, decided by CP-SAT from a plain description (0008); and random puzzles near the edge.
 
 Nothing of the engine is used, and of the judge only how queues divide what there is.
+
+Long because: an oracle, its random puzzles and their manifests share one vocabulary.
 """
 
 import random

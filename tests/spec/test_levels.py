@@ -78,7 +78,7 @@ def test_a_preferred_level_that_cannot_be_met_takes_the_tightest_coarser_one() -
 
 
 def test_a_late_member_is_pinned_to_the_domain_of_those_that_run() -> None:
-    """T3: the empty rack would be tighter; the replacement joins the others, or waits."""
+    """T3, I4: the empty rack would be tighter; the replacement joins the others, or waits."""
     late = [podgroup(minMember=2, **RACK), *running("a"), *waiting(**{"": 1})]
     assert bindings(draw("r1 a:1 b:4\n r2 c:1"), late) == {"pod-0": "b"}
     assert bindings(draw("r1 a:1\n r2 c:1"), late) == {}

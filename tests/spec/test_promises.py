@@ -313,7 +313,7 @@ def test_no_grace_keeps_a_place_for_days() -> None:
 
 
 def test_a_queue_never_holds_more_than_its_limit_while_pods_terminate() -> None:
-    """Q4: a limit of two; the new gang has free nodes, and waits until the old pods are gone."""
+    """Q4, I7: a limit of two; the new gang has free nodes, and waits until the old pods are gone."""
     queues = [queue("small", cpu={"quota": 2000, "limit": 2000})]
     hosts = [node(f"n{i}", cpu=1) for i in range(4)]
     old = [raw for i in range(2) for raw in running(f"v{i}", f"n{i}", queue="small")]

@@ -1,0 +1,1 @@
+"""Checks of the tree itself, run by `make check`."""
