@@ -15,7 +15,7 @@ from muster.api.objects import WATCHED_KINDS
 from muster.api.resources import NODES as NODE
 from muster.api.resources import PODS
 from muster.kube.cache import reflector
-from muster.kube.cache.reflector import Changed
+from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.scheduler import binder
@@ -197,7 +197,7 @@ async def received(world: World, scheduler: Scheduler) -> None:
     """Everything is told to a scheduler that does nothing by itself."""
     for resource, struct in WATCHED_KINDS.items():
         for raw in world.memory.store.list(resource).items:
-            scheduler.cache.handle(struct, Changed(raw))
+            scheduler.cache.handle(struct, ObjectUpdated(raw))
 
 
 async def test_a_stale_leader_cannot_bind() -> None:

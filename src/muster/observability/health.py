@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from muster.kube.cache.reflector import Health
+from muster.kube.cache.reflector import ReflectorHealth
 from muster.kube.errors import ApiError
 
 Clock = Callable[[], float]  # seconds that only go forward
@@ -31,15 +31,15 @@ class Check(Protocol):
 class WatchCheck:
     """A watch: well while something is heard from time to time; not before it has begun, or while it is refused."""
 
-    def __init__(self, name: str, state: Health, longest_seconds: float) -> None:
+    def __init__(self, name: str, state: ReflectorHealth, longest_seconds: float) -> None:
         self.name = f"watch-{name}"
         self._state, self._longest = state, longest_seconds
 
     def problem(self) -> str:
         """Why it cannot be trusted."""
-        if (trouble := self._state.trouble) is not None:
-            return f"{'unauthorised' if self._state.unauthorised else 'dead'}: {trouble.message}"
-        if not self._state.synced:
+        if (error := self._state.error) is not None:
+            return f"{'unauthorised' if self._state.is_unauthorised else 'dead'}: {error.message}"
+        if not self._state.has_synced:
             return "has not begun"
         silent = self._state.lag_seconds()
         return "" if silent <= self._longest else f"silent for {math.floor(silent)} s, at most {self._longest:g} s"

@@ -18,7 +18,7 @@ from muster.api.podgroup import PodGroup
 from muster.api.resources import PODS, Resource
 from muster.config.settings import Scheduling
 from muster.kube.cache.cache import Cache
-from muster.kube.cache.reflector import Health, Reflector, Synced
+from muster.kube.cache.reflector import ListCompleted, Reflector, ReflectorHealth
 from muster.kube.cluster import Cluster
 from muster.kube.errors import ApiError
 from muster.model.snapshot import Snapshot
@@ -67,7 +67,6 @@ class Scheduler:
         self.cache = Cache(in_scope(self.settings), self.settings.scheduler_names)
         self.health = {resource: self._health_of(resource) for resource in WATCHED_KINDS}
         self._reflectors = {one: Reflector(cluster, one, health=health) for one, health in self.health.items()}
-        self._hearing: dict[Resource, asyncio.Task[None]] = {}
         self._term = 0  # the one that we plan in
         self._asked = (0, 0)  # the one for which pods are listed again, and how many lists had begun before
         self.assumed_pods = AssumedPods(lambda: self.health[PODS].lists)
@@ -107,21 +106,21 @@ class Scheduler:
         self.began: float | None = None  # the cycle that runs now
         self.turns = 0  # cycles that have ended, whatever came of them
 
-    def _health_of(self, resource: Resource) -> Health:
+    def _health_of(self, resource: Resource) -> ReflectorHealth:
         restarted = partial(self.observer.watch_restarted, resource.plural)
-        health = Health(self.clock, restarted, partial(_trouble, resource.plural))
+        health = ReflectorHealth(self.clock, restarted, partial(_trouble, resource.plural))
         self.observer.watch(resource.plural, health.lag_seconds)
         return health
 
     @property
     def synced(self) -> bool:
         """Everything there is has been heard once."""
-        return all(health.synced for health in self.health.values())
+        return all(health.has_synced for health in self.health.values())
 
     @property
     def ready(self) -> bool:
         """Every watch is alive: a scheduler that hears nothing must not say that it is well."""
-        return all(health.ready for health in self.health.values())
+        return all(health.is_ready for health in self.health.values())
 
     @property
     def told(self) -> int:
@@ -164,30 +163,19 @@ class Scheduler:
     async def _loops(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for resource, struct in WATCHED_KINDS.items():
-                tasks.create_task(self._handle(resource, struct), name=f"follow {resource.plural}")
+                tasks.create_task(self._reflect(resource, struct), name=f"reflect {resource.plural}")
             tasks.create_task(self._cycles(), name="cycles")
             tasks.create_task(self.status_writer.run(), name="tell")
             tasks.create_task(self.events.run(), name="events")
             tasks.create_task(self.longer.run(), name="longer searches")
 
-    async def _handle(self, resource: Resource, struct: type[Wire]) -> None:
-        """Whoever wants a list cancels the hearing; it begins anew."""
-        me = asyncio.current_task()
-        while True:
-            self._hearing[resource] = hearing = asyncio.create_task(self._received(resource, struct))
-            try:
-                await hearing
-            except asyncio.CancelledError:
-                if me is not None and me.cancelling():
-                    raise
-                self._reflectors[resource].list_again()
-
-    async def _received(self, resource: Resource, struct: type[Wire]) -> None:
-        async with aclosing(self._reflectors[resource].news()) as told:
-            async for news in told:
-                if (self.cache.handle(struct, news) and not self.cache.echo) or isinstance(news, Synced):
+    async def _reflect(self, resource: Resource, struct: type[Wire]) -> None:
+        """Keeps the cache up to date with one kind, without end."""
+        async with aclosing(self._reflectors[resource].events()) as events:
+            async for event in events:
+                if (self.cache.handle(struct, event) and not self.cache.echo) or isinstance(event, ListCompleted):
                     self.wake()
-                if isinstance(news, Synced):
+                if isinstance(event, ListCompleted):
                     await self._count()
 
     async def _count(self) -> None:
@@ -216,7 +204,7 @@ class Scheduler:
             return True
         if self._asked[0] != self.leadership.term:
             self._asked = self.leadership.term, self.health[PODS].lists
-            self._hearing[PODS].cancel()
+            self._reflectors[PODS].relist()
         if self.health[PODS].listed <= self._asked[1]:
             return False
         self._term = self.leadership.term

@@ -196,8 +196,8 @@ class Live:
 def describe(scheduler: Scheduler) -> str:
     """How a scheduler fares, in a few words."""
     failures = scheduler.last[2].failures if scheduler.last else ()
-    troubles = {resource.plural: health.trouble for resource, health in scheduler.health.items() if not health.ready}
-    return f"cycle {scheduler.cycles}, sent {len(scheduler.assumed_pods)}, failures {failures}, watches {troubles}"
+    errors = {resource.plural: health.error for resource, health in scheduler.health.items() if not health.is_ready}
+    return f"cycle {scheduler.cycles}, sent {len(scheduler.assumed_pods)}, failures {failures}, watches {errors}"
 
 
 def _known(one: Pod) -> tuple[object, ...]:

@@ -4,7 +4,7 @@ import pytest
 from starlette.applications import Starlette
 
 from muster.config.settings import Observability
-from muster.kube.cache.reflector import Health
+from muster.kube.cache.reflector import ReflectorHealth
 from muster.kube.client.watch import GRACE_SECONDS, TURN_SECONDS
 from muster.kube.errors import ApiError
 from muster.observability.health import Check, Election, WatchCheck, WorkCheck, routes
@@ -85,7 +85,7 @@ def test_a_cycle_must_end() -> None:
 )
 def test_a_watch_that_breaks_is_not_ready(error: ApiError, told: str) -> None:
     """An old resource version is no failure: the next list mends it."""
-    state = Health(lambda: 0.0)
+    state = ReflectorHealth(lambda: 0.0)
     watch = WatchCheck("pods", state, 60)
     assert (watch.name, watch.problem()) == ("watch-pods", "has not begun")
     state.received()
@@ -101,7 +101,7 @@ def test_a_watch_that_breaks_is_not_ready(error: ApiError, told: str) -> None:
 def test_a_watch_that_is_silent_is_dead() -> None:
     """Also where nobody says so: it may hang."""
     now = [0.0]
-    state = Health(lambda: now[0])
+    state = ReflectorHealth(lambda: now[0])
     watch = WatchCheck("pods", state, 400)
     state.received()
     state.listed = 1

@@ -471,7 +471,7 @@ async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
     async with observed(world, Faulty(world.memory, script), HASTY, metrics) as live:
         await live.until(lambda: live.scheduler.ready)
         deaf = True
-        await live.until(lambda: not live.scheduler.health[kind].ready)
+        await live.until(lambda: not live.scheduler.health[kind].is_ready)
         await world.time.advance(50)
         assert sample(metrics, "watch_lag_seconds", resource=kind.plural) == 50
 
@@ -487,7 +487,7 @@ async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource)
     )
     async with world.running(Faulty(world.memory, script)) as live:
         others = [health for one, health in live.scheduler.health.items() if one != kind]
-        await live.until(lambda: all(health.synced for health in others))
+        await live.until(lambda: all(health.has_synced for health in others))
         await asyncio.sleep(0.05)
         assert (live.scheduler.cycles, live.scheduler.last, world.seats()) == (0, None, {})
         deaf = False

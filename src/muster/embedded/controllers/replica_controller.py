@@ -6,7 +6,7 @@ from itertools import count
 
 from muster.api.resources import PODS
 from muster.embedded.kubelet.pod_lifecycle import FAIL
-from muster.kube.cache.reflector import Changed, Gone, Reflector
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, Reflector
 from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 
@@ -21,13 +21,13 @@ class ReplicaController:
 
     async def run(self) -> None:
         """Reconcile until cancelled."""
-        async for news in Reflector(self.cluster, PODS).news():
-            match news:
-                case Changed(object=pod) if pod["metadata"].get("namespace") in self.namespaces:
+        async for event in Reflector(self.cluster, PODS).events():
+            match event:
+                case ObjectUpdated(object=pod) if pod["metadata"].get("namespace") in self.namespaces:
                     self._pods[_key(pod)] = pod
                     if pod.get("status", {}).get("phase") == "Failed":
                         await self._delete(pod)
-                case Gone(object=pod) if _key(pod) in self._pods:
+                case ObjectDeleted(object=pod) if _key(pod) in self._pods:
                     await self._recreate(self._pods.pop(_key(pod)))
 
     async def _delete(self, pod: Raw) -> None:

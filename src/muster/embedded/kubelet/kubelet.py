@@ -31,7 +31,7 @@ from muster.embedded.kubelet.pod_lifecycle import (
     taints,
     told_to_fail,
 )
-from muster.kube.cache.reflector import Changed, Gone, Reflector, Synced
+from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector
 from muster.kube.cluster import Cluster, PatchType, Raw
 from muster.kube.errors import ApiError
 
@@ -94,12 +94,12 @@ class Kubelets:
     # what is seen
 
     async def _watch_pods(self) -> None:
-        async with aclosing(Reflector(self._cluster, PODS).news()) as news:
+        async with aclosing(Reflector(self._cluster, PODS).events()) as news:
             async for one in news:
                 match one:
-                    case Changed(object=pod):
+                    case ObjectUpdated(object=pod):
                         self._saw(pod)
-                    case Gone(object=pod):
+                    case ObjectDeleted(object=pod):
                         self._pods.pop(_key(pod), None)
                         self._seen.pop(_key(pod), None)
                     case _:
@@ -132,16 +132,16 @@ class Kubelets:
         self._woken.set()
 
     async def _watch_nodes(self) -> None:
-        async with aclosing(Reflector(self._cluster, NODES).news()) as news:
+        async with aclosing(Reflector(self._cluster, NODES).events()) as news:
             async for one in news:
                 match one:
-                    case Changed(object=node):
+                    case ObjectUpdated(object=node):
                         self._saw_node(node, node["metadata"]["name"])
-                    case Gone(object=node):
+                    case ObjectDeleted(object=node):
                         self._nodes.discard(node["metadata"]["name"])
                         self._down.pop(node["metadata"]["name"], None)
                         self._look_again(node["metadata"]["name"])
-                    case Synced():
+                    case ListCompleted():
                         self._is_synced()
 
     def _is_synced(self) -> None:

@@ -19,7 +19,7 @@ from muster.api.objects import FIELDS, WATCHED_KINDS, Objects, key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.kube.cache.interning import PodInterner, strip_annotations
-from muster.kube.cache.reflector import Changed, Gone, News, identity
+from muster.kube.cache.reflector import ObjectDeleted, ObjectUpdated, ReflectorEvent, identity
 from muster.kube.cluster import Raw
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
 from muster.model.snapshot import Snapshot
@@ -50,19 +50,19 @@ class Cache:
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
 
-    def handle(self, struct: type[Wire], news: News) -> bool:
+    def handle(self, struct: type[Wire], news: ReflectorEvent) -> bool:
         """Apply one watch event; returns whether anything that muster reads has changed."""
         stored, self.echo = self._stored[struct], False
         after: Wire | None
         match news:
-            case Changed(object=raw):
+            case ObjectUpdated(object=raw):
                 after = self._read(raw, struct)
                 before = stored.get(identity(raw))
                 has_changed = before != after
                 if has_changed:
                     stored[identity(raw)] = after
                     self.echo = before is not None and self._is_expected(before, after)
-            case Gone(object=raw):
+            case ObjectDeleted(object=raw):
                 before, after = stored.pop(identity(raw), None), None
                 has_changed = before is not None
             case _:

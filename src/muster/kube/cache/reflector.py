@@ -1,82 +1,85 @@
-"""What happens to objects of a kind, without end: list, watch, and list again where the watch is lost.
+"""Reflector: lists one kind of object, watches it, resumes the watch where it broke, and relists where it must.
 
-Works on any Cluster. Who listens needs no memory of lists: each object is told as `Changed`, what went away unseen as
-`Gone`, then `Synced`: everything there is has been told. Listing again tells only what differs.
+Works on any Cluster. A consumer needs no memory of lists: it receives each object that is new or differs, each object
+that is gone, and then `ListCompleted`. A later list brings only what differs from what the consumer has received.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Container, Iterator
+from contextlib import AsyncExitStack, aclosing, suppress
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec import Struct
 
 from muster.api.resources import Resource
 from muster.kube.backoff import Backoff
-from muster.kube.cluster import Change, Cluster, Raw
+from muster.kube.cluster import Change, Cluster, Listing, Raw
 from muster.kube.errors import ApiError
 
+T = TypeVar("T")
+P = ParamSpec("P")
 PAGE = 500
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 30.0  # of the backoff after a list or a watch that failed
-MOST_WATCH_FAILURES = 4  # failures of a watch without a word, before all is listed again
-STEADY_SECONDS = 5.0  # a watch that is open for so long works
+MOST_WATCH_FAILURES = 4  # failures of a watch in a row, without an event between them, before a relist
+STEADY_SECONDS = 5.0  # a watch that stays open for so long works
 CUT_SHORT = ApiError(503, "ServiceUnavailable", "the watch ended as soon as it had begun")
 
 
-class Changed(Struct, frozen=True):
-    """An object is there, new or different."""
+class ObjectUpdated(Struct, frozen=True):
+    """An object is new, or differs from what was received before."""
 
     object: Raw
 
 
-class Gone(Struct, frozen=True):
-    """An object is no more; where that was not seen to happen, only its identity is left."""
+class ObjectDeleted(Struct, frozen=True):
+    """An object is gone. Where the deletion itself was missed, only its identity is left."""
 
     object: Raw
 
 
-class Synced(Struct, frozen=True):
-    """Everything up to this resource version has been told."""
+class ListCompleted(Struct, frozen=True):
+    """The consumer has received everything up to this resourceVersion."""
 
     resource_version: str
 
 
-News = Changed | Gone | Synced
+ReflectorEvent = ObjectUpdated | ObjectDeleted | ListCompleted
 
 
-class Health:
-    """How one follower fares, for readiness; times are those of `clock`.
+class ReflectorHealth:
+    """How one reflector fares, for readiness; times are those of `clock`.
 
-    Trouble is over when the cluster says something, or when a new watch has stayed open for a moment: one that opens
-    and breaks at once proves nothing, and one on a kind that nobody writes may be silent for minutes.
+    An error is over with the next response of the API server, or when a new watch has stayed open for a moment. A watch
+    that opens and breaks at once proves nothing, and one on a kind that is never written may be silent for minutes.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        restarted: Callable[[], None] = lambda: None,
-        changed: Callable[[ApiError | None], None] = lambda _: None,
+        on_restart: Callable[[], None] = lambda: None,
+        on_change: Callable[[ApiError | None], None] = lambda _: None,
     ) -> None:
-        self.clock, self._changed = clock, changed  # called when trouble begins, is another one, or is over
-        self.lists = 0  # that have begun
-        self.listed = 0  # the last of them that was told to its end
-        self.received_at: float | None = None  # the last list, event or bookmark
-        self.opened_at: float | None = None  # the watch that is open now
-        self._mute = True  # nothing was heard since then
-        self._restarted = restarted  # called whenever a watch has ended
-        self._trouble: ApiError | None = None
+        self.clock = clock
+        self.lists = 0  # lists that have begun
+        self.listed = 0  # number of the last list that was completed
+        self.received_at: float | None = None  # the last page of a list, event or bookmark
+        self.opened_at: float | None = None  # the watch that is open now; None: none is
+        self._is_silent = True  # nothing was received since the watch was opened
+        self._on_restart = on_restart  # called whenever a watch has ended
+        self._on_change = on_change  # called when an error begins, changes its reason, or is over
+        self._error: ApiError | None = None
 
     @property
-    def synced(self) -> bool:
-        """Everything has been told at least once."""
+    def has_synced(self) -> bool:
+        """Whether a list was completed at least once."""
         return self.listed > 0
 
     @property
-    def trouble(self) -> ApiError | None:
-        """What is wrong right now."""
-        return None if self.open_seconds >= STEADY_SECONDS else self._trouble
+    def error(self) -> ApiError | None:
+        """What is wrong now; None: nothing."""
+        return None if self.open_seconds >= STEADY_SECONDS else self._error
 
     @property
     def open_seconds(self) -> float:
@@ -84,157 +87,101 @@ class Health:
         return 0.0 if self.opened_at is None else self.clock() - self.opened_at
 
     @property
-    def unauthorised(self) -> bool:
-        """We may not look: waiting does not help."""
-        return self.trouble is not None and self.trouble.status in (401, 403)
+    def is_unauthorised(self) -> bool:
+        """Whether muster lacks the right to list or watch: a retry does not help."""
+        return self.error is not None and self.error.status in (401, 403)
 
     @property
-    def ready(self) -> bool:
-        """What was told is true but for what happens right now."""
-        return self.synced and self.trouble is None
+    def is_ready(self) -> bool:
+        """Whether the cache is up to date, but for events that are on their way."""
+        return self.has_synced and self.error is None
 
     def lag_seconds(self) -> float:
-        """Since the cluster was last heard or a watch was opened, as a quiet one is every few minutes; -1: never."""
-        return (
-            -1.0
-            if self.received_at is None
-            else self.clock() - max(self.received_at, self.opened_at or self.received_at)
-        )
+        """Since the last response or the opening of the watch, whichever is later; -1: there was no response yet."""
+        if self.received_at is None:
+            return -1.0
+        return self.clock() - max(self.received_at, self.opened_at or self.received_at)
 
     def opened(self) -> None:
-        """A watch is open, and has said nothing yet."""
-        self.opened_at, self._mute = self.clock(), True
+        """A watch was opened, and nothing was received through it yet."""
+        self.opened_at, self._is_silent = self.clock(), True
 
     def received(self) -> None:
         """A page of a list, an event or a bookmark came."""
-        self.received_at, self._mute = self.clock(), False
-        self._turns(None)
+        self.received_at, self._is_silent = self.clock(), False
+        self._set_error(None)
 
     def failed(self, error: ApiError) -> None:
-        """A list, or a watch. A version that is too old is no trouble: the next list mends it."""
+        """A list or a watch failed. A resourceVersion that has expired is no error: the next list mends it."""
         if self.opened_at is not None:
             self.ended()
         if error.status != 410:
-            self._turns(error)
+            self._set_error(error)
 
     def ended(self) -> None:
-        """A watch has ended, which is its right; but not before it has said a word or stayed for a moment."""
-        self._turns(CUT_SHORT if self._mute and self.open_seconds < STEADY_SECONDS else self.trouble)
+        """A watch ended. API servers may do that, but not at once and before anything was received."""
+        self._set_error(CUT_SHORT if self._is_silent and self.open_seconds < STEADY_SECONDS else self.error)
         self.opened_at = None
-        self._restarted()
+        self._on_restart()
 
-    def _turns(self, trouble: ApiError | None) -> None:
-        before, self._trouble = self._trouble, trouble
-        if (before and before.reason) != (trouble and trouble.reason):
-            self._changed(trouble)
+    def closed(self) -> None:
+        """The reflector itself closed the watch, to relist."""
+        self._set_error(self.error)
+        self.opened_at = None
+
+    def _set_error(self, error: ApiError | None) -> None:
+        before, self._error = self._error, error
+        if (before and before.reason) != (error and error.reason):
+            self._on_change(error)
 
 
-class ListWatch:
-    """One kind of objects being followed: what is known of them is their identity and version."""
+class ReceivedObjects:
+    """Identity and version of each object that the consumer has received; turns lists and changes into differences."""
 
-    def __init__(
-        self, cluster: Cluster, resource: Resource, health: Health, backoff: Backoff, where: dict[str, str]
-    ) -> None:
-        self._cluster, self._resource, self._health, self._where = cluster, resource, health, where
-        self._backoff = backoff
-        self._known: dict[tuple[str, str], tuple[str, str]] = {}  # namespace, name -> uid, resource version
-        self.since = ""  # where a watch goes on; empty: list first
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+        self._versions: dict[tuple[str, str], tuple[str, str]] = {}  # namespace, name -> uid, resourceVersion
 
-    def turn(self) -> AsyncGenerator[News, None]:
-        """What is to be done next."""
-        return self.watched() if self.since else self.listed()
-
-    async def listed(self) -> AsyncGenerator[News, None]:
-        """Everything there is, as far as it is news; pages may grow too old, then all is read in one piece."""
-        try:
-            async with aclosing(self._pages(PAGE)) as pages:
-                async for news in pages:
-                    yield news
-        except ApiError as error:
-            if error.status != 410:
-                raise
-            async with aclosing(self._pages(0)) as whole:
-                async for news in whole:
-                    yield news
-
-    async def _pages(self, limit: int) -> AsyncGenerator[News, None]:
-        self._health.lists += 1
-        number = self._health.lists
-        seen: set[tuple[str, str]] = set()
-        after = ""
-        while True:
-            page = await self._cluster.list(self._resource, **self._where, limit=limit, after=after)
-            self._health.received()
-            for raw in page.items:
-                seen.add(identity(raw))
-                for news in self._differs(raw):
-                    yield news
-            after = page.more
-            if not after:
-                break
-        for key in [key for key in self._known if key not in seen]:
-            yield self._lost(key)
-        self.since = page.resource_version
-        self._health.listed = number
-        yield Synced(self.since)
-
-    async def watched(self) -> AsyncGenerator[News, None]:
-        """What happens from then on."""
-        async with self._cluster.watch(self._resource, self.since, **self._where) as changes:
-            self._health.opened()
-            async for change in changes:
-                if change.opened:
-                    self._health.opened()
-                else:
-                    self._health.received()
-                self._backoff.reset()
-                self.since = change.resource_version
-                for news in self._told(change):
-                    yield news
-
-    def failed(self, error: ApiError) -> float:
-        """Resumes the watch, or lists again where that cannot work. Returns how long to wait before that."""
-        if self._health.open_seconds > self._backoff.longest_seconds:
-            self._backoff.reset()
-        seconds = self._backoff.next_seconds()
-        self._health.failed(error)
-        if error.status == 410 or self._backoff.failures > MOST_WATCH_FAILURES:
-            self.since = ""
-        return seconds
-
-    def ended(self) -> float:
-        """The API server ended the watch. Returns how long to wait before it is resumed."""
-        self._health.ended()
-        return self._backoff.next_seconds()
-
-    def _told(self, change: Change) -> list[News]:
+    def apply(self, change: Change) -> Iterator[ReflectorEvent]:
+        """What one event of a watch means to the consumer."""
         match change.type:
             case "BOOKMARK":
-                return []
+                return
             case "DELETED":
-                self._known.pop(identity(change.object), None)
-                return [Gone(change.object)]
+                self._versions.pop(identity(change.object), None)
+                yield ObjectDeleted(change.object)
             case _:
-                return self._differs(change.object)
+                yield from self.differences(change.object)
 
-    def _differs(self, raw: Raw) -> list[News]:
+    def differences(self, raw: Raw) -> Iterator[ReflectorEvent]:
+        """Nothing where it was received like this; a deletion first where another object had this name before."""
         key, version = identity(raw), _version(raw)
-        before = self._known.get(key)
+        before = self._versions.get(key)
         if before == version:
-            return []
-        gone = [self._lost(key)] if before is not None and before[0] != version[0] else []
-        self._known[key] = version
-        return [*gone, Changed(raw)]
+            return
+        if before is not None and before[0] != version[0]:
+            yield self._deleted(key)
+        self._versions[key] = version
+        yield ObjectUpdated(raw)
 
-    def _lost(self, key: tuple[str, str]) -> Gone:
-        uid, version = self._known.pop(key)
+    def missing(self, listed: Container[tuple[str, str]]) -> Iterator[ObjectDeleted]:
+        """Deletions of everything that a complete list does not hold."""
+        for key in [key for key in self._versions if key not in listed]:
+            yield self._deleted(key)
+
+    def _deleted(self, key: tuple[str, str]) -> ObjectDeleted:
+        uid, version = self._versions.pop(key)
         meta = {"name": key[1], "uid": uid, "resourceVersion": version}
         meta |= {"namespace": key[0]} if key[0] else {}
-        return Gone({"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": meta})
+        return ObjectDeleted({"apiVersion": self._resource.api_version, "kind": self._resource.kind, "metadata": meta})
+
+
+class RelistRequested(Exception):
+    """`Reflector.relist` was called."""
 
 
 class Reflector:
-    """News of one kind without end. Whoever listens may leave and come back: it goes on where it was."""
+    """Events of one kind without end, from one loop of lists and watches. A consumer that stops may resume."""
 
     def __init__(
         self,
@@ -244,35 +191,134 @@ class Reflector:
         *,
         labels: str = "",
         fields: str = "",
-        health: Health | None = None,
+        health: ReflectorHealth | None = None,
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        where = {"namespace": namespace, "labels": labels, "fields": fields}
-        self.health, self._pause = health or Health(), pause
-        backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS, chance)
-        self._list_watch = ListWatch(cluster, resource, self.health, backoff, where)
+        self._cluster, self._resource = cluster, resource
+        self._selection = {"namespace": namespace, "labels": labels, "fields": fields}
+        self.health, self._pause = health or ReflectorHealth(), pause
+        self._backoff = Backoff(FIRST_SECONDS, LONGEST_SECONDS, chance)
+        self._received = ReceivedObjects(resource)
+        self._since = ""  # the resourceVersion from which a watch resumes; empty: list first
+        self._is_relist_requested = False
+        self._waiting: asyncio.Timeout | None = None  # around what the loop waits for now
 
-    def list_again(self) -> None:
-        """What comes next is a list; call it while nobody listens."""
-        self._list_watch.since = ""
+    def relist(self) -> None:
+        """Lists again at once; may be called at any time, from the event loop's thread.
 
-    async def news(self) -> AsyncGenerator[News, None]:
-        """Failures are in `health`, and only something that is not the cluster's ends it."""
-        list_watch = self._list_watch
+        Interrupts the watch, a list that is under way and may be too old, or the wait after a failure. Does not
+        interrupt the consumer.
+        """
+        if self._is_relist_requested:
+            return
+        self._is_relist_requested = True
+        if self._waiting is not None:
+            self._waiting.reschedule(0.0)
+
+    async def events(self) -> AsyncGenerator[ReflectorEvent, None]:
+        """Retries every ApiError, which is then in `health`; any other exception ends it."""
         while True:
-            listing = not list_watch.since
+            is_watch = bool(self._since) and not self._is_relist_requested
             try:
-                async with aclosing(list_watch.turn()) as turn:
-                    async for news in turn:
-                        yield news
+                async with aclosing(self._watch() if is_watch else self._list()) as events:
+                    async for event in events:
+                        yield event
+                if is_watch:
+                    await self._unless_relist(self._pause, self._end())
             except ApiError as error:
-                seconds = list_watch.failed(error)
-            else:
-                if listing:
-                    continue
-                seconds = list_watch.ended()
-            await self._pause(seconds)
+                with suppress(RelistRequested):
+                    await self._unless_relist(self._pause, self._fail(error))
+            except RelistRequested:
+                self.health.closed()
+
+    async def _list(self) -> AsyncGenerator[ReflectorEvent, None]:
+        """Everything that differs, then `ListCompleted`. Where pages expire on the way, it reads all in one piece."""
+        self._is_relist_requested = False
+        try:
+            async with aclosing(self._pages(PAGE)) as events:
+                async for event in events:
+                    yield event
+        except ApiError as error:
+            if error.status != 410:
+                raise
+            async with aclosing(self._pages(0)) as events:
+                async for event in events:
+                    yield event
+
+    async def _pages(self, limit: int) -> AsyncGenerator[ReflectorEvent, None]:
+        self.health.lists += 1
+        number = self.health.lists
+        listed: set[tuple[str, str]] = set()
+        after = ""
+        while True:
+            page = await self._unless_relist(self._page, limit, after)
+            self.health.received()
+            for raw in page.items:
+                listed.add(identity(raw))
+                for event in self._received.differences(raw):
+                    yield event
+            after = page.more
+            if not after:
+                break
+        for event in self._received.missing(listed):
+            yield event
+        self._since = page.resource_version
+        self.health.listed = number
+        yield ListCompleted(self._since)
+
+    async def _page(self, limit: int, after: str) -> Listing:
+        return await self._cluster.list(self._resource, **self._selection, limit=limit, after=after)
+
+    async def _watch(self) -> AsyncGenerator[ReflectorEvent, None]:
+        """What happens after the list, until the watch ends."""
+        async with AsyncExitStack() as stack:
+            watch = self._cluster.watch(self._resource, self._since, **self._selection)
+            changes = await self._unless_relist(stack.enter_async_context, watch)
+            self.health.opened()
+            while (change := await self._unless_relist(_next, changes)) is not None:
+                if change.opened:
+                    self.health.opened()
+                else:
+                    self.health.received()
+                self._backoff.reset()
+                self._since = change.resource_version
+                for event in self._received.apply(change):
+                    yield event
+
+    async def _unless_relist(self, start: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Waits for a response; RelistRequested where a relist is or was requested."""
+        if self._is_relist_requested:
+            raise RelistRequested
+        try:
+            async with asyncio.timeout(None) as self._waiting:
+                return await start(*args, **kwargs)
+        except TimeoutError:
+            if self._is_relist_requested:
+                raise RelistRequested from None
+            raise
+        finally:
+            self._waiting = None
+
+    def _fail(self, error: ApiError) -> float:
+        """Resumes the watch, or relists where that cannot work. Returns how long to wait before that."""
+        if self.health.open_seconds > self._backoff.longest_seconds:
+            self._backoff.reset()
+        seconds = self._backoff.next_seconds()
+        self.health.failed(error)
+        if error.status == 410 or self._backoff.failures > MOST_WATCH_FAILURES:
+            self._since = ""
+        return seconds
+
+    def _end(self) -> float:
+        """The API server ended the watch. Returns how long to wait before it is resumed."""
+        self.health.ended()
+        return self._backoff.next_seconds()
+
+
+async def _next(changes: AsyncIterator[Change]) -> Change | None:
+    """None: the API server ended the watch."""
+    return await anext(changes, None)
 
 
 def identity(raw: Raw) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.kube.cache.cache import Cache
 from muster.kube.cache.interning import PodInterner
-from muster.kube.cache.reflector import Changed, Gone, News, Synced
+from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, ReflectorEvent
 from muster.kube.cluster import Raw
 from muster.model import inter_pod_rules
 from muster.model.incremental import incremental_snapshot
@@ -38,22 +38,22 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 def test_what_is_heard_is_known_and_what_is_gone_is_not() -> None:
     cache = Cache()
-    assert cache.handle(Node, Changed(node("a")))
+    assert cache.handle(Node, ObjectUpdated(node("a")))
     found = cache.get(Node, "", "a")
     assert isinstance(found, Node)
     assert found.metadata.labels == {"topology/rack": "r1"}
-    assert cache.handle(Node, Gone(node("a")))
+    assert cache.handle(Node, ObjectDeleted(node("a")))
     assert cache.get(Node, "", "a") is None
     assert cache.objects.nodes == ()
 
 
 def test_the_same_again_is_no_change() -> None:
     cache = Cache()
-    assert cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    assert cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     before, version = cache.objects, cache.version
-    assert not cache.handle(Pod, Changed(gpu_pod("p", "g")))
-    assert not cache.handle(Pod, Gone(gpu_pod("other", "g")))
-    assert not cache.handle(Pod, Synced("7"))
+    assert not cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
+    assert not cache.handle(Pod, ObjectDeleted(gpu_pod("other", "g")))
+    assert not cache.handle(Pod, ListCompleted("7"))
     assert cache.objects is before
     assert cache.version == version
 
@@ -66,12 +66,12 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
         return [found.metadata.name for found in cache.pods_of(f"default/{gang}")]
 
     for raw in (gpu_pod("a", "g"), gpu_pod("b", "g"), gpu_pod("c", "h")):
-        cache.handle(Pod, Changed(raw))
+        cache.handle(Pod, ObjectUpdated(raw))
     assert (members("g"), members("h"), members("other")) == (["a", "b"], ["c"], [])
-    cache.handle(Pod, Changed(gpu_pod("b", "h")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("b", "h")))
     assert (members("g"), members("h")) == (["a"], ["c", "b"])
-    cache.handle(Pod, Gone(gpu_pod("a", "g")))
-    cache.handle(Pod, Gone(gpu_pod("a", "g")))
+    cache.handle(Pod, ObjectDeleted(gpu_pod("a", "g")))
+    cache.handle(Pod, ObjectDeleted(gpu_pod("a", "g")))
     assert (members("g"), members("h")) == ([], ["c", "b"])
     assert cache._pods_by_gang.gangs == {"default/h"}, "nothing is kept of gangs without pods"
 
@@ -79,27 +79,27 @@ def test_pods_are_known_by_the_gang_that_they_name() -> None:
 def test_what_muster_does_not_read_is_no_change() -> None:
     """A kubelet that reports the same pod again wakes nobody."""
     cache = Cache()
-    cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     noisy = gpu_pod("p", "g")
     noisy["metadata"] |= {"resourceVersion": "99", "managedFields": [{"manager": "kubelet"}]}
     noisy["status"] = {"hostIP": "10.0.0.1", "containerStatuses": [{"name": "main", "restartCount": 3}]}
-    assert not cache.handle(Pod, Changed(noisy))
+    assert not cache.handle(Pod, ObjectUpdated(noisy))
 
 
 def test_what_muster_reads_is_a_change() -> None:
     cache = Cache()
-    cache.handle(Pod, Changed(gpu_pod("p", "g")))
-    assert cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
+    assert cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", node_name="a")))
     assert cache.version == 2
 
 
 def test_a_value_that_was_given_out_stays_as_it_was() -> None:
     """A plan is made in another thread while news arrive."""
     cache = Cache()
-    cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     before = cache.objects
-    cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
-    cache.handle(Pod, Changed(gpu_pod("q", "g")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", node_name="a")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("q", "g")))
     assert [one.spec.node_name for one in before.pods] == [""]
 
 
@@ -108,7 +108,7 @@ def test_names_are_apart_by_namespace_and_kind() -> None:
     there = gpu_pod("same", "g")
     there["metadata"]["namespace"] = "elsewhere"
     for kind, raw in ((Pod, gpu_pod("same", "g")), (Pod, there), (Node, node("same")), (PodGroup, group("same"))):
-        assert cache.handle(kind, Changed(raw))
+        assert cache.handle(kind, ObjectUpdated(raw))
     assert (len(cache.objects.pods), len(cache.objects.nodes), len(cache.objects.pod_groups)) == (2, 1, 1)
 
 
@@ -130,7 +130,7 @@ def test_pods_are_slim_and_share_what_they_have_in_common() -> None:
         raw["metadata"]["annotations"]["big"] = "x" * 10_000
         raw["metadata"]["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": "g", "uid": "1"}]
         raw["spec"]["volumes"] = [{"name": f"token-{name}"}, {"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
-        cache.handle(Pod, Changed(raw))
+        cache.handle(Pod, ObjectUpdated(raw))
     p, q = cache.objects.pods
     assert p.metadata.annotations == {"pod-group-name": "g"}
     assert (p.metadata.owner_references, [one.name for one in p.spec.volumes]) == ((), ["d"])
@@ -143,7 +143,7 @@ def test_what_was_expected_is_an_echo() -> None:
     cache = Cache()
     queued = queue("team")
     for struct, raw in ((Pod, gpu_pod("p", "g")), (PodGroup, group("g", minMember=1)), (Queue, queued)):
-        assert cache.handle(struct, Changed(raw))
+        assert cache.handle(struct, ObjectUpdated(raw))
         assert not cache.echo, "it is new"
     seen = cache.pod("default/p")
     assert seen is not None
@@ -157,11 +157,11 @@ def test_what_was_expected_is_an_echo() -> None:
         (Queue, {**queued, "status": {"childQueues": ["x"]}}),
     )
     for struct, raw in echoes:
-        assert cache.handle(struct, Changed(raw))
+        assert cache.handle(struct, ObjectUpdated(raw))
         assert cache.echo
     told["metadata"]["annotations"]["muster.dev/backed-off"] = "x"
     for struct, raw in ((Pod, gpu_pod("p", "g", node_name="b")), (PodGroup, told), (PodGroup, group("g", minMember=2))):
-        assert cache.handle(struct, Changed(raw))
+        assert cache.handle(struct, ObjectUpdated(raw))
         assert not cache.echo, "somebody did that"
 
 
@@ -267,14 +267,14 @@ NEWS = st.lists(st.tuples(THINGS, WORDS, st.booleans()), max_size=30)
 Told = list[tuple[tuple[type[Wire], Raw], str, bool]]
 
 
-def news_of(raw: Raw, word: str) -> News:
+def news_of(raw: Raw, word: str) -> ReflectorEvent:
     match word:
         case "changed":
-            return Changed(raw)
+            return ObjectUpdated(raw)
         case "gone":
-            return Gone(raw)
+            return ObjectDeleted(raw)
         case _:
-            return Synced("1")
+            return ListCompleted("1")
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -385,9 +385,9 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
         kind, raw = _pod(i, "g", 1, "", "a" if i else "", [])
         boxes = raw["spec"]["containers"]
         raw["spec"]["containers"] = [{**boxes[0], "resources": {"requests": huge}}, {"resources": {"requests": huge}}]
-        cache.handle(kind, Changed(raw))
+        cache.handle(kind, ObjectUpdated(raw))
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), _pod(5, "g", 1, "", "", [])):
-        cache.handle(kind, Changed(raw))
+        cache.handle(kind, ObjectUpdated(raw))
     found = cache.snapshot(NOW)
     assert _differ(found, take(cache.objects, NOW)) == []
     assert (found.free[:, found.columns.index("memory")] < 0).all()
@@ -397,33 +397,33 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
 def test_what_nobody_reads_of_a_node_is_no_change() -> None:
     """Agents write annotations on nodes all the time."""
     cache = Cache()
-    assert cache.handle(Node, Changed(node("a")))
+    assert cache.handle(Node, ObjectUpdated(node("a")))
     noisy = node("a")
     noisy["metadata"]["annotations"] = {"agent/seen": "now"}
-    assert not cache.handle(Node, Changed(noisy))
+    assert not cache.handle(Node, ObjectUpdated(noisy))
 
 
 def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
     cache = Cache()
     seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):
-        cache.handle(kind, Changed(raw))
+        cache.handle(kind, ObjectUpdated(raw))
     assert len(cache.snapshot(NOW).classes) == 1
-    cache.handle(Pod, Changed(_pod(3, "g", 1, "", "", ["away"])[1]))
+    cache.handle(Pod, ObjectUpdated(_pod(3, "g", 1, "", "", ["away"])[1]))
     found = cache.snapshot(NOW)
     assert found.class_of["default/p1"] != found.class_of["default/p2"]
-    cache.handle(Pod, Gone(gpu_pod("p3", "g")))
+    cache.handle(Pod, ObjectDeleted(gpu_pod("p3", "g")))
     assert len(cache.snapshot(NOW).classes) == 1
 
 
 def test_a_snapshot_that_was_given_out_stays_as_it_was() -> None:
     cache = Cache()
     for kind, raw in ((Node, node("a")), (PodGroup, group("g", minMember=1)), (Pod, gpu_pod("p", "g", node_name="a"))):
-        cache.handle(kind, Changed(raw))
+        cache.handle(kind, ObjectUpdated(raw))
     first = cache.snapshot(NOW)
     before = repr(list(_parts(first)))
-    cache.handle(Pod, Changed(gpu_pod("q", "g", 1, node_name="a")))
-    cache.handle(Pod, Gone(gpu_pod("p", "g")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("q", "g", 1, node_name="a")))
+    cache.handle(Pod, ObjectDeleted(gpu_pod("p", "g")))
     cache.snapshot(NOW)
     assert repr(list(_parts(first))) == before
 
@@ -436,15 +436,15 @@ def same(cache: Cache) -> bool:
 def test_nothing_that_was_counted_is_lost_when_the_cluster_grows() -> None:
     """I2: rows and columns are made anew, and what runs on the first nodes still takes its room."""
     cache = Cache()
-    cache.handle(PodGroup, Changed(group("g", minMember=1)))
+    cache.handle(PodGroup, ObjectUpdated(group("g", minMember=1)))
     for i in range(70):
-        cache.handle(Node, Changed(node(f"n{i}")))
+        cache.handle(Node, ObjectUpdated(node(f"n{i}")))
         raw: Any = gpu_pod(f"p{i}", "g", node_name=f"n{i}")
         raw["spec"]["containers"][0]["resources"]["limits"][f"example.com/r{i % 20}"] = "1"
-        cache.handle(Pod, Changed(raw))
+        cache.handle(Pod, ObjectUpdated(raw))
         if i % 23 == 0:
             cache.snapshot(NOW)
-    cache.handle(Pod, Changed(gpu_pod("waits", "g")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("waits", "g")))
     assert same(cache)
 
 
@@ -457,11 +457,11 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
         (PodGroup, group("g", minMember=1)),
         (Pod, gpu_pod("p", "g", node_name="a")),
     ):
-        cache.handle(struct, Changed(raw))
+        cache.handle(struct, ObjectUpdated(raw))
     for i in range(12):
-        cache.handle(Pod, Changed(gpu_pod("q", "g", gpus=i)))
+        cache.handle(Pod, ObjectUpdated(gpu_pod("q", "g", gpus=i)))
         assert same(cache)
-    cache.handle(Pod, Gone(gpu_pod("q", "g")))
+    cache.handle(Pod, ObjectDeleted(gpu_pod("q", "g")))
     assert same(cache)
     assert len(cache._incremental._kinds.requests) < 12
 
@@ -469,26 +469,26 @@ def test_nothing_that_is_there_is_lost_when_what_is_gone_is_forgotten(monkeypatc
 def test_a_pod_joins_a_leaf_when_its_group_gets_one() -> None:
     """It was on its node as a stranger, and did not change at all."""
     cache = Cache()
-    cache.handle(Node, Changed(node("a")))
-    cache.handle(Pod, Changed(gpu_pod("p", "g", leaf="left", node_name="a")))
+    cache.handle(Node, ObjectUpdated(node("a")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", leaf="left", node_name="a")))
     for name in ("right", "left", "right"):
-        cache.handle(PodGroup, Changed(group("g", subGroups=[leaf(name, 1)])))
+        cache.handle(PodGroup, ObjectUpdated(group("g", subGroups=[leaf(name, 1)])))
         assert same(cache)
 
 
 def test_what_goes_away_after_an_echo_is_news() -> None:
     """A pod that is lost right after it was bound: somebody has to plan for that."""
     cache = Cache()
-    cache.handle(Node, Changed(node("a")))
-    cache.handle(Pod, Changed(gpu_pod("p", "g")))
+    cache.handle(Node, ObjectUpdated(node("a")))
+    cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
     seen = cache.pod("default/p")
     assert seen is not None
     for struct, raw in ((Pod, gpu_pod("p", "g")), (Node, node("a"))):
         cache.snapshot(NOW, {"default/p": replace(seen, spec=replace(seen.spec, node_name="a"))})
-        cache.handle(Pod, Changed(gpu_pod("p", "g")))
-        assert cache.handle(Pod, Changed(gpu_pod("p", "g", node_name="a")))
+        cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g")))
+        assert cache.handle(Pod, ObjectUpdated(gpu_pod("p", "g", node_name="a")))
         assert cache.echo
-        assert cache.handle(struct, Gone(raw))
+        assert cache.handle(struct, ObjectDeleted(raw))
         assert not cache.echo
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 import yaml
 
 from muster.api.resources import BUDGETS, CONFIG_MAPS, NAMESPACES, NODES, POD_GROUPS, PODS
-from muster.kube.cache.reflector import Changed, Gone, Health, Reflector, Synced
+from muster.kube.cache.reflector import ListCompleted, ObjectDeleted, ObjectUpdated, Reflector, ReflectorHealth
 from muster.kube.client.client import Kubernetes, connect
 from muster.kube.client.http import Limits
 from muster.kube.errors import ApiError
@@ -188,20 +188,20 @@ async def test_a_watch_from_too_long_ago_is_expired(kubernetes: Kubernetes) -> N
 
 
 async def test_following_a_real_watch(kubernetes: Kubernetes, namespace: str) -> None:
-    health = Health()
+    health = ReflectorHealth()
     await kubernetes.create(CONFIG_MAPS, config(namespace, "a"))
-    news = Reflector(kubernetes, CONFIG_MAPS, namespace, health=health).news()
+    news = Reflector(kubernetes, CONFIG_MAPS, namespace, health=health).events()
     first = await anext(news)
-    assert isinstance(first, Changed)
-    assert isinstance(await anext(news), Synced)
-    assert health.ready
+    assert isinstance(first, ObjectUpdated)
+    assert isinstance(await anext(news), ListCompleted)
+    assert health.is_ready
     await kubernetes.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "1"}})
     changed = await anext(news)
-    assert isinstance(changed, Changed)
+    assert isinstance(changed, ObjectUpdated)
     assert changed.object["data"] == {"x": "1"}
     await kubernetes.delete(CONFIG_MAPS, namespace, "a")
     gone = await anext(news)
-    assert isinstance(gone, Gone)
+    assert isinstance(gone, ObjectDeleted)
     assert gone.object["metadata"]["uid"] == first.object["metadata"]["uid"]
     await news.aclose()
 

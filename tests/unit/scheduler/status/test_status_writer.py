@@ -22,7 +22,7 @@ from muster.api.resources import EVENTS, NODES, POD_GROUPS, PODS, QUEUES, Resour
 from muster.api.topology import Topology
 from muster.embedded.kubelet.clock import EPOCH
 from muster.kube.cache.cache import Cache
-from muster.kube.cache.reflector import Changed
+from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import PatchType, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
@@ -617,7 +617,7 @@ def _store(cache: Cache, update: StatusUpdate) -> None:
     else:
         notes = {**raw["metadata"].get("annotations", {}), **update.body["metadata"]["annotations"]}
         raw["metadata"]["annotations"] = {name: value for name, value in notes.items() if value is not None}
-    cache.handle(PodGroup, Changed(raw))
+    cache.handle(PodGroup, ObjectUpdated(raw))
 
 
 def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -635,7 +635,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
         (PodGroup, group("g", minMember=1)),
         (Pod, gpu_pod("p", "g", node_name="a")),
     ):
-        cache.handle(struct, Changed(raw))
+        cache.handle(struct, ObjectUpdated(raw))
     for cycle in range(4):
         snapshot = cache.snapshot(EPOCH)
         for updates in drafts.updates(CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)).values():
@@ -722,8 +722,8 @@ def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(
         (Pod, gpu_pod("p", "g", node_name="a")),
     ]
     for kind, one in there:
-        cache.handle(kind, Changed(one))
+        cache.handle(kind, ObjectUpdated(one))
     while _said(cache, drafts):
         pass
-    cache.handle(struct, Changed(raw))
+    cache.handle(struct, ObjectUpdated(raw))
     assert _said(cache, drafts) == ["status"]
