@@ -17,7 +17,8 @@ from muster.model.snapshot import take
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.capacity import Capacity, PodClasses
 from muster.placement.exact import integer_program
-from muster.placement.requirements import Requirement, RequirementKinds, Requirements
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth
 

@@ -11,7 +11,7 @@ from muster.api.meta import ObjectMeta
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueSpec
 from muster.fairness.order import rank
-from muster.fairness.shares import Claim, add_exactly, divide, fair_shares
+from muster.fairness.shares import Claim, divide, fair_shares, sum_exactly
 from muster.model.queues import QueueTree, arrange
 from tests.property.trees import Dice, dice
 
@@ -22,7 +22,7 @@ WEIGHTS = tuple(map(Fraction, ("1", "2", "3", "0", "0.5", "0.1", "7")))
 @given(st.lists(st.integers(0, 2**62), max_size=50))
 def test_sums_are_exact_beyond_64_bits(amounts: list[int]) -> None:
     """X6: what all nodes have together may be more than one machine word holds."""
-    assert add_exactly(np.array(amounts, dtype=np.int64)) == sum(amounts)
+    assert sum_exactly(np.array(amounts, dtype=np.int64)) == sum(amounts)
 
 
 # siblings -----------------------------------------------------------------------------------------------------------

@@ -16,11 +16,13 @@ from muster.model.node_counts import NodeCounts
 from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
 from muster.placement.capacity import Capacity, PodClasses
-from muster.placement.inter_pod import seating
+from muster.placement.inter_pod import node_assignment
 from muster.placement.inter_pod.bounds import Distances
-from muster.placement.inter_pod.verification import all_kept
-from muster.placement.packing.packing import Demand, Region
-from muster.placement.requirements import Requirement, RequirementKinds, Requirements, pod_classes
+from muster.placement.inter_pod.verification import are_rules_kept
+from muster.placement.packing.packing import Demand, NodeSet
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.tree import pod_classes
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search import nested_search
 from tests.oracles.checker import broken
 from tests.oracles.inter_pod import feasible, manifests, puzzle
@@ -79,10 +81,10 @@ def test_the_judgement_of_seats_is_that_of_the_rules() -> None:
         for seats in dice.sample(tried, min(20, len(tried))):
             at = {pod: snapshot.node_index[host.name] for pod, host in seats.items()}
             pod_class = {pod: snapshot.class_of[f"{pod.namespace}/{pod.name}"] for pod in seats}
-            demands = [Demand(0, pod_class[pod], 1, Region((), snapshot.taints_of)) for pod in seats]
+            demands = [Demand(0, pod_class[pod], 1, NodeSet((), snapshot.taints_of)) for pod in seats]
             numbers = capacity.inter_pod.among(dict.fromkeys(pod_class.values()))
             rules = {number: capacity.inter_pod.rules[number] for number in numbers}
-            is_kept = all_kept(capacity, demands, {i: [(at[pod], 1)] for i, pod in enumerate(seats)}, rules)
+            is_kept = are_rules_kept(capacity, demands, {i: [(at[pod], 1)] for i, pod in enumerate(seats)}, rules)
             is_allowed = all(capacity.allowed(pod_class[pod])[at[pod]] for pod in seats)
             columns = snapshot.free.copy()
             for pod in seats:
@@ -116,7 +118,7 @@ def settling_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_given: object) -> None:
         return None
 
-    monkeypatch.setattr(seating, "construct", nothing)
+    monkeypatch.setattr(node_assignment, "construct", nothing)
     monkeypatch.setattr(nested_search, "construct_beside", nothing)
 
 

@@ -18,9 +18,9 @@ from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
 from muster.placement.domains import Domains
+from muster.placement.packing.fit_index import DomainFitIndex, FitIndex
 from muster.placement.packing.packing import fill
-from muster.placement.packing.seat_index import DomainIndex, SeatIndex
-from muster.placement.requirements import RequiredLevel
+from muster.placement.requirements.types import RequiredLevel
 from muster.planning.allocation.plain_extras import PlainExtras
 from muster.planning.allocation.plain_gangs import PlainGangs
 from muster.planning.cycle import plan
@@ -216,7 +216,7 @@ def test_an_index_that_has_moved_finds_what_one_pass_over_the_nodes_finds() -> N
     for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
         fits = rng.integers(0, 6, size=rng.integers(1, 12))
-        index, nodes = SeatIndex(fits), np.arange(len(fits))
+        index, nodes = FitIndex(fits), np.arange(len(fits))
         for pods in rng.integers(1, 9, size=12).tolist():
             assert index.tightest(pods) == filled(fits, nodes, pods), f"seed {seed}"
             at, after = int(rng.integers(len(fits))), int(rng.integers(6))
@@ -286,7 +286,7 @@ def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:
     """The definition: an index made anew for each gang."""
     while True:
-        index = SeatIndex(fits) if level is None else DomainIndex(fits, level)
+        index = FitIndex(fits) if level is None else DomainFitIndex(fits, level)
         places = index.tightest(pods)
         if places is None:
             return

@@ -11,11 +11,13 @@ from muster.model.snapshot import take
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
-from muster.placement.packing.packing import Demand, Region, tightly
-from muster.placement.requirements import Requirement, RequirementKinds, Requirements
+from muster.placement.packing.packing import Demand, NodeSet, assign_tightly
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search import flat
-from muster.placement.search.nested_search import Search, SearchState
+from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find
+from muster.placement.search.search_state import SearchState
 from tests.oracles.checker import broken
 from tests.oracles.placement import feasible
 from tests.support.drawing import draw_node, worker
@@ -68,10 +70,10 @@ def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
     nodes = [draw_node(f"n{i:02}", rng.randint(0, 8)) for i in range(rng.randint(1, 12))]
     snapshot = take(muster.objects([*nodes, podgroup(), worker("p", gpus=rng.randint(1, 2))]))
     capacity = Capacity(PodClasses(snapshot), snapshot.free)
-    everywhere = Region((), np.arange(len(nodes)))
+    everywhere = NodeSet((), np.arange(len(nodes)))
     for _ in range(30):
         pods = rng.randint(1, 10)
-        slow = tightly(SupposedCapacity(capacity), Demand(0, 0, pods, everywhere))
+        slow = assign_tightly(SupposedCapacity(capacity), Demand(0, 0, pods, everywhere))
         fast = capacity.seats(0).tightest(pods)
         assert fast == slow
         for at, count in fast or ():
@@ -94,4 +96,4 @@ def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int)
         assert isinstance(requirement, Requirement)
         if flat.applies(capacity, requirement):
             searched = find(Search(capacity, snapshot.topologies, kinds, Budget(100_000)), requirement)
-            assert flat.seats(capacity, requirement, snapshot.topologies) == searched
+            assert flat.assign_nodes(capacity, requirement, snapshot.topologies) == searched

@@ -10,7 +10,7 @@ import muster
 from muster.model.gang.gang import Gang
 from muster.model.roles import units_of
 from muster.model.snapshot import take
-from muster.placement.requirements import Requirements
+from muster.placement.requirements.builder import Requirements
 from muster.planning.decision import GangPlan
 from muster.reporting import plans, text, views
 from muster.reporting.outcome import outcomes

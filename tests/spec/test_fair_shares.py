@@ -7,9 +7,9 @@ import pytest
 
 import muster
 from muster.api.quantity import Resources
-from muster.fairness.entitlement import Excess, closed, over_limit, over_quota_non_preemptible
+from muster.fairness.entitlement import Excess, over_limit, over_quota_non_preemptible, why_closed
 from muster.fairness.order import rank
-from muster.fairness.shares import Claim, Division, divide, division
+from muster.fairness.shares import Claim, Division, divide, divide_cluster
 from muster.model.queues import QueueTree, arrange
 from muster.model.snapshot import take
 from tests.support.factories import Raw, pod, podgroup, queue
@@ -43,7 +43,7 @@ def asking(name: str, number: int, *, on: str = "", **more: Any) -> list[Raw]:
 
 def divided(*raws: Raw | list[Raw]) -> Division:
     flat = [raw for one in raws for raw in (one if isinstance(one, list) else [one])]
-    return division(take(muster.objects(flat)))
+    return divide_cluster(take(muster.objects(flat)))
 
 
 def shares(*raws: Raw | list[Raw]) -> dict[str, int]:
@@ -346,7 +346,7 @@ def test_the_default_queue_of_a_cluster_without_queues_lets_everything_in() -> N
 def test_why_no_workload_is_scheduled_from_a_queue() -> None:
     """It does not exist, it has queues below it, or it is in no tree (Q1, Q2)."""
     tree = queues(team("top"), team("leaf", "top"), team("lost", "nobody"))
-    words = {name: closed(tree, name) for name in ("leaf", "top", "lost", "nobody", "default")}
+    words = {name: why_closed(tree, name) for name in ("leaf", "top", "lost", "nobody", "default")}
     assert words == {
         "leaf": "",
         "top": "QueueNotALeaf",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import muster
-from muster.fairness.shares import division, pool
+from muster.fairness.shares import divide_cluster, pool
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
 from muster.model.roles import leftovers, units_of
@@ -43,7 +43,7 @@ def test_a_leftover_counts_as_used_in_its_queue_and_for_no_minimum(leaf: str) ->
     (found,) = snapshot.gangs
     assert not found.standing.satisfied
     assert found.standing.placed == 0
-    uses = division(snapshot).uses
+    uses = divide_cluster(snapshot).uses
     assert uses.allocated["team"] == {"cpu": 1000}
     assert pool(snapshot, ["cpu"]) == {"cpu": 4000}, "what a queue holds is not outside every queue"
 
@@ -67,7 +67,7 @@ def test_leftovers_leave_first_whatever_the_gang_is(preemptibility: str) -> None
     assert order(found) == [["y"], ["x"], ["a1"], ["b0"], ["a0"]]
     assert [unit.leftover for unit in units_of(found)] == [True, True, False, False, False]
     assert units_of(found)[-1].inside == (0, 1, 2, 3), "if the core has to leave, so has everything else"
-    uses = division(take(muster.objects([node("n"), TEAM, tree, *here]))).uses
+    uses = divide_cluster(take(muster.objects([node("n"), TEAM, tree, *here]))).uses
     protected = {"preemptible": {}, "semi-preemptible": {"cpu": 1000}, "non-preemptible": {"cpu": 3000}}
     assert uses.non_preemptible["team"] == protected[preemptibility]
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import muster
-from muster.fairness.shares import division
+from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.planning.refusal import OverLimit
 from tests.support.factories import Raw, node, pod, podgroup, pods, priority_class, queue
@@ -100,7 +100,7 @@ def test_terminating_pods_on_no_node_hold_nothing() -> None:
     waits, done = pod("w", gang="old", terminating=True, cpu=2), pod("d", gang="old", on="n", terminating=True, cpu=2)
     done["status"] = {"phase": "Succeeded"}
     raws = scene(podgroup(name="old", minMember=1, queue="team"), waits, done, *gang("new", 2))
-    assert division(take(muster.objects(raws))).uses.terminating["team"] == {}
+    assert divide_cluster(take(muster.objects(raws))).uses.terminating["team"] == {}
     assert len(planned(raws).bindings) == 2
 
 
@@ -111,7 +111,7 @@ def test_who_reads_what_of_a_queue(preemptibility: str, protected: int) -> None:
     group = podgroup(name="g", minMember=1, queue="team", preemptibility=preemptibility)
     raws = [node("n"), top, below, group, pod("a", gang="g", on="n", cpu=1)]
     raws += [pod("b", gang="g", on="n", cpu=1, terminating=True)]
-    uses = division(take(muster.objects(raws))).uses
+    uses = divide_cluster(take(muster.objects(raws))).uses
     for name in ("team", "top"):
         assert uses.allocated[name] == uses.requested[name] == uses.terminating[name] == {"cpu": 1000}
         assert uses.holding[name] == {"cpu": 2000}

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import muster
-from muster.fairness.shares import division
+from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.planning.cycle import plan as make_plan
 from muster.reporting.explain import reasons
@@ -56,7 +56,7 @@ def test_a_pod_of_another_scheduler_is_not_reclaimed_and_counts_in_no_queue() ->
     assert planned(*scene, rich, *poor, *running).evictions
     foreign = of("default-scheduler", *running)
     assert planned(*scene, rich, *poor, *foreign).evictions == ()
-    uses = division(take(muster.objects([*scene, rich, *poor, *foreign]))).uses
+    uses = divide_cluster(take(muster.objects([*scene, rich, *poor, *foreign]))).uses
     assert uses.allocated["theirs"] == uses.requested["theirs"] == uses.terminating["theirs"] == {}
 
 

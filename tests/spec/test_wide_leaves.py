@@ -4,7 +4,8 @@ import muster
 from muster.model.snapshot import take
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity, PodClasses
-from muster.placement.requirements import Requirement, RequirementKinds, Requirements
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth

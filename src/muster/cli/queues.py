@@ -5,8 +5,8 @@ from collections import defaultdict
 import click
 
 from muster.cli import inputs, options, printing
-from muster.fairness.entitlement import Closed, closed
-from muster.fairness.shares import division
+from muster.fairness.entitlement import Closed, why_closed
+from muster.fairness.shares import divide_cluster
 from muster.model.queues import QueueTree
 from muster.model.snapshot import Snapshot, take
 from muster.reporting import queues
@@ -39,7 +39,7 @@ def command(files: tuple[str, ...], form: str, schedulers: tuple[str, ...], max_
     snapshot = take(inputs.load(files, max_file_mib), schedulers=schedulers)
     if not snapshot.nodes:
         printing.note(f"there are no Nodes {options.source_phrase()}, so there is nothing to share")
-    divided = division(snapshot)
+    divided = divide_cluster(snapshot)
     if form == "table":
         printing.show(queues.lines(divided))
     else:
@@ -52,7 +52,7 @@ def _note_closed(snapshot: Snapshot, tree: QueueTree) -> None:
     """PodGroups that wait because of the queue they name (Q1, Q2)."""
     waiting: dict[str, list[str]] = defaultdict(list)
     for gang in snapshot.gangs:
-        if closed(tree, gang.queue):
+        if why_closed(tree, gang.queue):
             waiting[gang.queue].append(gang.key)
     for queue, gangs in sorted(waiting.items()):
-        printing.note(f"queue `{queue}` {WORDS[closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")
+        printing.note(f"queue `{queue}` {WORDS[why_closed(tree, queue)]}, but PodGroups name it: {listed(gangs)}")

@@ -21,7 +21,7 @@ class Excess(Struct, frozen=True):
     extra: int
 
 
-def closed(tree: QueueTree, queue: str) -> Closed:
+def why_closed(tree: QueueTree, queue: str) -> Closed:
     """Why no workload is scheduled from a queue (Q1, Q2); empty: it is a leaf of the tree."""
     if queue in tree.outside:
         return "QueueNotInTree"

@@ -17,20 +17,26 @@ def rank(tree: QueueTree, shares: Amounts, allocated: Amounts, queue: str) -> Ra
     has all the surplus in it already, and more would be what others were promised. Then higher priority, then the
     smaller dominant share, age and name. Every grant raises the dominant share of its queue, so nobody starves.
     """
-    return tuple(place(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
+    return tuple(queue_order(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
 
 
-def place(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
+def queue_order(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
     """Where a queue stands among its siblings."""
-    return (reached(share, allocated), -node.priority, dominant(share, allocated), node.created, node.name)
+    return (
+        has_reached_share(share, allocated),
+        -node.priority,
+        dominant_share(share, allocated),
+        node.created,
+        node.name,
+    )
 
 
-def reached(share: Mapping[str, int], allocated: Mapping[str, int]) -> bool:
+def has_reached_share(share: Mapping[str, int], allocated: Mapping[str, int]) -> bool:
     """Whether a queue has all of its fair share of some resource that it asks for."""
     return any(allocated.get(resource, 0) >= amount for resource, amount in share.items())
 
 
-def dominant(share: Mapping[str, int], allocated: Mapping[str, int]) -> Dominant:
+def dominant_share(share: Mapping[str, int], allocated: Mapping[str, int]) -> Dominant:
     """The largest part of its fair share that a queue has of any resource."""
     part, of = 0, 1
     for resource, amount in share.items():

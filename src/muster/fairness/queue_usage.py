@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.entitlement import Excess, over_limit, over_quota_non_preemptible
-from muster.fairness.order import Place, place
+from muster.fairness.order import Place, queue_order
 from muster.fairness.shares import Division
 from muster.model.queues import Amounts, QueueTree, plus
 
@@ -116,7 +116,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
 
     def place(self, queue: str) -> Place:
         """Where a queue stands among its siblings now (G4)."""
-        return place(self.tree.nodes[queue], self.shares[queue], self.allocated[queue])
+        return queue_order(self.tree.nodes[queue], self.shares[queue], self.allocated[queue])
 
     def allowance(self, queue: str, protected: bool, later: bool = False) -> Ints | None:
         """By column what pods may still take before a limit, or a quota of what is protected, is passed; None: any.
@@ -169,7 +169,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
         }
 
 
-def queue_usage(division: Division, columns: tuple[str, ...]) -> QueueUsage:
+def initial_usage(division: Division, columns: tuple[str, ...]) -> QueueUsage:
     """What queues hold when a cycle begins."""
     uses, nothing = division.uses, {name: Resources() for name in division.tree.nodes}
     held = (uses.allocated, nothing, uses.non_preemptible, uses.terminating, uses.terminating_non_preemptible)

@@ -47,7 +47,7 @@ class Claim(Struct, frozen=True):
         return self.want if self.quota == UNLIMITED else min(self.quota, self.want)
 
 
-class Cup(Struct, frozen=True):
+class Receiver(Struct, frozen=True):
     """Who can take how much, and how fast it fills beside others."""
 
     claim: Claim
@@ -55,7 +55,7 @@ class Cup(Struct, frozen=True):
     weight: int | Fraction
 
 
-def division(snapshot: Snapshot) -> Division:
+def divide_cluster(snapshot: Snapshot) -> Division:
     """Queues, what they use and what they deserve at one moment."""
     tree = arrange(snapshot.objects.queues)
     used = uses(tree, snapshot.gangs)
@@ -71,10 +71,10 @@ def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
         rest: Ints = np.maximum(snapshot.allocatable[:, column] - snapshot.used_outside_gangs[:, column], 0)
         return rest[snapshot.ready]
 
-    return Resources({name: add_exactly(left(place[name])) if name in place else 0 for name in resources})
+    return Resources({name: sum_exactly(left(place[name])) if name in place else 0 for name in resources})
 
 
-def add_exactly(amounts: Ints) -> int:
+def sum_exactly(amounts: Ints) -> int:
     """The sum of amounts of at most 2^63 each, however large it is: upper and lower bits are added by themselves."""
     return (int((amounts >> LOWER_BITS).sum()) << LOWER_BITS) + int((amounts & ((1 << LOWER_BITS) - 1)).sum())
 
@@ -126,10 +126,10 @@ def divide(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
     The surplus goes to the highest priority as far as it can use it, and within one priority by `overQuotaWeight`.
     """
     whole = max([amount, 1, *(claim.quota for claim in claims)])
-    deserved = _by_priority(amount, [Cup(claim, claim.deserves, _quota_weight(claim, whole)) for claim in claims])
+    deserved = _by_priority(amount, [Receiver(claim, claim.deserves, _quota_weight(claim, whole)) for claim in claims])
     surplus = amount - sum(deserved.values())
     more = _by_priority(
-        surplus, [Cup(claim, claim.want - deserved[claim.name], claim.weight) for claim in claims if surplus]
+        surplus, [Receiver(claim, claim.want - deserved[claim.name], claim.weight) for claim in claims if surplus]
     )
     return {claim.name: deserved[claim.name] + more.get(claim.name, 0) for claim in claims}
 
@@ -138,21 +138,21 @@ def _quota_weight(claim: Claim, whole: int) -> int:
     return whole if claim.quota == UNLIMITED else claim.quota
 
 
-def _by_priority(amount: int, cups: Iterable[Cup]) -> dict[str, int]:
+def _by_priority(amount: int, cups: Iterable[Receiver]) -> dict[str, int]:
     """The highest priority takes what it can, the next one of what is left, and so on."""
     found: dict[str, int] = {}
     for _, level in groupby(sorted(cups, key=_priority), key=_priority):
-        given = pour(amount, list(level))
+        given = divide_by_weight(amount, list(level))
         amount -= sum(given.values())
         found |= given
     return found
 
 
-def _priority(cup: Cup) -> int:
+def _priority(cup: Receiver) -> int:
     return -cup.claim.priority
 
 
-def pour(amount: int, cups: Sequence[Cup]) -> dict[str, int]:
+def divide_by_weight(amount: int, cups: Sequence[Receiver]) -> dict[str, int]:
     """Fill cups in proportion to their weights until they are full or nothing is left.
 
     What cannot be split goes to the largest remainders, then to older queues, then by name. Nobody ever has less for

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from muster.model.topology import TopologyTree
 from muster.placement.capacity import Capacity
 from muster.placement.inter_pod.bounds import Distances
-from muster.placement.requirements import RequiredLevel, Requirement, RequirementKinds, every, leaves, merged, sizes
+from muster.placement.requirements.tree import count_by_class, leaves, sizes, subtree
+from muster.placement.requirements.types import RequiredLevel, Requirement, RequirementKinds
 
 Ints = NDArray[np.int64]
 EVERYWHERE = -1  # the level of which the whole cluster is the only domain
@@ -89,7 +90,7 @@ class Bounds:
             pod_class: np.array([number in distances.of_class(pod_class) for number in shared]) * 1
             for pod_class in classes
         }
-        need = least(requirement, asks).tolist()
+        need = least_requests(requirement, asks).tolist()
         return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
     def prune(self, requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
@@ -97,7 +98,7 @@ class Bounds:
         if not self.is_possible(requirement):
             return None
         made: dict[int, Requirement] = {}
-        for one in reversed(list(every(requirement))):
+        for one in reversed(list(subtree(requirement))):
             able = tuple(child for child in one.children if one.need == len(one.children) or self.is_possible(child))
             below = tuple(made[id(child)] for child in able)
             pods = self._placeable(one.pods)
@@ -161,7 +162,9 @@ class Bounds:
         if not one.requirement.need:
             return
         seats = {pod_class: self._seats_of(pod_class, one.tree, one.level) for pod_class, _ in one.requirement.pods}
-        some = sum(np.minimum(seats[pod_class], most) for pod_class, most in merged(one.requirement.pods).items())
+        some = sum(
+            np.minimum(seats[pod_class], most) for pod_class, most in count_by_class(one.requirement.pods).items()
+        )
         yield np.where(np.asarray(some) >= one.requirement.need, ANY, 0)
         yield np.asarray(sum(seats.values())) // one.requirement.need
 
@@ -246,9 +249,9 @@ class Bounds:
     def _asked(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
         """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
         if requirement.kind not in self._facts:
-            known = leasts(requirement, self.capacity.pod_classes.requests)
+            known = least_requests_by_kind(requirement, self.capacity.pod_classes.requests)
             classes: dict[int, tuple[int, ...]] = {}
-            for one in reversed(list(every(requirement))):
+            for one in reversed(list(subtree(requirement))):
                 below = {pod_class for child in one.children for pod_class in classes[child.kind]}
                 classes[one.kind] = tuple(sorted(below.union(pod_class for pod_class, _ in one.pods)))
             self._sizes |= sizes(requirement)
@@ -260,15 +263,15 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def least(requirement: Requirement, asks: Asks) -> Ints:
+def least_requests(requirement: Requirement, asks: Asks) -> Ints:
     """By column the least that any choice of children and pods asks for, given what each class asks."""
-    return leasts(requirement, asks)[requirement.kind]
+    return least_requests_by_kind(requirement, asks)[requirement.kind]
 
 
-def leasts(requirement: Requirement, asks: Asks) -> dict[int, Ints]:
+def least_requests_by_kind(requirement: Requirement, asks: Asks) -> dict[int, Ints]:
     """The same for a goal and all below it, by kind."""
     made: dict[int, Ints] = {}
-    for one in reversed(list(every(requirement))):
+    for one in reversed(list(subtree(requirement))):
         if one.kind in made:
             continue
         if one.is_leaf:
@@ -284,7 +287,7 @@ def leasts(requirement: Requirement, asks: Asks) -> dict[int, Ints]:
 
 def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Asks) -> Ints:
     """By column the least that so many of these pods ask for."""
-    counts = merged(runs)
+    counts = count_by_class(runs)
     if len(counts) == 1:
         return asks[next(iter(counts))] * need
     pod_classes, lengths = list(counts), np.array(list(counts.values()), dtype=np.int64)

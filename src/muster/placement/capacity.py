@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from muster.model.inter_pod_rules import RuleMatches
 from muster.model.snapshot import Snapshot
 from muster.model.topology import Level
-from muster.placement.filters import Labels, Mask, Scene, allowed, refused, wished
+from muster.placement.filters import Labels, Mask, Scene, allowed, preferred_weights, refused
 from muster.placement.inter_pod.inter_pod_state import InterPodState
-from muster.placement.packing.seat_index import DomainIndex, Places, SeatIndex
+from muster.placement.packing.fit_index import DomainFitIndex, FitIndex, PodsByNode
 
 Ints = NDArray[np.int64]
 FEW = 8  # nodes that are changed faster one by one than all at once
@@ -41,7 +41,7 @@ class PodClasses:
     def wished(self, pod_class: int) -> Ints | None:
         """For every node what this class would give to be there; None: nodes are equal to it."""
         if pod_class not in self._wished:
-            self._wished[pod_class] = wished(self.scene.snapshot.classes[pod_class], self.scene)
+            self._wished[pod_class] = preferred_weights(self.scene.snapshot.classes[pod_class], self.scene)
         return self._wished[pod_class]
 
     def wish_order(self, pod_class: int, level: Level) -> Ints:
@@ -75,8 +75,8 @@ class Capacity:
         self.free = free
         self.inter_pod = inter_pod or InterPodState(pod_classes.scene)
         self._fits: dict[int, Ints] = {}
-        self._seats: dict[int, SeatIndex] = {}
-        self._domains: dict[int, dict[int, DomainIndex]] = {}  # by class, then by the identity of a level
+        self._seats: dict[int, FitIndex] = {}
+        self._domains: dict[int, dict[int, DomainFitIndex]] = {}  # by class, then by the identity of a level
         self._allowed: dict[int, Mask] = {}
         self._changed: list[int] = []  # nodes, one after the other
         self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
@@ -84,18 +84,18 @@ class Capacity:
         self._origin: tuple[Capacity, tuple[int, int]] | None = None  # what this is a copy of, as it was
         self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
 
-    def seats(self, pod_class: int) -> SeatIndex:
+    def seats(self, pod_class: int) -> FitIndex:
         """Nodes by how many pods of this class each could take."""
         fits = self.fits(pod_class)
         if pod_class not in self._seats:
-            self._seats[pod_class] = SeatIndex(fits)
+            self._seats[pod_class] = FitIndex(fits)
         return self._seats[pod_class]
 
-    def seats_by_domain(self, pod_class: int, level: Level) -> DomainIndex:
+    def seats_by_domain(self, pod_class: int, level: Level) -> DomainFitIndex:
         """The same by domain of a level."""
         fits, known = self.fits(pod_class), self._domains.setdefault(pod_class, {})
         if id(level) not in known:
-            known[id(level)] = DomainIndex(fits, level)
+            known[id(level)] = DomainFitIndex(fits, level)
         return known[id(level)]
 
     def most(self, pod_class: int, level: Level | None, pods: int) -> int:
@@ -104,7 +104,9 @@ class Capacity:
             return self.seats(pod_class).total // pods
         return int((self.seats_by_domain(pod_class, level).room // pods).sum())
 
-    def pack(self, pod_class: int, level: Level | None, pods: int, most: int) -> tuple[list[Places], dict[int, int]]:
+    def pack(
+        self, pod_class: int, level: Level | None, pods: int, most: int
+    ) -> tuple[list[PodsByNode], dict[int, int]]:
         """Places for so many of them, gang by gang; and pods by node in all.
 
         The numbers of the class have these places taken already: the caller takes the room, or drops the class.
@@ -121,7 +123,7 @@ class Capacity:
                 other.move(node, left + count, left)
         return found, counts
 
-    def _indices(self, pod_class: int) -> Iterator[SeatIndex | DomainIndex]:
+    def _indices(self, pod_class: int) -> Iterator[FitIndex | DomainFitIndex]:
         if pod_class in self._seats:
             yield self._seats[pod_class]
         yield from self._domains.get(pod_class, {}).values()

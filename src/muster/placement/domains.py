@@ -13,8 +13,9 @@ from muster.model.topology import NOWHERE, Level, TopologyTree
 from muster.placement.bounds import Bounds
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity, SupposedCapacity
-from muster.placement.packing.packing import Region
-from muster.placement.requirements import RequiredLevel, Requirement, size
+from muster.placement.packing.packing import NodeSet
+from muster.placement.requirements.tree import size
+from muster.placement.requirements.types import RequiredLevel, Requirement
 
 Ints = NDArray[np.int64]
 FEW, NODES = 6, 200  # steps to count the domains of a region, and nodes for one step more
@@ -28,21 +29,21 @@ class Domains:
         self.budget = budget
         self.bounds = Bounds(capacity, topologies)
         self.trees, self.tree_index = self.bounds.trees, self.bounds.tree_index
-        self.everywhere = Region((), np.arange(len(capacity.free)))
-        self.known: dict[tuple[int, ...], Region] = {(): self.everywhere}
+        self.everywhere = NodeSet((), np.arange(len(capacity.free)))
+        self.known: dict[tuple[int, ...], NodeSet] = {(): self.everywhere}
         self._candidates: dict[tuple[int, int, tuple[int, ...]], Ints] = {}
 
     def level(self, spot: RequiredLevel) -> Level:
         """The level that a spot names."""
         return self.trees[self.tree_index[spot.topology]].levels[spot.level]
 
-    def of(self, requirement: Requirement, region: Region) -> Iterator[Region]:
+    def of(self, requirement: Requirement, region: NodeSet) -> Iterator[NodeSet]:
         """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
         for outer in self.narrowed(requirement, requirement.required, region):
             for inner in self.narrowed(requirement, requirement.tight, outer):
                 yield from self._few(requirement, inner)
 
-    def _few(self, requirement: Requirement, region: Region) -> Iterator[Region]:
+    def _few(self, requirement: Requirement, region: NodeSet) -> Iterator[NodeSet]:
         """Parts of a region with no more domains of the preferred level than the goal may use, roomy ones first.
 
         Nodes outside of any domain count as one more (NOWHERE).
@@ -72,7 +73,7 @@ class Domains:
                 self.budget.spend(len(domain))  # each is a search of its own over all nodes
                 yield self._only(region, requirement.preferred, (*held, *chosen))
 
-    def narrowed(self, requirement: Requirement, spot: RequiredLevel | None, region: Region) -> Iterator[Region]:
+    def narrowed(self, requirement: Requirement, spot: RequiredLevel | None, region: NodeSet) -> Iterator[NodeSet]:
         """The part of a region in every domain of a level in which the goal could be."""
         if spot is None:
             yield region
@@ -80,14 +81,14 @@ class Domains:
         for domain in self.domains(requirement, spot, region).tolist():
             yield self.narrow(region, spot, domain)
 
-    def domains(self, requirement: Requirement, spot: RequiredLevel, region: Region) -> Ints:
+    def domains(self, requirement: Requirement, spot: RequiredLevel, region: NodeSet) -> Ints:
         """Domains in which a group could be, by bounds; tight ones first, then by name (X4)."""
         key = (requirement.kind, spot.level, region.key)
         if key not in self._candidates:
             self._candidates[key] = self._rank_domains(requirement, spot, region)
         return self._candidates[key]
 
-    def _rank_domains(self, requirement: Requirement, spot: RequiredLevel, region: Region) -> Ints:
+    def _rank_domains(self, requirement: Requirement, spot: RequiredLevel, region: NodeSet) -> Ints:
         tree = self.tree_index[spot.topology]
         level = self.trees[tree].levels[spot.level]
         domains = self._domains_in(tree, spot.level, region)
@@ -111,7 +112,7 @@ class Domains:
                 found += self.base.bids(pod_class, level, domains, need)
         return found
 
-    def _domains_in(self, tree: int, level: int, region: Region) -> Ints:
+    def _domains_in(self, tree: int, level: int, region: NodeSet) -> Ints:
         """Domains of a level that have nodes in a region."""
         known = self.trees[tree].levels[level]
         if region is self.everywhere:
@@ -122,13 +123,13 @@ class Domains:
         domains: Ints = np.unique(known.domain[region.nodes])
         return domains[int(np.searchsorted(domains, 0)) :]  # NOWHERE sorts first
 
-    def _only(self, region: Region, spot: RequiredLevel, within: tuple[int, ...]) -> Region:
+    def _only(self, region: NodeSet, spot: RequiredLevel, within: tuple[int, ...]) -> NodeSet:
         """The part of a region that is in some domains of a level."""
         tree = self.tree_index[spot.topology]
         key = (*region.key, tree, spot.level, *sorted(within), NOWHERE)
         if key not in self.known:
             inside = np.isin(self.trees[tree].levels[spot.level].domain[region.nodes], within)
-            self.known[key] = Region(key, region.nodes[inside])
+            self.known[key] = NodeSet(key, region.nodes[inside])
         return self.known[key]
 
     def room(self, requirement: Requirement) -> Ints:
@@ -147,19 +148,19 @@ class Domains:
         np.add.at(left, domain[domain != NOWHERE], more[domain != NOWHERE])
         return left
 
-    def narrow(self, region: Region, spot: RequiredLevel, domain: int) -> Region:
+    def narrow(self, region: NodeSet, spot: RequiredLevel, domain: int) -> NodeSet:
         """The part of a region that is in one domain of a level."""
         tree = self.tree_index[spot.topology]
         nodes = self.trees[tree].levels[spot.level].nodes(domain)
         if region is self.everywhere:
             key: tuple[int, ...] = (tree, spot.level, domain)
             if key not in self.known:
-                self.known[key] = Region(key, nodes)
+                self.known[key] = NodeSet(key, nodes)
             return self.known[key]
         shared = np.intersect1d(region.nodes, nodes, assume_unique=True)
         if len(shared) == len(region.nodes):
             return region
         key = (tree, spot.level, domain) if len(shared) == len(nodes) else (*region.key, tree, spot.level, domain)
         if key not in self.known:
-            self.known[key] = Region(key, np.sort(shared))
+            self.known[key] = NodeSet(key, np.sort(shared))
         return self.known[key]

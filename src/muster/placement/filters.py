@@ -141,7 +141,7 @@ def _expression(one: NodeSelectorRequirement, labels: Labels) -> Mask:
             return np.zeros(len(labels.nodes), dtype=bool)
 
 
-def wished(pods: PodClass, scene: Scene) -> NDArray[np.int64] | None:
+def preferred_weights(pods: PodClass, scene: Scene) -> NDArray[np.int64] | None:
     """For every node the weight of the preferred node affinity; None where nothing is preferred."""
     affinity = pods.pod.spec.affinity
     node_affinity = affinity.node_affinity if affinity else None

@@ -1,11 +1,9 @@
 """Bounds on what a goal asks for, before anything is searched."""
 
-from muster.placement.bounds import least
 from muster.placement.capacity import Capacity
-from muster.placement.requirements import Requirement, merged
+from muster.placement.requirements.tree import count_by_class
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import flat
-
-__all__ = ["could_fit_by_counts", "least"]
 
 
 def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dict[int, bool] | None = None) -> bool:
@@ -25,7 +23,7 @@ def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dic
     totals: dict[int, int] = {}  # by class
     for one in reversed(asked):
         if one.is_leaf:
-            offered = merged(one.pods)
+            offered = count_by_class(one.pods)
             for pod_class in offered.keys() - totals.keys():
                 totals[pod_class] = int(capacity.fits(pod_class).sum())
             known[one.kind] = sum(min(totals[pod_class], most) for pod_class, most in offered.items()) >= one.need

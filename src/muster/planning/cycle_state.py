@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from muster.api.names import NON_PREEMPTIBLE, PREEMPTIBLE, SEMI_PREEMPTIBLE
 from muster.api.quantity import Resources
 from muster.fairness.entitlement import Excess, over_quota_non_preemptible
-from muster.fairness.queue_usage import QueueUsage, queue_usage
-from muster.fairness.shares import division
+from muster.fairness.queue_usage import QueueUsage, initial_usage
+from muster.fairness.shares import divide_cluster
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Member
@@ -28,11 +28,13 @@ from muster.model.roles import non_preemptible, resources
 from muster.model.snapshot import EXCLUSIVE, Snapshot
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
 from muster.placement.capacity import Capacity, PodClasses, SupposedCapacity
-from muster.placement.requirements import Requirement, RequirementKinds, Requirements
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search import flat
 from muster.placement.search.growth import Placement
-from muster.placement.search.nested_search import ClassSeats, Search
+from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find, find_with_growth
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.decision import Eviction, Failure, Role
 from muster.planning.disturbance import EvictionReason, Proof
 from muster.planning.gang_state import GangState, GangStates
@@ -79,8 +81,8 @@ class CycleState:
         self.pod_classes = PodClasses(snapshot)
         self.now = Capacity(self.pod_classes, snapshot.free)
         self.later = self.now
-        self.division = division(snapshot)
-        self.usage = queue_usage(self.division, snapshot.columns)
+        self.division = divide_cluster(snapshot)
+        self.usage = initial_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
         self.gang_budget = self.budget  # of the gang whose turn it is
@@ -113,10 +115,10 @@ class CycleState:
 
     def find(
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None = None
-    ) -> tuple[ClassSeats, ...] | None:
+    ) -> tuple[PodsOnNode, ...] | None:
         """Seats for a goal; OutOfSteps: unknown."""
         if flat.applies(capacity, requirement):
-            return flat.seats(capacity, requirement, self.snapshot.topologies, allowance)
+            return flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
         work = partial(find, self.search(capacity, allowance=allowance), requirement)
         return self.recall.find(capacity, requirement, allowance, work)
 
@@ -125,12 +127,12 @@ class CycleState:
     ) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(capacity, requirement, growing=True):
-            found = flat.seats(capacity, requirement, self.snapshot.topologies, allowance)
+            found = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
             return None if found is None else Placement(found)
         work = partial(find_with_growth, self.search(capacity, allowance=allowance), requirement)
         return self.recall.find(capacity, requirement, allowance, work)
 
-    def are_free(self, seats: Sequence[ClassSeats]) -> bool:
+    def are_free(self, seats: Sequence[PodsOnNode]) -> bool:
         """Whether all of these seats are free now."""
         supposed = SupposedCapacity(self.now)
         for seat in seats:
@@ -157,7 +159,7 @@ class CycleState:
         """The class of a pod of a gang."""
         return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
 
-    def requested(self, seats: Iterable[ClassSeats]) -> Resources:
+    def requested(self, seats: Iterable[PodsOnNode]) -> Resources:
         """What seated pods ask for in all."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for seat in seats:
@@ -173,7 +175,7 @@ class CycleState:
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
         return self.usage.allowance(gang.queue, protected=not preemptible)
 
-    def quota_excess(self, gang: Gang, seats: Sequence[ClassSeats]) -> Excess | None:
+    def quota_excess(self, gang: Gang, seats: Sequence[PodsOnNode]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
@@ -247,14 +249,14 @@ class CycleState:
         self.later.hold(node, amounts)
         self._update_now(node)
 
-    def expect_later(self, seats: Iterable[ClassSeats], sign: int = 1) -> None:
+    def expect_later(self, seats: Iterable[PodsOnNode], sign: int = 1) -> None:
         """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
         for seat in seats:
             self._awaited[seat.node] += self.pod_classes.requests[seat.pod_class] * seat.pods * sign
             self.later.put(seat.node, seat.pod_class, seat.pods * sign)
 
-    def will_be_free(self, seats: Iterable[ClassSeats]) -> bool:
+    def will_be_free(self, seats: Iterable[PodsOnNode]) -> bool:
         """Whether no later grant took the room that was awaited."""
         return all((self.later.free[seat.node] >= 0).all() for seat in seats)
 
@@ -262,14 +264,14 @@ class CycleState:
         """What may be bound is free now, and will not be missed by those who were promised something."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
-    def bind(self, gang_state: GangState, seats: Sequence[ClassSeats], role: Role) -> GangState:
+    def bind(self, gang_state: GangState, seats: Sequence[PodsOnNode], role: Role) -> GangState:
         """Pods that go to free nodes."""
         bindings, gang = assign_pods(self.snapshot, gang_state.gang, seats, role)
         asked = self.requested(seats)
         self.grant(gang, seats, asked, self.protected_increase(gang_state.gang, gang, asked))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
-    def nominate(self, gang_state: GangState, seats: Sequence[ClassSeats]) -> GangState:
+    def nominate(self, gang_state: GangState, seats: Sequence[PodsOnNode]) -> GangState:
         """Pods whose places are still being freed."""
         nominations, gang = assign_pods(self.snapshot, gang_state.gang, seats, "core")
         asked = self.requested(seats)
@@ -281,7 +283,7 @@ class CycleState:
     def grant(
         self,
         gang: Gang,
-        seats: Sequence[ClassSeats],
+        seats: Sequence[PodsOnNode],
         asked: Mapping[str, int],
         protected: Mapping[str, int],
         is_promised: bool = False,
@@ -319,7 +321,7 @@ class CycleState:
             case _:
                 return {}
 
-    def with_placed(self, gang: Gang, seats: Sequence[ClassSeats]) -> Gang:
+    def with_placed(self, gang: Gang, seats: Sequence[PodsOnNode]) -> Gang:
         """The gang with these seats taken."""
         return assign_pods(self.snapshot, gang, seats, "core")[1]
 

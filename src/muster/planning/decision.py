@@ -7,7 +7,7 @@ from msgspec import Struct
 from muster.fairness.shares import Division
 from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
-from muster.placement.requirements import Requirements
+from muster.placement.requirements.builder import Requirements
 from muster.planning.disturbance import CycleDisturbance, EvictionReason, Proof
 from muster.planning.refusal import InternalError, Refusal
 

@@ -10,11 +10,11 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.gang.updates import with_members
 from muster.model.snapshot import Snapshot
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.decision import Binding, Role
 
 
-def assign_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[ClassSeats], role: Role) -> tuple[list[Binding], Gang]:
+def assign_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode], role: Role) -> tuple[list[Binding], Gang]:
     """Classes back to pods, first come first (M4)."""
     waiting = _first_pods(snapshot, gang, seats)
     bindings: list[Binding] = []
@@ -29,7 +29,7 @@ def assign_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[ClassSeats], rol
     return bindings, with_members(gang, placed)
 
 
-def _first_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[ClassSeats]) -> dict[tuple[str, int], list[Member]]:
+def _first_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode]) -> dict[tuple[str, int], list[Member]]:
     """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
     found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
     lacking: Counter[str] = Counter()

@@ -16,7 +16,7 @@ from muster.model.gang.state import Standing
 from muster.model.gang.types import Group, Leaf, Member, walk
 from muster.model.gang.updates import place_members
 from muster.model.snapshot import Snapshot
-from muster.placement.requirements import Requirements
+from muster.placement.requirements.builder import Requirements
 from muster.planning import staleness
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 from muster.validation.pods.membership import Stray, is_ours, orphan

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 
 import muster
-from muster.fairness.shares import division
+from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.observability import metrics as module
 from muster.observability.metrics import TABLE, Metric, Metrics, in_base_units
@@ -86,13 +86,13 @@ def test_every_search_is_counted_with_its_steps() -> None:
 def test_queues_are_told_in_base_units() -> None:
     """cpu in cores, memory in bytes; a queue that is gone is not told any more."""
     metrics = Metrics()
-    metrics.queues(division(SNAPSHOT))
+    metrics.queues(divide_cluster(SNAPSHOT))
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
     assert value(metrics, "queue_allocated", queue="team", resource="memory", unit="byte") == 2 * 2**30
     assert value(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 2
     assert value(metrics, "queue_requested", queue="team", resource="cpu", unit="core") == 1.0
     assert value(metrics, "queue_share", queue="team", resource="nvidia.com/gpu", unit="device") == 2
-    metrics.queues(division(take(muster.objects([]), NOW)))
+    metrics.queues(divide_cluster(take(muster.objects([]), NOW)))
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
 
 

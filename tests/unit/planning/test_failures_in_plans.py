@@ -10,7 +10,8 @@ import pytest
 import muster
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Budget, Cancelled
-from muster.placement.requirements import Requirement, every
+from muster.placement.requirements.tree import subtree
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import flat, preferences
 from muster.planning import cycle_state as cycle_states
 from muster.planning import stale, staleness
@@ -52,7 +53,7 @@ def fails_for(name: str, error: BaseException, monkeypatch: pytest.MonkeyPatch) 
 def _failing(
     search: Callable[..., Any], name: str, error: BaseException, searched: Any, requirement: Requirement
 ) -> Any:
-    if any(one.name == name for one in every(requirement)):
+    if any(one.name == name for one in subtree(requirement)):
         raise error
     return search(searched, requirement)
 
@@ -192,7 +193,7 @@ def endless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Every search for such a goal does nothing but spend."""
 
     def find(searched: Any, requirement: Requirement) -> Any:
-        while any(one.name == name for one in every(requirement)):
+        while any(one.name == name for one in subtree(requirement)):
             searched.budget.spend()
         return preferences.find_with_growth(searched, requirement)
 

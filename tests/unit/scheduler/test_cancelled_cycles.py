@@ -20,7 +20,8 @@ from muster.config.settings import Config, Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cache.cache import Cache
 from muster.observability.metrics import Metrics
-from muster.placement.requirements import Requirement, every
+from muster.placement.requirements.tree import subtree
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import preferences
 from muster.planning import cycle_state
 from muster.scheduler import binder, longer_searches
@@ -52,7 +53,7 @@ class Spin:
         self.threads: set[str] = set()
 
     def find(self, search: Any, requirement: Requirement) -> Any:
-        names = {one.name for one in every(requirement)}
+        names = {one.name for one in subtree(requirement)}
         while "endless" in names:
             self.begun.set()
             self.threads.add(threading.current_thread().name)

@@ -16,11 +16,13 @@ from msgspec import Struct
 from muster.placement.budget import OutOfSteps
 from muster.placement.exact.solver import Model, Solution, Term
 from muster.placement.packing.node_types import NodeType, find_types
-from muster.placement.packing.packing import Demand, Region, Seats, share
-from muster.placement.requirements import Requirement, every, merged
+from muster.placement.packing.packing import Assignments, Demand, NodeSet, share_out
+from muster.placement.requirements.tree import count_by_class, subtree
+from muster.placement.requirements.types import Requirement
 
 if TYPE_CHECKING:
-    from muster.placement.search.nested_search import Search, SearchState
+    from muster.placement.search.nested_search import Search
+    from muster.placement.search.search_state import SearchState
 
 Terms = list[Term]
 COEFFICIENTS = 8  # that are added to a program for one step
@@ -31,14 +33,14 @@ Key = tuple[int, tuple[int, ...]]  # a kind of goals, or a class of pods, and a 
 class GroupDomain(Struct, frozen=True, eq=False):
     """Goals of one kind in one of the regions that they may choose."""
 
-    region: Region
+    region: NodeSet
     met: int  # variable: how many goals are met here
     uses: dict[int, Terms]  # by kind of children, or by class of pods: how many
 
 
 def solve(search: "Search", requirement: Requirement) -> "SearchState | None":
     """A placement of a goal; None: there is none. OutOfSteps: unknown."""
-    if any(one.at_most for one in every(requirement)):
+    if any(one.at_most for one in subtree(requirement)):
         raise OutOfSteps  # how many domains a group may use is not part of the program
     return _Program(search, requirement).state()
 
@@ -49,10 +51,10 @@ class Groups:
     def __init__(self, search: "Search", requirement: Requirement) -> None:
         self.search, self.requirement = search, requirement
         self.model = Model()
-        self.kinds = {one.kind: one for one in every(requirement)}
-        self.many = Counter(one.kind for one in every(requirement))
+        self.kinds = {one.kind: one for one in subtree(requirement)}
+        self.many = Counter(one.kind for one in subtree(requirement))
         self.spots: dict[Key, list[GroupDomain]] = {}
-        self.regions: dict[tuple[int, ...], Region] = {}
+        self.regions: dict[tuple[int, ...], NodeSet] = {}
         self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
         self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
         self._groups()
@@ -78,16 +80,16 @@ class Groups:
             met = [(spot.met, 1) for spot in self.spots[key]]
             one = int(key == (self.requirement.kind, everywhere.key))
             self.model.add_row([*met, *((variable, -value) for variable, value in terms)], one, one)
-        for branch in (one for one in every(self.requirement) if one.total):
+        for branch in (one for one in subtree(self.requirement) if one.total):
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
-    def _regions_of(self, requirement: Requirement, around: Region) -> Iterator[Region]:
+    def _regions_of(self, requirement: Requirement, around: NodeSet) -> Iterator[NodeSet]:
         """Domains that a goal requires, and inside them those that it is held to in addition."""
         regions = self.search.regions
         for outer in regions.narrowed(requirement, requirement.required, around):
             yield from regions.narrowed(requirement, requirement.tight, outer)
 
-    def _spot(self, requirement: Requirement, region: Region) -> GroupDomain:
+    def _spot(self, requirement: Requirement, region: NodeSet) -> GroupDomain:
         self.regions[region.key] = region
         met = self.model.add_variable(self.many[requirement.kind])
         if requirement.children:
@@ -108,7 +110,7 @@ class Groups:
         return self._chosen(requirement, met, counts, requirement.need, None if exactly else len(requirement.children))
 
     def _pods(self, requirement: Requirement, met: int) -> dict[int, Terms]:
-        counts, there = Counter(merged(requirement.pods)), sum(length for _, length in requirement.pods)
+        counts, there = Counter(count_by_class(requirement.pods)), sum(length for _, length in requirement.pods)
         if len(counts) == 1 and not requirement.within:
             return {next(iter(counts)): [(met, requirement.need)]}
         return self._chosen(requirement, met, counts, requirement.need, there if requirement.within else None)
@@ -142,7 +144,7 @@ class _Program(Groups):
 
     def _types(self) -> list[NodeType]:
         most: Counter[int] = Counter()
-        for leaf in every(self.requirement):
+        for leaf in subtree(self.requirement):
             for pod_class, length in leaf.pods:
                 most[pod_class] += length
         regions = {
@@ -230,7 +232,7 @@ class _Program(Groups):
     def _preferred(self, solution: Solution) -> Solution:
         """The first choice in the order of M3 and M4, as far as the budget goes: each wish in turn becomes a row."""
         try:
-            for requirement in every(self.requirement):
+            for requirement in subtree(self.requirement):
                 offered = len(requirement.children) or sum(length for _, length in requirement.pods)
                 if self.many[requirement.kind] == 1 and 0 < requirement.need < offered:
                     solution = self._first_choice(requirement, solution)
@@ -289,7 +291,7 @@ class _Program(Groups):
     def _parents_first(self) -> list[int]:
         """Kinds such that whatever contains another comes before it."""
         height: dict[int, int] = {}
-        for one in reversed(list(every(self.requirement))):
+        for one in reversed(list(subtree(self.requirement))):
             height[one.kind] = max((height[child.kind] + 1 for child in one.children), default=0)
         return sorted(height, key=lambda kind: -height[kind])
 
@@ -298,7 +300,9 @@ class _Program(Groups):
     ) -> Iterator[Requirement]:
         """The chosen children of goals that are met in one region; pods of leaves become demands."""
         used = {one: _value(terms, solution) for one, terms in spot.uses.items()}
-        offered = Counter(child.kind for child in requirements[0].children) or Counter(merged(requirements[0].pods))
+        offered = Counter(child.kind for child in requirements[0].children) or Counter(
+            count_by_class(requirements[0].pods)
+        )
         for requirement, counts in zip(
             requirements, _shared_out(used, offered, len(requirements), requirements[0].need), strict=True
         ):
@@ -310,7 +314,7 @@ class _Program(Groups):
                     counts[child.kind] -= 1
                     yield child
 
-    def _seats(self, solution: Solution, demands: Sequence[Demand]) -> Seats:
+    def _seats(self, solution: Solution, demands: Sequence[Demand]) -> Assignments:
         """Pods onto nodes: patterns to nodes of their type in order, then classes and regions to the pods of them."""
         kinds: dict[Key, list[int]] = {}
         for i, demand in enumerate(demands):
@@ -329,7 +333,7 @@ class _Program(Groups):
                         if given:
                             placed.append((node, number[pod_class, key], given))
                         room, left[key] = room - given, left[key] - given
-        return share(placed, list(kinds.values()), demands)
+        return share_out(placed, list(kinds.values()), demands)
 
 
 def _value(terms: Terms, solution: Solution) -> int:

@@ -11,11 +11,11 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from muster.api.names import HOSTNAME
 from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity
-from muster.placement.packing.packing import Demand, Region, Seats, grouped, pack, share
+from muster.placement.inter_pod.cells import Cells
+from muster.placement.packing.packing import Assignments, Demand, NodeSet, group_demands, pack, share_out
 
 Ints = NDArray[np.int64]
 Vector = tuple[int, ...]  # pods by kind
@@ -43,7 +43,7 @@ class Summary(Struct, frozen=True):
 class RuleOverCells:
     """One rule over the cells of one packing."""
 
-    def __init__(self, rule: Rule, cells: "Cells", number: int, items: Sequence[Demand]) -> None:
+    def __init__(self, rule: Rule, cells: Cells, number: int, items: Sequence[Demand]) -> None:
         inter_pod = cells.capacity.inter_pod
         self.rule = rule
         self.carriers = tuple(number in inter_pod.classes[item.pod_class].carries for item in items)
@@ -155,59 +155,6 @@ class RuleOverCells:
         return max(requirement - self.before.get(self.place[cell], 0) - tally.selected, 0)
 
 
-class Cells:
-    """Nodes that could take some of the pods, as groups that no rule tells apart; places together, tight ones first."""
-
-    def __init__(
-        self, capacity: Capacity, demands: Sequence[Demand], items: Sequence[Demand], rules: Sequence[int]
-    ) -> None:
-        self.capacity, self.demands = capacity, demands
-        fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)
-        for i, item in enumerate(items):
-            fits[i, item.region.nodes] = capacity.fits(item.pod_class)[item.region.nodes]
-        useful = np.flatnonzero(fits.any(axis=0))
-        inter_pod = capacity.inter_pod
-        keys = {rule.key: inter_pod.places(rule) for rule in (inter_pod.rules[number] for number in rules)}
-        if HOSTNAME in keys:
-            useful = self._thinned(useful, fits, items, rules, keys)
-        columns = sorted((places[useful] for places in keys.values()), key=lambda column: len(np.unique(column)))
-        counting = [
-            inter_pod.counting(inter_pod.rules[n])[useful] for n in rules if inter_pod.rules[n].kind == "spread"
-        ]
-        room = fits[:, useful].sum(axis=0)
-        order: list[Ints] = []
-        for column in columns:
-            total = np.bincount(column + 1, weights=room) if len(column) else np.zeros(1)
-            order += [total[column + 1].astype(np.int64), column]
-        order += [mask.astype(np.int64) for mask in counting]
-        at = np.lexsort((useful, *reversed(order)))
-        self.nodes: list[Ints] = []
-        if len(useful):
-            rows = np.column_stack(order)[at] if order else np.zeros((len(useful), 1), dtype=np.int64)
-            cuts = np.flatnonzero((rows[1:] != rows[:-1]).any(axis=1)) + 1
-            self.nodes = [np.sort(part) for part in np.split(useful[at], cuts)]
-        self.solo = [tuple(int(n) for n in fits[:, nodes].sum(axis=1)) for nodes in self.nodes]
-
-    def _thinned(
-        self, useful: Ints, fits: Ints, items: Sequence[Demand], rules: Sequence[int], keys: dict[str, Ints]
-    ) -> Ints:
-        """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
-        capacity, inter_pod = self.capacity, self.capacity.inter_pod
-        asked = np.flatnonzero(np.any([capacity.pod_classes.requests[item.pod_class] for item in items], axis=0))
-        facts = [fits[:, useful].T, capacity.free[np.ix_(useful, asked)]]
-        facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
-        facts += [inter_pod.selected.row(number)[useful, None] for number in rules]
-        spreads = [inter_pod.rules[number] for number in rules if inter_pod.rules[number].kind == "spread"]
-        facts += [inter_pod.counting(rule)[useful, None].astype(np.int64) for rule in spreads]
-        rows = np.column_stack(facts)
-        order = np.lexsort((useful, *rows.T))
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = (rows[order[1:]] != rows[order[:-1]]).any(axis=1)
-        first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
-        keep = np.arange(len(order)) - first < sum(item.count for item in self.demands)
-        return np.sort(useful[order[keep]])
-
-
 def _suffix(rows: Sequence[Vector], width: int) -> list[Vector]:
     """Sums over a row and all that follow it, and nothing after the last."""
     found = [(0,) * width]
@@ -236,7 +183,7 @@ class ConstrainedPacking:
     ) -> None:
         self.capacity, self.demands, self.budget = capacity, demands, budget
         budget.spend(len(capacity.free) // 4 + len(demands))
-        self.kinds = grouped(demands)
+        self.kinds = group_demands(demands)
         self.items = [demands[members[0]] for members in self.kinds]
         self.counts = tuple(sum(demands[i].count for i in members) for members in self.kinds)
         self.cells = Cells(capacity, demands, self.items, list(rules))
@@ -248,7 +195,7 @@ class ConstrainedPacking:
         self._roomy: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
         self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
-        self._packed: dict[tuple[int, Vector], Seats | None] = {}
+        self._packed: dict[tuple[int, Vector], Assignments | None] = {}
         self._step = 1 + len(self.watches) // 4  # what one look at all rules costs
 
     def _most(self, cell: int) -> Vector:
@@ -276,7 +223,7 @@ class ConstrainedPacking:
             self._roomy[watch] = {(where, i) for where, solo in pairs for i, room in enumerate(solo) if room}
         return (place, kind) in self._roomy[watch]
 
-    def seats(self) -> Seats | None:
+    def seats(self) -> Assignments | None:
         """Seats for all demands; None: there are none that keep the rules. OutOfSteps: nobody knows."""
         vectors = self._solve()
         if vectors is None:
@@ -287,7 +234,7 @@ class ConstrainedPacking:
             assert packed is not None
             present = [kind for kind, count in enumerate(vector) if count]
             found += [(node, kind, n) for i, kind in enumerate(present) for node, n in packed[i]]
-        return share(found, self.kinds, self.demands)
+        return share_out(found, self.kinds, self.demands)
 
     def _solve(self) -> list[Vector] | None:
         start = PackingState(self.counts, {}, tuple(watch.start() for watch in self.watches))
@@ -387,18 +334,18 @@ class ConstrainedPacking:
                 return False
         return True
 
-    def _pack(self, cell: int, vector: Vector) -> Seats | None:
+    def _pack(self, cell: int, vector: Vector) -> Assignments | None:
         """Seats inside a cell, by the kinds that are present; None: they do not fit together."""
         if (cell, vector) not in self._packed:
             self._packed[cell, vector] = self._pack_anew(cell, vector)
         return self._packed[cell, vector]
 
-    def _pack_anew(self, cell: int, vector: Vector) -> Seats | None:
+    def _pack_anew(self, cell: int, vector: Vector) -> Assignments | None:
         demands = []
         self.budget.spend(8 + 4 * len(vector))
         for kind, count in enumerate(vector):
             if count:
                 item, nodes = self.items[kind], self.cells.nodes[cell]
                 inside = np.intersect1d(nodes, item.region.nodes, assume_unique=True)
-                demands.append(Demand(item.leaf, item.pod_class, count, Region((-2, cell, *item.region.key), inside)))
+                demands.append(Demand(item.leaf, item.pod_class, count, NodeSet((-2, cell, *item.region.key), inside)))
         return pack(self.capacity, demands, self.budget) if demands else {}

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from muster.model.inter_pod_rules import Rule
 from muster.placement.budget import Budget
 from muster.placement.capacity import Capacity, SupposedCapacity
-from muster.placement.inter_pod.verification import Places, all_kept, places
-from muster.placement.packing.packing import Demand, Seats
+from muster.placement.inter_pod.verification import Places, are_rules_kept, places_of
+from muster.placement.packing.packing import Assignments, Demand
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -22,11 +22,13 @@ Seat = Sequence[tuple[int, int]]  # nodes and pods
 MOST_PLACES = 16  # that pods who must be together try
 
 
-def construct(capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget) -> Seats | None:
+def construct(
+    capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget
+) -> Assignments | None:
     """Seats for all demands that keep the rules; None: not found."""
     for is_roomy in (False, True):
         attempt = Attempt(capacity, demands, rules, budget, is_roomy)
-        if attempt.seat_all() and all_kept(capacity, demands, attempt.seats, rules):
+        if attempt.seat_all() and are_rules_kept(capacity, demands, attempt.seats, rules):
             return attempt.seats
         if not attempt.has_distances:
             return None
@@ -39,7 +41,7 @@ def construct_beside(
     added: Sequence[Demand],
     numbers: Sequence[int],
     budget: Budget,
-) -> Seats | None:
+) -> Assignments | None:
     """Seats for more demands beside those that are seated; None: not found. For anti-affinity, which stays broken."""
     capacity = supposed.base
     classes = [capacity.inter_pod.classes[demand.pod_class] for demand in added]
@@ -51,7 +53,7 @@ def construct_beside(
         return None
     demands = [*(demand for demand, _ in seated), *added]
     seats = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.seats.values()])}
-    return attempt.seats if all_kept(capacity, demands, seats, rules) else None
+    return attempt.seats if are_rules_kept(capacity, demands, seats, rules) else None
 
 
 class RuleTally:
@@ -119,13 +121,15 @@ class Attempt:
         )
         budget.spend(4 + len(demands) + len(rules) * (2 + len(capacity.free) // 512) + len(capacity.free) // 128)
         self.free = capacity.free[:, self.columns]
-        self.tallies = {number: RuleTally(rule, places(capacity.inter_pod, number)) for number, rule in rules.items()}
+        self.tallies = {
+            number: RuleTally(rule, places_of(capacity.inter_pod, number)) for number, rule in rules.items()
+        }
         self.rule_matches = {
             pod_class: self._rule_matches(pod_class)
             for pod_class in dict.fromkeys(demand.pod_class for demand in demands)
         }
         self.has_distances = any(rule.kind == "away" for rule in rules.values())
-        self.seats: Seats = {i: [] for i in range(len(demands))}
+        self.seats: Assignments = {i: [] for i in range(len(demands))}
 
     def _rule_matches(self, pod_class: int) -> list[Mark]:
         """What the rules have to do with a class, coarse ones first."""

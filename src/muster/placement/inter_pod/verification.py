@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from muster.model.inter_pod_rules import Rule
 from muster.placement.capacity import Capacity
 from muster.placement.inter_pod.inter_pod_state import InterPodState
-from muster.placement.packing.packing import Demand, Seats
+from muster.placement.packing.packing import Assignments, Demand
 
 Ints = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Places(Struct, frozen=True, eq=False):
         return sums.astype(np.int64)
 
 
-def places(inter_pod: InterPodState, number: int) -> Places:
+def places_of(inter_pod: InterPodState, number: int) -> Places:
     """The places of one rule, with the pods that are there before the gang comes."""
     rule = inter_pod.rules[number]
     of_node = inter_pod.places(rule)
@@ -41,14 +41,16 @@ def places(inter_pod: InterPodState, number: int) -> Places:
     return Places(of_node, counting, known, outside)
 
 
-def all_kept(capacity: Capacity, demands: Sequence[Demand], seats: Seats, rules: Mapping[int, Rule]) -> bool:
+def are_rules_kept(
+    capacity: Capacity, demands: Sequence[Demand], seats: Assignments, rules: Mapping[int, Rule]
+) -> bool:
     """Whether seats for all demands keep all rules; what pods outside forbid is in the masks of the classes."""
     return all(_is_kept(capacity, demands, seats, number, rule) for number, rule in rules.items())
 
 
-def _is_kept(capacity: Capacity, demands: Sequence[Demand], seats: Seats, number: int, rule: Rule) -> bool:
+def _is_kept(capacity: Capacity, demands: Sequence[Demand], seats: Assignments, number: int, rule: Rule) -> bool:
     inter_pod = capacity.inter_pod
-    there = places(inter_pod, number)
+    there = places_of(inter_pod, number)
     carriers, selected, both = (np.zeros(len(capacity.free), dtype=np.int64) for _ in range(3))
     for i, demand in enumerate(demands):
         rule_matches = inter_pod.classes[demand.pod_class]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.capacity import Capacity
-from muster.placement.packing.packing import Region
+from muster.placement.packing.packing import NodeSet
 from muster.placement.packing.patterns import Pattern, mixes
 
 Ints = NDArray[np.int64]
@@ -33,7 +33,7 @@ class NodeType(Struct, frozen=True, eq=False):
 
 
 def find_types(
-    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], budget: Budget
+    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[NodeSet]], budget: Budget
 ) -> list[NodeType]:
     """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions."""
     pod_classes = sorted(pod_class for pod_class in most if regions[pod_class])
@@ -58,7 +58,7 @@ def find_types(
 
 
 def _fits(
-    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[Region]], pod_classes: list[int]
+    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[NodeSet]], pod_classes: list[int]
 ) -> Ints:
     """By node and class: how many pods of it, by themselves, the node could take."""
     found = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
@@ -70,7 +70,7 @@ def _fits(
     return found
 
 
-def _memberships(regions: Mapping[int, Sequence[Region]], nodes: int) -> list[Keys]:
+def _memberships(regions: Mapping[int, Sequence[NodeSet]], nodes: int) -> list[Keys]:
     """For every node the regions that it is in."""
     found: list[list[tuple[int, ...]]] = [[] for _ in range(nodes)]
     known = {region.key: region for some in regions.values() for region in some}

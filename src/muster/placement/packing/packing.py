@@ -17,7 +17,7 @@ from muster.placement.packing.patterns import mixes
 Ints = NDArray[np.int64]
 
 
-class Region(Struct, frozen=True, eq=False):
+class NodeSet(Struct, frozen=True, eq=False):
     """Nodes that a group may use, by identity: a domain, or what several of them share."""
 
     key: tuple[int, ...]
@@ -30,13 +30,13 @@ class Demand(Struct, frozen=True, eq=False):
     leaf: int
     pod_class: int
     count: int
-    region: Region
+    region: NodeSet
 
 
-Seats = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
+Assignments = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
-def tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> list[tuple[int, int]] | None:
+def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> list[tuple[int, int]] | None:
     """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
 
     None where the region is too small. Big free nodes stay whole.
@@ -77,12 +77,12 @@ def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
     return list(zip(nodes[order[first : first + last + 1]].tolist(), counts.tolist(), strict=True))
 
 
-def greedily(capacity: Capacity, demands: Sequence[Demand]) -> Seats | None:
+def pack_greedily(capacity: Capacity, demands: Sequence[Demand]) -> Assignments | None:
     """Every demand tightly, the largest pods and the smallest regions first."""
-    found: Seats = {}
+    found: Assignments = {}
     supposed = SupposedCapacity(capacity)
     for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
-        seats = tightly(supposed, demands[i])
+        seats = assign_tightly(supposed, demands[i])
         if seats is None:
             return None
         found[i] = seats
@@ -95,7 +95,7 @@ def _hardness(capacity: Capacity, demand: Demand) -> tuple[int, int]:
     return int(capacity.fits(demand.pod_class)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
 
 
-def possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> bool:
+def is_possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> bool:
     """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
     by_region: dict[tuple[int, ...], list[Demand]] = {}
     for demand in demands:
@@ -119,20 +119,20 @@ def possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> b
     return True
 
 
-def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assignments | None:
     """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
-    if not possible(capacity, demands, budget):
+    if not is_possible(capacity, demands, budget):
         return None
     budget.spend(len(demands) * (4 + len(demands) // 32))
-    seats = greedily(capacity, demands)
+    seats = pack_greedily(capacity, demands)
     if seats is not None:
         return seats
-    return exactly(capacity, demands, budget)
+    return pack_exactly(capacity, demands, budget)
 
 
-def exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Seats | None:
+def pack_exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assignments | None:
     """Node by node, full nodes only, failed states remembered."""
-    kinds = grouped(demands)
+    kinds = group_demands(demands)
     if len(kinds) == 1:
         return None  # greedy is right for one kind
     items = [demands[members[0]] for members in kinds]
@@ -141,10 +141,10 @@ def exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Se
     if patterns is None:
         return None
     found = zip(table.nodes, patterns, strict=False)
-    return share([(node, kind, n) for node, row in found for kind, n in enumerate(row) if n], kinds, demands)
+    return share_out([(node, kind, n) for node, row in found for kind, n in enumerate(row) if n], kinds, demands)
 
 
-def grouped(demands: Sequence[Demand]) -> list[list[int]]:
+def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
     """Demands of one class in one region are one kind."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
@@ -152,9 +152,9 @@ def grouped(demands: Sequence[Demand]) -> list[list[int]]:
     return list(found.values())
 
 
-def share(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Seats:
+def share_out(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Assignments:
     """Pods of a kind, as (node, kind, pods), back to the demands that they belong to."""
-    found: Seats = {i: [] for i in range(len(demands))}
+    found: Assignments = {i: [] for i in range(len(demands))}
     waiting = [[[i, demands[i].count] for i in members] for members in kinds]
     for node, kind, pods in placed:
         while pods:

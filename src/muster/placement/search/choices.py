@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from muster.placement.requirements import Requirement, RequirementKinds, merged
+from muster.placement.requirements.tree import count_by_class
+from muster.placement.requirements.types import Requirement, RequirementKinds
 
 
 def choices(requirement: Requirement, kinds: RequirementKinds) -> Iterator[Requirement]:
@@ -65,7 +66,7 @@ class _Taken:
         self.runs, self.left = runs, need
         self.counts: list[int] = []
         self.open: Counter[int] = Counter()  # by kind: runs that are not used up
-        self.ahead = merged(runs)  # by kind: things in the runs that are still to come
+        self.ahead = count_by_class(runs)  # by kind: things in the runs that are still to come
         self.usable = sum(self.ahead.values())  # of kinds of which no run is open
 
     def complete(self) -> None:

@@ -12,16 +12,9 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from muster.placement.packing.packing import Demand, Region, Seats, tightly
-from muster.placement.requirements import (
-    RequiredLevel,
-    Requirement,
-    every,
-    merged,
-    pods_by_class,
-    sizes,
-    whole_pods_by_class,
-)
+from muster.placement.packing.packing import Assignments, Demand, NodeSet, assign_tightly
+from muster.placement.requirements.tree import count_by_class, pods_by_class, sizes, subtree, whole_pods_by_class
+from muster.placement.requirements.types import RequiredLevel, Requirement
 
 if TYPE_CHECKING:
     from muster.placement.search.nested_search import Search
@@ -58,13 +51,13 @@ class FirstFit:
         self._free: dict[tuple[str, int], Ints] = {}  # by level: what is free in every domain
         search.spend(len(self._least) + len(self.capacity.free) // NODES)
 
-    def placed(self) -> tuple[tuple[Demand, ...], Seats]:
+    def placed(self) -> tuple[tuple[Demand, ...], Assignments]:
         """Demands, and the seats of each."""
         return tuple(self.demands), dict(enumerate(self.seats))
 
     # groups -----------------------------------------------------------------------------------------------------------
 
-    def place(self, requirement: Requirement, around: Region) -> bool:
+    def place(self, requirement: Requirement, around: NodeSet) -> bool:
         """A goal inside of a region; False, and nothing has changed: it did not fit."""
         if self._depth > DEEPEST:
             return False
@@ -74,7 +67,7 @@ class FirstFit:
         finally:
             self._depth -= 1
 
-    def _settle(self, requirement: Requirement, region: Region) -> bool:
+    def _settle(self, requirement: Requirement, region: NodeSet) -> bool:
         self.search.spend(PLACE)
         mark = len(self.demands)
         if self._seat(requirement, region) if requirement.is_leaf else self._place_children(requirement, region):
@@ -83,7 +76,7 @@ class FirstFit:
             self._take_back()
         return False
 
-    def _place_children(self, requirement: Requirement, region: Region) -> bool:
+    def _place_children(self, requirement: Requirement, region: NodeSet) -> bool:
         """As many children as the goal needs; those that do not fit are passed over, others of their kind with them."""
         met, hopeless = 0, set[int]()
         for child in self._ordered(requirement):
@@ -123,7 +116,7 @@ class FirstFit:
 
     # regions ----------------------------------------------------------------------------------------------------------
 
-    def _regions(self, requirement: Requirement, around: Region) -> Iterator[Region]:
+    def _regions(self, requirement: Requirement, around: NodeSet) -> Iterator[NodeSet]:
         """A few domains for a goal that requires some."""
         if requirement.at_most:
             for region, _ in zip(self.search.regions.of(requirement, around), range(DOMAINS), strict=False):
@@ -132,7 +125,7 @@ class FirstFit:
         for outer in self._narrowed(requirement, requirement.required, around):
             yield from self._narrowed(requirement, requirement.tight, outer)
 
-    def _narrowed(self, requirement: Requirement, spot: RequiredLevel | None, around: Region) -> Iterator[Region]:
+    def _narrowed(self, requirement: Requirement, spot: RequiredLevel | None, around: NodeSet) -> Iterator[NodeSet]:
         if spot is None:
             yield around
             return
@@ -182,7 +175,7 @@ class FirstFit:
 
     # pods -------------------------------------------------------------------------------------------------------------
 
-    def _seat(self, leaf: Requirement, region: Region) -> bool:
+    def _seat(self, leaf: Requirement, region: NodeSet) -> bool:
         """Pods of a leaf: the first in the order of M4, else as many as fit of each class in turn."""
         first: dict[int, int] = {}
         left = leaf.need
@@ -193,7 +186,7 @@ class FirstFit:
         mark = len(self.demands)
         if all(self.add(leaf, pod_class, first[pod_class], region) for pod_class in self._hardest_first(first)):
             return True
-        offered = merged(leaf.pods)
+        offered = count_by_class(leaf.pods)
         if len(offered) == 1:
             return False
         while len(self.demands) > mark:
@@ -210,14 +203,14 @@ class FirstFit:
             return list(pod_classes)
         return sorted(pod_classes, key=lambda pod_class: (int(self.capacity.fits(pod_class).max(initial=0)), pod_class))
 
-    def add(self, leaf: Requirement, pod_class: int, count: int, region: Region) -> bool:
+    def add(self, leaf: Requirement, pod_class: int, count: int, region: NodeSet) -> bool:
         """So many pods of a class of a leaf in a region; False: there is too little room."""
         self.search.spend(ADD)
         asked = self._taken + self.capacity.pod_classes.requests[pod_class] * count
         if self._allowance is not None and (asked > self._allowance).any():
             return False
         demand = Demand(self.search.leaf_index(leaf.name), pod_class, count, region)
-        seats = tightly(self.capacity, demand)
+        seats = assign_tightly(self.capacity, demand)
         if seats is None:
             return False
         self.put(demand, seats)
@@ -248,6 +241,6 @@ def _is_flexible(requirement: Requirement) -> bool:
     return requirement.is_leaf and requirement.required is None and requirement.tight is None
 
 
-def is_within_reach(requirement: Requirement) -> bool:
+def is_supported(requirement: Requirement) -> bool:
     """Whether first fit can count what the goal needs: pods in all (M5) are beyond it."""
-    return not any(one.total for one in every(requirement))
+    return not any(one.total for one in subtree(requirement))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
 from muster.placement.capacity import Capacity
-from muster.placement.packing.seat_index import DomainIndex, SeatIndex
-from muster.placement.requirements import Requirement
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.packing.fit_index import DomainFitIndex, FitIndex
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 
 Ints = NDArray[np.int64]
 
@@ -37,21 +37,21 @@ def applies(capacity: Capacity, requirement: Requirement, growing: bool = False)
     return pod_class not in capacity.inter_pod.touched and capacity.tiers(pod_class) is None
 
 
-def seats(
+def assign_nodes(
     capacity: Capacity, requirement: Requirement, topologies: Mapping[str, TopologyTree], allowance: Ints | None = None
-) -> tuple[ClassSeats, ...] | None:
+) -> tuple[PodsOnNode, ...] | None:
     """Seats on the tightest nodes of the tightest domain; None: there is no room."""
     pod_class = requirement.pods[0][0]
     if allowance is not None and (capacity.pod_classes.requests[pod_class] * requirement.need > allowance).any():
         return None
-    index = seat_index(capacity, requirement, topologies)
+    index = find_fit_index(capacity, requirement, topologies)
     found = None if index is None else index.tightest(requirement.need)
-    return None if found is None else tuple(ClassSeats(requirement.name, pod_class, node, pods) for node, pods in found)
+    return None if found is None else tuple(PodsOnNode(requirement.name, pod_class, node, pods) for node, pods in found)
 
 
-def seat_index(
+def find_fit_index(
     capacity: Capacity, requirement: Requirement, topologies: Mapping[str, TopologyTree]
-) -> SeatIndex | DomainIndex | None:
+) -> FitIndex | DomainFitIndex | None:
     """Seats anywhere, in any one domain, or in the one where its other pods are (T3); None: nowhere."""
     pod_class, spot = requirement.pods[0][0], requirement.required
     if spot is None:

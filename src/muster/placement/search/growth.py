@@ -16,10 +16,12 @@ from msgspec import Struct
 
 from muster.model.topology import TopologyTree
 from muster.placement.budget import OutOfSteps
-from muster.placement.packing.packing import Region
-from muster.placement.requirements import Requirement, RequirementKinds, every, merged, settled, with_needs
+from muster.placement.packing.packing import NodeSet
+from muster.placement.requirements.tree import count_by_class, first_choice, subtree, with_needs
+from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search.first_fit import FirstFit, TrialOrder
-from muster.placement.search.nested_search import ClassSeats, Search, SearchState
+from muster.placement.search.nested_search import Search
+from muster.placement.search.search_state import PodsOnNode, SearchState
 
 STEPS, STEPS_PER_GROUP = 20_000, 50  # that growth may cost: it only chooses among good placements
 GROUPS = 32  # whose needs are counted for one step
@@ -29,8 +31,8 @@ ASK = 3  # the part of what is left that one question may cost
 class Placement(Struct, frozen=True):
     """Seats of a core, and seats that its extras could take afterwards."""
 
-    core: tuple[ClassSeats, ...]
-    extras: tuple[ClassSeats, ...] = ()
+    core: tuple[PodsOnNode, ...]
+    extras: tuple[PodsOnNode, ...] = ()
 
 
 def grow(search: Search, requirement: Requirement, state: SearchState) -> Placement:
@@ -48,28 +50,28 @@ def grow(search: Search, requirement: Requirement, state: SearchState) -> Placem
 
 
 def _has_extras(requirement: Requirement) -> bool:
-    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in every(requirement))
+    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in subtree(requirement))
 
 
 def _matters(search: Search, requirement: Requirement) -> bool:
     """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
-    if search.between or any(one.total for one in every(requirement)):
+    if search.between or any(one.total for one in subtree(requirement)):
         return False
     spots = [
-        spot for one in every(requirement) for spot in (one.required, one.preferred, one.tight) if spot is not None
+        spot for one in subtree(requirement) for spot in (one.required, one.preferred, one.tight) if spot is not None
     ]
     return any(spot.pinned is None for spot in spots) or len(search.pod_classes) > 1
 
 
 def _more_children(requirement: Requirement) -> Iterator[str]:
     """Groups that could have one more child: the first part of the order of G3."""
-    for one in every(requirement):
+    for one in subtree(requirement):
         yield from (one.name for _ in range(len(one.children) - one.need))
 
 
 def _more_pods(requirement: Requirement) -> Iterator[str]:
     """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
-    leaves = [one for one in every(requirement) if one.is_leaf and one.need]
+    leaves = [one for one in subtree(requirement) if one.is_leaf and one.need]
     unit = lcm(*(leaf.need for leaf in leaves))
     order = [(unit, i, leaf.need) for i, leaf in enumerate(leaves)]
     there = [sum(length for _, length in leaf.pods) for leaf in leaves]
@@ -83,7 +85,7 @@ def _more_pods(requirement: Requirement) -> Iterator[str]:
 def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: RequirementKinds) -> Requirement:
     """The goal with the children that have pods, all of them needed."""
     made: dict[int, Requirement | None] = {}
-    for one in reversed(list(every(requirement))):
+    for one in reversed(list(subtree(requirement))):
         below = tuple(found for child in one.children if (found := made[id(child)]) is not None)
         if one.is_leaf:
             made[id(one)] = one if one.name in pods else None
@@ -102,7 +104,7 @@ class _Growing:
     ) -> None:
         self.search, self.requirement, self.whole = search, requirement, requirement
         self.kept = core  # what every further placement has to have, too
-        steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in every(requirement))
+        steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in subtree(requirement))
         self.budget = search.budget.part(min(steps, search.budget.left // 4))
         self.best = self.known = state
         self.pods = pods_of(search.seats(state))
@@ -150,7 +152,7 @@ class _Growing:
 
     def add_most(self, wishes: Sequence[str]) -> None:
         """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
-        self.needs = {one.name: one.need for one in every(self.requirement)}
+        self.needs = {one.name: one.need for one in subtree(self.requirement)}
         self.granted = Counter()
         while wishes:
             met = self._longest(wishes)
@@ -189,7 +191,7 @@ class _Growing:
     def _covers(self, wishes: Sequence[str]) -> bool:
         counts = {leaf: pods.total() for leaf, pods in self.pods.items()}
         self.budget.charge(1 + len(self.needs) // GROUPS)
-        first = settled(self._with(self.granted + Counter(wishes)), self.search.kinds)
+        first = first_choice(self._with(self.granted + Counter(wishes)), self.search.kinds)
         return first is not None and _is_met(first, counts)
 
     def _with(self, more: Mapping[str, int]) -> Requirement:
@@ -216,12 +218,12 @@ class _Growing:
         grown = self._with(self.granted)
         numbers: dict[object, int] = {}
         below: dict[int, int] = {}
-        for one in reversed(list(every(grown))):
+        for one in reversed(list(subtree(grown))):
             signature = (one.kind, *(below[id(child)] for child in one.children))
             below[id(one)] = numbers.setdefault(signature, len(numbers))
         paths: dict[int, int] = {id(grown): 0}
         places: dict[str, int] = {}
-        for one in every(grown):
+        for one in subtree(grown):
             places[one.name] = paths[id(one)]
             for child in one.children:
                 step = (paths[id(one)], below[id(child)], "path")
@@ -246,7 +248,7 @@ class _Filling:
 
     def _add_children(self) -> None:
         regions = self.search.regions_of(self.requirement, self.fitting.demands, self.fitting.seats)
-        for one in every(self.requirement):
+        for one in subtree(self.requirement):
             if one.name not in regions or one.need == len(one.children):
                 continue
             hopeless: set[int] = set()
@@ -261,14 +263,14 @@ class _Filling:
                     hopeless.add(child.kind)
 
     def _add_pods(self) -> None:
-        leaves = {one.name: one for one in every(self.requirement) if one.is_leaf}
-        regions: dict[str, Region] = {}
+        leaves = {one.name: one for one in subtree(self.requirement) if one.is_leaf}
+        regions: dict[str, NodeSet] = {}
         have: dict[str, Counter[int]] = {}
         for demand in self.fitting.demands:
             name = self.search.leaves[demand.leaf]
             regions[name] = demand.region
             have.setdefault(name, Counter())[demand.pod_class] += demand.count
-        offered = {name: merged(leaves[name].pods) for name in have}
+        offered = {name: count_by_class(leaves[name].pods) for name in have}
         spare = {name: pods.total() - leaves[name].need for name, pods in have.items()}
         for name in _more_pods(self.requirement):
             if name not in have:
@@ -277,7 +279,7 @@ class _Filling:
             if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], regions[name]):
                 del have[name]
 
-    def _add_pod(self, leaf: Requirement, offered: Mapping[int, int], have: Counter[int], region: Region) -> bool:
+    def _add_pod(self, leaf: Requirement, offered: Mapping[int, int], have: Counter[int], region: NodeSet) -> bool:
         for pod_class, there in offered.items():
             if have[pod_class] < there and self.fitting.add(leaf, pod_class, 1, region):
                 have[pod_class] += 1
@@ -289,7 +291,7 @@ def _size(state: SearchState) -> int:
     return sum(demand.count for demand in state.demands)
 
 
-def pods_of(seats: Sequence[ClassSeats]) -> dict[str, Counter[int]]:
+def pods_of(seats: Sequence[PodsOnNode]) -> dict[str, Counter[int]]:
     """By leaf how many pods of each class have a seat."""
     pods: dict[str, Counter[int]] = {}
     for seat in seats:
@@ -297,25 +299,25 @@ def pods_of(seats: Sequence[ClassSeats]) -> dict[str, Counter[int]]:
     return pods
 
 
-def _apart(seats: Sequence[ClassSeats], core_pods: Mapping[str, Counter[int]]) -> Placement:
+def _apart(seats: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) -> Placement:
     """The seats of the core, and the others."""
     chosen = {leaf: Counter(counts) for leaf, counts in core_pods.items()}
-    core: list[ClassSeats] = []
+    core: list[PodsOnNode] = []
     extras: Counter[tuple[str, int, int]] = Counter()
     for seat in seats:
         mine = min(chosen.get(seat.leaf, Counter())[seat.pod_class], seat.pods)
         if mine:
             chosen[seat.leaf][seat.pod_class] -= mine
-            core.append(ClassSeats(seat.leaf, seat.pod_class, seat.node, mine))
+            core.append(PodsOnNode(seat.leaf, seat.pod_class, seat.node, mine))
         if mine < seat.pods:
             extras[seat.leaf, seat.pod_class, seat.node] += seat.pods - mine
-    return Placement(tuple(core), tuple(ClassSeats(*place, pods) for place, pods in extras.items()))
+    return Placement(tuple(core), tuple(PodsOnNode(*place, pods) for place, pods in extras.items()))
 
 
 def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
     """By leaf the pods of each class that belong to the core; all of them where pods are counted in all (M5)."""
     met: dict[int, bool] = {}
-    for one in reversed(list(every(requirement))):
+    for one in reversed(list(subtree(requirement))):
         if one.is_leaf:
             met[id(one)] = pods.get(one.name, Counter()).total() >= one.need
         else:
@@ -325,7 +327,7 @@ def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[
     while ahead:
         one = ahead.pop()
         if one.within or one.total:
-            found |= {leaf.name: Counter(pods.get(leaf.name, Counter())) for leaf in every(one) if leaf.is_leaf}
+            found |= {leaf.name: Counter(pods.get(leaf.name, Counter())) for leaf in subtree(one) if leaf.is_leaf}
         elif one.is_leaf:
             found[one.name] = _first_pods(one, pods.get(one.name, Counter()))
         else:
@@ -344,15 +346,20 @@ def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
     return found
 
 
-def take(requirement: Requirement, seats: Sequence[ClassSeats], trees: Mapping[str, TopologyTree]) -> Placement | None:
+def take(requirement: Requirement, seats: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> Placement | None:
     """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
-    names = {leaf.name for leaf in every(requirement) if leaf.is_leaf}
+    names = {leaf.name for leaf in subtree(requirement) if leaf.is_leaf}
     offered = [seat for seat in seats if seat.leaf in names]
     found = _apart(offered, _chosen(requirement, pods_of(offered)))
     taken: dict[str, int] = Counter()
     for seat in found.core:
         taken[seat.leaf] += seat.pods
-    counts = {pod_class: n for leaf in every(requirement) if leaf.is_leaf for pod_class, n in merged(leaf.pods).items()}
+    counts = {
+        pod_class: n
+        for leaf in subtree(requirement)
+        if leaf.is_leaf
+        for pod_class, n in count_by_class(leaf.pods).items()
+    }
     if any(seat.pod_class not in counts for seat in found.core) or not _is_met(requirement, taken):
         return None
     if not _are_together(requirement, found.core, trees):
@@ -361,14 +368,14 @@ def take(requirement: Requirement, seats: Sequence[ClassSeats], trees: Mapping[s
     return Placement(found.core, (*found.extras, *others))
 
 
-def _are_together(requirement: Requirement, seats: Sequence[ClassSeats], trees: Mapping[str, TopologyTree]) -> bool:
+def _are_together(requirement: Requirement, seats: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> bool:
     """Whether the seats of every group with a required level are in one domain, with those that it has already.
 
     Other pods of it may have come to another place than the one that was kept with these.
     """
-    for one in every(requirement):
+    for one in subtree(requirement):
         if (spot := one.required) is not None:
-            names = {leaf.name for leaf in every(one) if leaf.is_leaf}
+            names = {leaf.name for leaf in subtree(one) if leaf.is_leaf}
             domain = trees[spot.topology].levels[spot.level].domain
             found = {int(domain[seat.node]) for seat in seats if seat.leaf in names}
             found |= set() if spot.pinned is None else {spot.pinned}
@@ -379,7 +386,7 @@ def _are_together(requirement: Requirement, seats: Sequence[ClassSeats], trees: 
 
 def _is_met(requirement: Requirement, pods: Mapping[str, int]) -> bool:
     met: dict[int, bool] = {}
-    for one in reversed(list(every(requirement))):
+    for one in reversed(list(subtree(requirement))):
         below = sum(met[id(child)] for child in one.children)
         met[id(one)] = (pods.get(one.name, 0) if one.is_leaf else below) >= one.need
     return met[id(requirement)]

@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from itertools import islice
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from muster.model.topology import TopologyTree
@@ -22,34 +21,24 @@ from muster.placement.domains import Domains
 from muster.placement.exact import integer_program
 from muster.placement.inter_pod.bounds import Distances
 from muster.placement.inter_pod.constructive import construct_beside
-from muster.placement.inter_pod.seating import seat_pods, seat_pods_quickly
-from muster.placement.packing.packing import Demand, Region, Seats, greedily, pack, tightly
-from muster.placement.requirements import (
-    RequiredLevel,
-    Requirement,
-    RequirementKinds,
-    every,
+from muster.placement.inter_pod.node_assignment import assign_nodes, assign_nodes_quickly
+from muster.placement.packing.packing import Assignments, Demand, NodeSet, assign_tightly, pack, pack_greedily
+from muster.placement.requirements.tree import (
+    count_by_class,
+    first_choice,
     leaves,
-    merged,
     pod_classes,
     pods_by_class,
-    settled,
     sizes,
+    subtree,
 )
+from muster.placement.requirements.types import RequiredLevel, Requirement, RequirementKinds
 from muster.placement.search.choices import choices, choose
-from muster.placement.search.first_fit import FirstFit, TrialOrder, is_within_reach
+from muster.placement.search.first_fit import FirstFit, TrialOrder, is_supported
+from muster.placement.search.search_state import Open, PodsOnNode, Rank, SearchState
 from muster.placement.search.symmetry import Symmetry
 
 Ints = NDArray[np.int64]
-
-
-class ClassSeats(Struct, frozen=True):
-    """Pods of one class of one leaf on one node."""
-
-    leaf: str
-    pod_class: int
-    node: int
-    pods: int
 
 
 QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the exact one takes over
@@ -59,25 +48,6 @@ NODES, ROWS = 32, 16  # nodes that cost as much as one changed node, and changed
 BOUND = 250  # nodes that a bound looks at for one step
 BETTER = 4  # the part of the budget that a better choice of children is worth, once there is some choice
 MANY = 300  # groups beyond which choices of children are not enumerated
-
-Rank = tuple[bool, int, int, int]
-
-
-class Open(Struct, frozen=True, eq=False):
-    """A group that still needs a region inside of another; most constrained first."""
-
-    rank: Rank
-    requirement: Requirement
-    region: Region
-
-
-class SearchState(Struct, frozen=True, eq=False):
-    """Decisions so far: groups that still need a region, demands that have one, and a packing that proves them."""
-
-    agenda: tuple[Open, ...]
-    demands: tuple[Demand, ...]
-    capacity: SupposedCapacity  # with the packing of the demands taken out
-    seats: tuple[tuple[tuple[int, int], ...], ...]  # of every demand
 
 
 class Search:
@@ -160,7 +130,7 @@ class Search:
         return [leaf.name not in there for leaf in leaves(requirement)]
 
     def _begin(self, requirement: Requirement) -> None:
-        self._groups = sum(1 for _ in every(requirement))
+        self._groups = sum(1 for _ in subtree(requirement))
         if not self.pod_classes:
             self.pod_classes = pod_classes(requirement)
             among = self.base.inter_pod.among(self.pod_classes)
@@ -174,7 +144,7 @@ class Search:
 
         A "no" is where the gang left no choice, a placement is where it has the first choice (M3).
         """
-        chosen = settled(requirement, self.kinds)
+        chosen = first_choice(requirement, self.kinds)
         if chosen is None:
             return None, False
         steps = min(QUICK + QUICK_PER_GROUP * self._groups, self.budget.left // 4)
@@ -192,7 +162,7 @@ class Search:
 
     def _first_fit(self, requirement: Requirement) -> SearchState | None:
         """A placement without any way back; None says nothing."""
-        if not is_within_reach(requirement):
+        if not is_supported(requirement):
             return None
         for order in (TrialOrder(), TrialOrder(by_size=True)):
             fitting = FirstFit(self, requirement, order)
@@ -226,15 +196,15 @@ class Search:
         requirement: Requirement,
         demands: Sequence[Demand],
         seats: Sequence[Sequence[tuple[int, int]]],
-        around: Region | None = None,
-    ) -> dict[str, Region]:
+        around: NodeSet | None = None,
+    ) -> dict[str, NodeSet]:
         """By name the regions of groups that have pods; without those that are held to a number of domains."""
         nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, seats, strict=True)}
-        for one in reversed(list(every(requirement))):
+        for one in reversed(list(subtree(requirement))):
             inside = [nodes[child.name] for child in one.children if child.name in nodes]
             if inside:
                 nodes[one.name] = inside[0]
-        found: dict[str, Region] = {}
+        found: dict[str, NodeSet] = {}
         ahead = [(requirement, around or self.regions.everywhere)]
         while ahead:
             one, region = ahead.pop()
@@ -267,10 +237,10 @@ class Search:
 
     def _any_choice(self, requirement: Requirement) -> SearchState | None:
         """Every choice of children in turn, first choice first."""
-        chosen = settled(requirement, self.kinds)
+        chosen = first_choice(requirement, self.kinds)
         if chosen is requirement:
             return self._where(requirement)
-        if self._groups > MANY or any(one.total for one in every(requirement)):
+        if self._groups > MANY or any(one.total for one in subtree(requirement)):
             state = None if chosen is None else self._where(chosen)
             if state is None:
                 raise OutOfSteps
@@ -343,7 +313,7 @@ class Search:
             self._spending.spend(STATE)
 
     def _open(
-        self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], region: Region
+        self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], region: NodeSet
     ) -> tuple[Open, ...] | None:
         """The agenda with more groups, the one with the fewest domains first; None: one has none.
 
@@ -375,7 +345,7 @@ class Search:
                     requirement, region, SearchState(rest, state.demands, state.capacity, state.seats)
                 )
 
-    def _roomy_first(self, requirement: Requirement, around: Region, capacity: SupposedCapacity) -> Iterator[Region]:
+    def _roomy_first(self, requirement: Requirement, around: NodeSet, capacity: SupposedCapacity) -> Iterator[NodeSet]:
         """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
         asked = self._asked_by[requirement.kind].items() if capacity.rows else ()
         everywhere = self.regions.everywhere.nodes
@@ -390,10 +360,10 @@ class Search:
             yield from self._split_domains(requirement, spot, around, capacity)
 
     def _split(
-        self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[Region]
-    ) -> Iterator[Region]:
+        self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[NodeSet]
+    ) -> Iterator[NodeSet]:
         """One region after the other, those without enough seats for some class last: a guess, not a bound."""
-        full: list[Region] = []
+        full: list[NodeSet] = []
         for region in regions:
             self._spending.spend()
             if all(int(free[pod_class][region.nodes].sum()) >= count for pod_class, count in asked):
@@ -403,8 +373,8 @@ class Search:
         yield from full
 
     def _split_domains(
-        self, requirement: Requirement, spot: RequiredLevel, around: Region, capacity: SupposedCapacity
-    ) -> Iterator[Region]:
+        self, requirement: Requirement, spot: RequiredLevel, around: NodeSet, capacity: SupposedCapacity
+    ) -> Iterator[NodeSet]:
         """The same for the domains of one level, all of them at once."""
         domains = self.regions.domains(requirement, spot, around)
         roomy = np.ones(len(domains), dtype=bool)
@@ -413,9 +383,9 @@ class Search:
         for domain in (*domains[roomy].tolist(), *domains[~roomy].tolist()):
             yield self.regions.narrow(around, spot, domain)
 
-    def _seat(self, leaf: Requirement, region: Region, state: SearchState) -> Iterator[SearchState]:
+    def _seat(self, leaf: Requirement, region: NodeSet, state: SearchState) -> Iterator[SearchState]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
-        kinds = merged(leaf.pods)
+        kinds = count_by_class(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)
             asked: dict[int, int] = {}
@@ -447,7 +417,7 @@ class Search:
         capacity = state.capacity.copy()
         found = []
         for demand in added:
-            seats = tightly(capacity, demand)
+            seats = assign_tightly(capacity, demand)
             if seats is None:
                 break
             for node, count in seats:
@@ -480,7 +450,7 @@ class Search:
             found = construct_beside(state.capacity, seated, added, rules, self._spending)
             if found is not None:
                 return self._beside(state, added, [found[i] for i in range(len(added))])
-        settled = (seat_pods_quickly if self._is_quick else seat_pods)(self.base, demands, rules, self._spending)
+        settled = (assign_nodes_quickly if self._is_quick else assign_nodes)(self.base, demands, rules, self._spending)
         return self.seated(state, demands, settled)
 
     def _beside(
@@ -493,7 +463,7 @@ class Search:
                 capacity.put(node, demand.pod_class, count)
         return SearchState(state.agenda, (*state.demands, *added), capacity, (*state.seats, *map(tuple, seats)))
 
-    def seated(self, state: SearchState, demands: tuple[Demand, ...], packed: Seats | None) -> SearchState | None:
+    def seated(self, state: SearchState, demands: tuple[Demand, ...], packed: Assignments | None) -> SearchState | None:
         """The state with these seats; None without."""
         if packed is None:
             return None
@@ -504,17 +474,17 @@ class Search:
         seats_of = tuple(tuple(packed[i]) for i in range(len(demands)))
         return SearchState(state.agenda, demands, capacity, seats_of)
 
-    def exactly_seated(self, demands: tuple[Demand, ...], packed: Seats) -> SearchState:
+    def exactly_seated(self, demands: tuple[Demand, ...], packed: Assignments) -> SearchState:
         """A complete state; tight seats (X4) where they can be had for the same demands."""
         state = SearchState((), (), SupposedCapacity(self.base), ())
-        seated = self.seated(state, demands, greedily(self.base, demands) or packed)
+        seated = self.seated(state, demands, pack_greedily(self.base, demands) or packed)
         assert seated is not None
         return seated
 
-    def seats(self, state: SearchState) -> tuple[ClassSeats, ...]:
+    def seats(self, state: SearchState) -> tuple[PodsOnNode, ...]:
         """The seats of a state, by leaf."""
         return tuple(
-            ClassSeats(self.leaves[demand.leaf], demand.pod_class, node, pods)
+            PodsOnNode(self.leaves[demand.leaf], demand.pod_class, node, pods)
             for demand, places in zip(state.demands, state.seats, strict=True)
             for node, pods in places
         )
@@ -524,5 +494,5 @@ def _by_rank(one: Open) -> Rank:
     return one.rank
 
 
-def _pairs(state: SearchState) -> tuple[tuple[Requirement, Region], ...]:
+def _pairs(state: SearchState) -> tuple[tuple[Requirement, NodeSet], ...]:
     return tuple((one.requirement, one.region) for one in state.agenda)

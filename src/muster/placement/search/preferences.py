@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from muster.model.topology import Level
 from muster.placement.budget import OutOfSteps
-from muster.placement.inter_pod.seating import seat_pods
-from muster.placement.requirements import RequiredLevel, Requirement, every, leaves, size
+from muster.placement.inter_pod.node_assignment import assign_nodes
+from muster.placement.requirements.tree import leaves, size, subtree
+from muster.placement.requirements.types import RequiredLevel, Requirement
 from muster.placement.search.growth import Placement, grow
-from muster.placement.search.nested_search import ClassSeats, Search, SearchState
+from muster.placement.search.nested_search import Search
+from muster.placement.search.search_state import PodsOnNode, SearchState
 
 Ints = NDArray[np.int64]
 
 
-def find(search: Search, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+def find(search: Search, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
     """A placement; None: there is none. OutOfSteps: unknown.
 
     Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
@@ -53,7 +55,7 @@ class _Preferring:
         """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
         best = [state]
         try:
-            for name in [one.name for one in every(requirement) if one.preferred is not None]:
+            for name in [one.name for one in subtree(requirement) if one.preferred is not None]:
                 requirement = self._tighten(requirement, name, best)
         except OutOfSteps:
             pass
@@ -61,7 +63,7 @@ class _Preferring:
 
     def _tighten(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
         """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""
-        group = next(one for one in every(requirement) if one.name == name)
+        group = next(one for one in subtree(requirement) if one.name == name)
         preferred, required = group.preferred, group.required
         assert preferred is not None
         floor = required.level if required is not None and required.topology == preferred.topology else -1
@@ -82,7 +84,7 @@ class _Preferring:
 
         The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
         """
-        group = next(one for one in every(requirement) if one.name == name)
+        group = next(one for one in subtree(requirement) if one.name == name)
         assert group.preferred is not None
         level = self.search.regions.level(group.preferred)
         held = set(group.preferred.placed)
@@ -121,7 +123,7 @@ class _Preferring:
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
             part = self.search.budget.part(self.search.budget.left // 10)
             try:
-                seats = seat_pods(self.search.base, state.demands, wishes, part, slack)
+                seats = assign_nodes(self.search.base, state.demands, wishes, part, slack)
                 found = self.search.seated(state, state.demands, seats)
             except OutOfSteps:
                 found = None
@@ -134,7 +136,7 @@ class _Preferring:
         """The goal with one group held more tightly."""
         if requirement.name == name:
             return self.search.kinds.made(requirement, **changes)
-        if not any(one.name == name for one in every(requirement)):
+        if not any(one.name == name for one in subtree(requirement)):
             return requirement
         children = tuple(self._replaced(child, name, **changes) for child in requirement.children)
         return self.search.kinds.made(requirement, children=children)

@@ -6,8 +6,8 @@ Domains that are equal inside and bear equal loads may be swapped.
 import numpy as np
 
 from muster.placement.domains import Domains
-from muster.placement.packing.packing import Demand, Region
-from muster.placement.requirements import Requirement
+from muster.placement.packing.packing import Demand, NodeSet
+from muster.placement.requirements.types import Requirement
 
 Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
 
@@ -21,7 +21,7 @@ class Symmetry:
         self._symmetry: dict[tuple[int, int, int], bytes] = {}
         self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
 
-    def of(self, agenda: tuple[tuple[Requirement, Region], ...], demands: tuple[Demand, ...]) -> object:
+    def of(self, agenda: tuple[tuple[Requirement, NodeSet], ...], demands: tuple[Demand, ...]) -> object:
         """Loads by region: groups that still need a place there, and pods that have one."""
         loads: Loads = {}
         for requirement, region in agenda:

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from muster.api.names import SEMI_PREEMPTIBLE
 from muster.api.podgroup import TopologyConstraint
-from muster.fairness.entitlement import closed
+from muster.fairness.entitlement import why_closed
 from muster.model.gang.gang import Gang
 from muster.model.gang.state import Standing
 from muster.model.gang.types import Leaf, walk
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Impossible, Requirement, Requirements, located
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.builder import Requirements, find_topology_level
+from muster.placement.requirements.types import Impossible, Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.allocation.elastic import further_parts
 from muster.planning.allocation.free_capacity import FreeCapacity
 from muster.planning.allocation.plain_extras import PlainExtras, protected
@@ -109,7 +110,7 @@ class Allocation:
     def _enqueue_plain(self, gang: Gang) -> bool:
         """A plain gang into the line; False: it is not one, or may not be there."""
         if gang.queue not in self._closed_queues:
-            self._closed_queues[gang.queue] = bool(closed(self.cycle_state.usage.tree, gang.queue))
+            self._closed_queues[gang.queue] = bool(why_closed(self.cycle_state.usage.tree, gang.queue))
         if self._closed_queues[gang.queue] or not self.plain.add(gang):
             return False
         self.ranks[gang.key] = rank(gang, NOT_PLACED, 0)
@@ -243,7 +244,7 @@ class Allocation:
             if constraint not in self._known_levels:
                 named = (constraint.required_topology_level, constraint.preferred_topology_level)
                 self._known_levels[constraint] = not any(
-                    isinstance(located(self.cycle_state.snapshot, constraint.topology, level), str)
+                    isinstance(find_topology_level(self.cycle_state.snapshot, constraint.topology, level), str)
                     for level in named
                     if level
                 )
@@ -310,7 +311,7 @@ class Allocation:
             return self._cut_short(gang_state, held)
         return self.refusals.refuse(gang_state, requirements, first)
 
-    def _cut_short(self, gang_state: GangState, held: tuple[ClassSeats, ...]) -> GangState:
+    def _cut_short(self, gang_state: GangState, held: tuple[PodsOnNode, ...]) -> GangState:
         """The steps ran out: what a longer search found, or was promised before, still holds."""
         if (seats := hinted_seats(self.cycle_state, gang_state.gang)) is not None:
             return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
@@ -338,7 +339,7 @@ class Allocation:
             unplaceable.add(name)
         return gang_state  # why these wait is said once all gangs have had their turns: planning.waiting
 
-    def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats for an extra that its queue allows (Q4)."""
         found = self.free_capacity.find_extra(gang, requirement)
         if found is None:

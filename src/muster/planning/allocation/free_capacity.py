@@ -1,11 +1,13 @@
 """Places on what is free: the search of a cycle, with what it is known to refuse and to have in store."""
 
 from muster.model.gang.gang import Gang
+from muster.placement.bounds import least_requests
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Requirement, pod_classes
+from muster.placement.requirements.tree import pod_classes
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import growth
-from muster.placement.search.nested_search import ClassSeats
-from muster.planning.bounds import could_fit_by_counts, least
+from muster.placement.search.search_state import PodsOnNode
+from muster.planning.bounds import could_fit_by_counts
 from muster.planning.cycle_state import CycleState
 
 
@@ -15,14 +17,17 @@ class FreeCapacity:
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
         self.full: set[int] = set()  # kinds of requirements that nothing that is free could hold
-        self._growth: dict[str, tuple[ClassSeats, ...]] = {}  # by gang: places that its extras could take (X4)
+        self._growth: dict[str, tuple[PodsOnNode, ...]] = {}  # by gang: places that its extras could take (X4)
 
-    def find_core(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def find_core(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
         allowance = self.cycle_state.allowance(gang)
         if requirement.kind in self.full or not could_fit_by_counts(requirement, self.cycle_state.now):
             return None
-        if allowance is not None and (least(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
+        if (
+            allowance is not None
+            and (least_requests(requirement, self.cycle_state.pod_classes.requests) > allowance).any()
+        ):
             return None
         found = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
         if found is None:
@@ -37,7 +42,7 @@ class FreeCapacity:
         inter_pod = self.cycle_state.now.inter_pod
         return any(pod_class in inter_pod.touched for pod_class in pod_classes(requirement))
 
-    def find_extra(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def find_extra(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """An extra is never worth an `unknown`: it waits for the next cycle."""
         if requirement.kind in self.full:
             return None
@@ -54,7 +59,7 @@ class FreeCapacity:
             return None
         return found
 
-    def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""
         seats = self._growth.get(gang.key)
         placement = growth.take(requirement, seats, self.cycle_state.snapshot.topologies) if seats else None

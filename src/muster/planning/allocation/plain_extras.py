@@ -15,8 +15,9 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Leaf, Member
 from muster.model.gang.updates import replace_members
 from muster.model.roles import core
-from muster.placement.requirements import Requirement, pod_classes
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.tree import pod_classes
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding
 from muster.planning.gang_state import GangState
@@ -60,7 +61,7 @@ class PlainExtras:
             return None
         return self._cycle_state.kinds.made(growing.requirement, pods=((growing.requirement.pods[0][0], growing.left),))
 
-    def bind(self, gang: Gang, seats: Sequence[ClassSeats]) -> tuple[Binding, bool]:
+    def bind(self, gang: Gang, seats: Sequence[PodsOnNode]) -> tuple[Binding, bool]:
         """The next pod goes there; and whether more of them wait."""
         growing, (seat,) = self._growing[gang.key], seats
         node = self._cycle_state.snapshot.nodes[seat.node].metadata.name

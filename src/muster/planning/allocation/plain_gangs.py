@@ -19,8 +19,8 @@ from muster.model.gang.pod_state import PLACED
 from muster.model.gang.state import Standing
 from muster.model.gang.types import Leaf, Member
 from muster.model.topology import Level
-from muster.placement.packing.seat_index import Places
-from muster.placement.requirements import Requirement
+from muster.placement.packing.fit_index import PodsByNode
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import flat
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding
@@ -141,7 +141,7 @@ class PlainGangs:
             del self.equals[key]
         return gang_states
 
-    def _bound(self, gang_state: GangState, places: Places) -> GangState:
+    def _bound(self, gang_state: GangState, places: PodsByNode) -> GangState:
         """A gang with its first pods on these nodes (M4)."""
         gang, leaf = gang_state.gang, gang_state.gang.root
         assert isinstance(leaf, Leaf)

@@ -10,7 +10,9 @@ from typing import Any
 from muster.model.gang.types import Branch, Leaf, walk
 from muster.model.topology import NOWHERE
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.requirements import RequiredLevel, Requirement, Requirements, every, size
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.tree import size, subtree
+from muster.placement.requirements.types import RequiredLevel, Requirement
 from muster.planning.refusal import SmallerRequest
 
 MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
@@ -24,7 +26,7 @@ class SmallerRequests:
     def __init__(self, requirements: Requirements, requirement: Requirement, fits: Fits, budget: Budget) -> None:
         self.requirements, self.requirement, self.fits, self.budget = requirements, requirement, fits, budget
         self.done = requirements.done()
-        self.parents = {child.name: one for one in every(requirement) for child in one.children}
+        self.parents = {child.name: one for one in subtree(requirement) for child in one.children}
         self.stated = dict(_stated(requirements))
         self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(requirements.gang.root))
 

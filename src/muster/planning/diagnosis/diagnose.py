@@ -13,7 +13,9 @@ from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.claims import ClaimTrouble
 from muster.placement.filters import claim_trouble
-from muster.placement.requirements import Requirement, Requirements, every, leaves, pod_classes, size
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.tree import leaves, pod_classes, size, subtree
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import flat
 from muster.placement.search.nested_search import Search
 from muster.planning.bounds import could_fit_by_counts
@@ -80,7 +82,7 @@ class Diagnosis:
     def _split_at(self, part: str) -> tuple[list[Requirement], Requirement]:
         """The groups around a further part, whose domains it must stay inside of, and the part itself."""
         around: list[Requirement] = []
-        for one in every(self.requirement):
+        for one in subtree(self.requirement):
             if one.name == part or len(one.children) != 1:
                 return around, one
             around.append(one)
@@ -146,10 +148,10 @@ class Diagnosis:
             misfits = self._misfits(requirement)
             lacking = requirement.need - (len(requirement.children) - len(misfits))
             if lacking <= 0:
-                return requirement, scope if closed else [*scope, *every(requirement)]
+                return requirement, scope if closed else [*scope, *subtree(requirement)]
             closed = closed or lacking > 1
             if not closed:
-                scope += (*misfits, *(one for other in misfits[1:] for one in every(other)))
+                scope += (*misfits, *(one for other in misfits[1:] for one in subtree(other)))
             requirement = misfits[0]
         return requirement, scope
 
@@ -174,7 +176,7 @@ class Diagnosis:
                 return False
             trees, kinds = self.snapshot.topologies, self.requirements.kinds
             if flat.applies(self.capacity, requirement):
-                return flat.seats(self.capacity, requirement, trees, self.allowance) is not None
+                return flat.assign_nodes(self.capacity, requirement, trees, self.allowance) is not None
             search = Search(self.capacity, trees, kinds, part, ignoring, self.allowance)
             return search.fits(requirement)
         except OutOfSteps:

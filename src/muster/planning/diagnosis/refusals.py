@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from muster.api.names import PREEMPTIBLE
-from muster.fairness.entitlement import closed
+from muster.fairness.entitlement import why_closed
 from muster.model.gang.gang import Gang
 from muster.model.gang.state import is_satisfied
-from muster.placement.requirements import Impossible, Requirement, Requirements, every, pod_classes
+from muster.placement.bounds import least_requests
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.tree import pod_classes, subtree
+from muster.placement.requirements.types import Impossible, Requirement
 from muster.planning.backoff import backed_off
-from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Verdict
 from muster.planning.diagnosis.diagnose import Diagnosis
@@ -57,7 +59,7 @@ class GangRefusals:
             return _other_scheduler(gang)
         if gang.unknown_class:
             return PriorityClassDoesNotExist(gang.unknown_class)
-        if reason := closed(self.cycle_state.usage.tree, gang.queue):
+        if reason := why_closed(self.cycle_state.usage.tree, gang.queue):
             return QUEUE_REFUSALS[reason](gang.queue)
         return backed_off(gang, self.cycle_state.snapshot)
 
@@ -84,7 +86,7 @@ class GangRefusals:
                 verdict="Waiting",
                 refusals=(self._with_changes(over, gang_state.gang, requirements, requirement),),
             )
-        twin = (requirement.kind, tuple(one.name for one in every(requirement)), tuple(requirements.done().items()))
+        twin = (requirement.kind, tuple(one.name for one in subtree(requirement)), tuple(requirements.done().items()))
         if twin not in self.known:
             diagnose = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget).refusal
             self.known[twin] = self.cycle_state.recall.diagnosis(
@@ -121,8 +123,8 @@ class GangRefusals:
         if allowance is None:
             return None
         asked: Mapping[str, int]
-        if (least(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
-            total = least(requirement, self.cycle_state.pod_classes.requests)
+        if (least_requests(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
+            total = least_requests(requirement, self.cycle_state.pod_classes.requests)
             asked = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
         elif (
             requirement.kind in self._full
@@ -148,7 +150,7 @@ class GangRefusals:
             diagnosis = Diagnosis(
                 self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget, allowance
             )
-            return replace(over, changes=diagnosis.changes(tuple(every(requirement))))
+            return replace(over, changes=diagnosis.changes(tuple(subtree(requirement))))
 
         within = () if allowance is None else tuple(allowance.tolist())
         return self.cycle_state.recall.diagnosis(self.cycle_state.now, requirements, requirement, work, over, within)

@@ -15,10 +15,11 @@ from muster.fairness.entitlement import Excess
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Branch, Group
 from muster.model.shortage import shortages
+from muster.placement.bounds import least_requests
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Impossible, Requirement, Requirements
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Impossible, Requirement
 from muster.planning.allocation.elastic import further_parts
-from muster.planning.bounds import least
 from muster.planning.cycle_state import CycleState
 from muster.planning.diagnosis.diagnose import Diagnosis
 from muster.planning.refusal import (
@@ -124,7 +125,7 @@ class WaitingExtras:
     def _diagnosed(
         self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str, allowance: Ints | None
     ) -> Refusal:
-        asked = least(requirement, self.cycle_state.pod_classes.requests)
+        asked = least_requests(requirement, self.cycle_state.pod_classes.requests)
         if allowance is not None and (asked > allowance).any():
             amounts = {name: int(asked[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if asked[i]}
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}

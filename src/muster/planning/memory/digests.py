@@ -20,7 +20,9 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Group, Leaf, walk
 from muster.placement.capacity import Capacity
 from muster.placement.filters import FILTERS
-from muster.placement.requirements import Requirement, Requirements, every, pod_classes
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.tree import pod_classes, subtree
+from muster.placement.requirements.types import Requirement
 from muster.planning.disturbance import EvictionReason
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ class QuestionDigests:
         self, capacity: Capacity, requirements: Requirements, requirement: Requirement, within: tuple[object, ...] = ()
     ) -> bytes:
         """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
-        done, groups = sorted(requirements.done().items()), [one.name for one in every(requirement)]
+        done, groups = sorted(requirements.done().items()), [one.name for one in subtree(requirement)]
         filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
         return joined_digest(
             b"why",
@@ -111,7 +113,7 @@ class QuestionDigests:
                             for pod_class, many in one.pods
                         ],
                     )
-                    for one in every(requirement)
+                    for one in subtree(requirement)
                 ]
             )
         return self._structures[requirement.kind]
@@ -148,7 +150,7 @@ class QuestionDigests:
                     [getattr(one, field) for field in fields],
                     [(self._class(pod_class), many) for pod_class, many in one.pods],
                 )
-                for one in every(requirement)
+                for one in subtree(requirement)
             )
         )
 

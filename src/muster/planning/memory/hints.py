@@ -14,13 +14,14 @@ from muster.model.gang.state import is_satisfied
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.gang.updates import replace_members
 from muster.model.topology import NOWHERE
-from muster.placement.requirements import RequiredLevel, Requirements
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import RequiredLevel
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import Hint
 
 
-def hinted_seats(cycle_state: CycleState, gang: Gang) -> tuple[ClassSeats, ...] | None:
+def hinted_seats(cycle_state: CycleState, gang: Gang) -> tuple[PodsOnNode, ...] | None:
     """Seats for the whole core of a gang, as a longer search proposed them, if they still hold."""
     memory = cycle_state.recall.memory
     hint = memory.hints.get(gang.key) if memory is not None else None
@@ -32,7 +33,7 @@ def hinted_seats(cycle_state: CycleState, gang: Gang) -> tuple[ClassSeats, ...] 
     return seats
 
 
-def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSeats, ...] | None:
+def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnNode, ...] | None:
     """The seats of a hint; None where a single rule stands against it."""
     placed = _members(gang, dict(hint.places))
     if len(placed) != len(hint.places) or any(
@@ -40,7 +41,7 @@ def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[ClassSe
     ):
         return None
     seats = tuple(
-        ClassSeats(leaf, cycle_state.pod_class(gang, name), cycle_state.snapshot.node_index[member.node], 1)
+        PodsOnNode(leaf, cycle_state.pod_class(gang, name), cycle_state.snapshot.node_index[member.node], 1)
         for (leaf, name), member in placed.items()
     )
     after = replace(gang, root=replace_members(gang.root, placed))
@@ -77,7 +78,7 @@ def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
     return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
 
-def _are_free(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
+def _are_free(cycle_state: CycleState, seats: tuple[PodsOnNode, ...]) -> bool:
     """One after the other they fit, by room and node rules. Pods with rules between them are never hinted at."""
     capacity = cycle_state.now.copy()
     for seat in seats:
@@ -87,7 +88,7 @@ def _are_free(cycle_state: CycleState, seats: tuple[ClassSeats, ...]) -> bool:
     return True
 
 
-def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[ClassSeats, ...]) -> bool:
+def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[PodsOnNode, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
     asked = cycle_state.requested(seats)
     return cycle_state.usage.excess(gang.queue, asked, cycle_state.protected_increase(gang, after, asked)) is None

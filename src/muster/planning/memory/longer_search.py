@@ -12,7 +12,8 @@ from muster.api.names import PREEMPTIBLE
 from muster.model.gang.gang import Gang
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
-from muster.placement.requirements import Requirement, pod_classes
+from muster.placement.requirements.tree import pod_classes
+from muster.placement.requirements.types import Requirement
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import CyclePlan
 from muster.planning.gang_state import GangState

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from muster.model.gang.gang import Gang
 from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
-from muster.placement.requirements import Requirement, Requirements
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement
 from muster.planning.disturbance import EvictionReason
 from muster.planning.memory.answer_cache import AnswerCache, RememberedAnswer
 from muster.planning.memory.digests import Disruptions, QuestionDigests, joined_digest

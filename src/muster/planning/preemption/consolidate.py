@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.api.quantity import Resources
-from muster.fairness.entitlement import closed
+from muster.fairness.entitlement import why_closed
 from muster.model.gang.gang import Gang
-from muster.placement.requirements import Requirement
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.relocation.move_bounds import MoveBounds
@@ -63,7 +63,9 @@ class Consolidate(EvictionRules):
 
     def _in_open_queues(self) -> Mask:
         """Units that could be scheduled again: of queues that are there and hold no more than their limits (Q2, Q4)."""
-        are_open = [not closed(self.usage.tree, queue) and self._is_within(queue) for queue in self.candidates.queues]
+        are_open = [
+            not why_closed(self.usage.tree, queue) and self._is_within(queue) for queue in self.candidates.queues
+        ]
         found: Mask = np.array(are_open, dtype=bool)[self.candidates.queue]
         return found
 
@@ -158,7 +160,7 @@ class Consolidate(EvictionRules):
         """Limits and quotas as they are."""
         return super().allowance(frozenset())
 
-    def confirm(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:
+    def confirm(self, units: Units, seats: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:
         """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
         if super().confirm(units, seats) is None:
             return None

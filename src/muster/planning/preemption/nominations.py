@@ -12,22 +12,23 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.api.quantity import Resources
-from muster.fairness.entitlement import closed
+from muster.fairness.entitlement import why_closed
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
 from muster.model.gang.state import is_satisfied
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.gang.updates import replace_members
 from muster.model.topology import NOWHERE
-from muster.placement.requirements import RequiredLevel, Requirements
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import RequiredLevel
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Failure
 from muster.planning.gang_state import GangState
 from muster.planning.preemption.relocation.moved_places import PODS, PromisedPlace, open_places
 
 Ints = NDArray[np.int64]
-Held = tuple[ClassSeats, ...]
+Held = tuple[PodsOnNode, ...]
 Reserved = tuple[tuple[int, Ints], ...]  # node, and amounts by column
 
 
@@ -68,16 +69,16 @@ class Nominations:
 
     def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
-        seats: list[ClassSeats] = []
+        seats: list[PodsOnNode] = []
         placed: dict[tuple[str, str], Member] = {}
         for leaf in walk(gang.root):
             for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                 node = nominated.get(f"{gang.namespace}/{member.name}")
                 if node is not None:
                     pod_class = self.cycle_state.pod_class(gang, member.name)
-                    seats.append(ClassSeats(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
+                    seats.append(PodsOnNode(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
                     placed[leaf.name, member.name] = replace(member, state=PodState.PLACED, node=node)
-        if not seats or closed(self.cycle_state.usage.tree, gang.queue) or is_satisfied(gang.root):
+        if not seats or why_closed(self.cycle_state.usage.tree, gang.queue) or is_satisfied(gang.root):
             return ()
         after = replace(gang, root=replace_members(gang.root, placed))
         good = is_satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
@@ -108,7 +109,7 @@ class Nominations:
         spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
         return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
-    def _fit(self, seats: list[ClassSeats] | Held, later: bool) -> bool:
+    def _fit(self, seats: list[PodsOnNode] | Held, later: bool) -> bool:
         """Whether seats are free now, or once terminating pods have left."""
         capacity = (self.cycle_state.later if later else self.cycle_state.now).copy()
         for seat in seats:
@@ -169,7 +170,7 @@ class Nominations:
     def hold_moves(self, gang: Gang) -> None:
         """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
         places = open_places(gang, self.cycle_state.snapshot.now, self.cycle_state.policy.moved.get(gang.key, ""))
-        if not places or closed(self.cycle_state.usage.tree, gang.queue):
+        if not places or why_closed(self.cycle_state.usage.tree, gang.queue):
             return
         reserved = tuple(self._reservable(places))
         if reserved and self.cycle_state.usage.excess(gang.queue, self._total(reserved), {}, later=True) is None:

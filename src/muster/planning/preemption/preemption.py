@@ -9,8 +9,8 @@ from muster.api import names
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Member
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.requirements import Requirement
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from muster.planning.bounds import could_fit_by_counts
 from muster.planning.cycle_state import CycleState
@@ -44,7 +44,7 @@ class Preemption:
         self.relocation = Relocation(cycle_state)
         self.share = DisturbanceShare(cycle_state)
         self.fitting_soon: dict[
-            str, tuple[ClassSeats, ...]
+            str, tuple[PodsOnNode, ...]
         ] = {}  # gangs that fit once terminating pods have left, and where
         self.limited: dict[str, DisturbanceLimit] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
@@ -222,7 +222,7 @@ class Preemption:
         self.cycle_state.expect_later(seats)
         return True
 
-    def _seats_later(self, gang: Gang, requirement: Requirement) -> tuple[ClassSeats, ...] | None:
+    def _seats_later(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         if self.cycle_state.later is self.cycle_state.now or not could_fit_by_counts(
             requirement, self.cycle_state.later
         ):

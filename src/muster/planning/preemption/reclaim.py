@@ -17,7 +17,7 @@ from muster.fairness.queue_usage import NO_END
 from muster.model.gang.gang import Gang
 from muster.model.queues import QueueNode, plus
 from muster.placement.exact.solver import Term
-from muster.placement.requirements import Requirement
+from muster.placement.requirements.types import Requirement
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Mask, Units
 from muster.planning.preemption.rules import EvictionRules

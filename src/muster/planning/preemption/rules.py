@@ -14,9 +14,9 @@ from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.queue_usage import QueueUsage
 from muster.model.gang.gang import Gang
-from muster.placement.requirements import Requirement
-from muster.placement.search.nested_search import ClassSeats
-from muster.planning.bounds import least
+from muster.placement.bounds import least_requests
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.disturbance import EvictionReason
 from muster.planning.preemption.candidates import Candidates, Mask, Units
@@ -42,7 +42,7 @@ class EvictionRules:
         self.usage: QueueUsage = self.cycle_state.usage
         self.is_protected = gang.preemptibility != names.PREEMPTIBLE
         self.is_limited = self.usage.allowance(gang.queue, self.is_protected, later=True) is not None
-        self.asks = least(requirement, self.cycle_state.pod_classes.requests)
+        self.asks = least_requests(requirement, self.cycle_state.pod_classes.requests)
 
     @property
     def candidates(self) -> Candidates:
@@ -144,7 +144,7 @@ class EvictionRules:
         rule_matches = self.cycle_state.snapshot.inter_pod_rules.running.get(pod)
         return repr((self.preemption.budgets.of.get(pod, ()), rule_matches))
 
-    def confirm(self, units: Units, seats: tuple[ClassSeats, ...]) -> tuple[ClassSeats, ...] | None:  # noqa: ARG002
+    def confirm(self, units: Units, seats: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
         return seats if self.cycle_state.quota_excess(self.gang, seats) is None else None
 
@@ -175,7 +175,7 @@ class EvictionRules:
             if self.is_protected and quota != UNLIMITED:
                 program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
 
-    def is_within(self, units: Units, seats: tuple[ClassSeats, ...]) -> bool:
+    def is_within(self, units: Units, seats: tuple[PodsOnNode, ...]) -> bool:
         """Whether seats stay within the allowance."""
         allowance = self.allowance(units)
         if allowance is None:

@@ -8,8 +8,8 @@ import pytest
 import muster
 from muster.api.names import GPU
 from muster.fairness.order import rank
-from muster.fairness.queue_usage import QueueUsage, queue_usage
-from muster.fairness.shares import division
+from muster.fairness.queue_usage import QueueUsage, initial_usage
+from muster.fairness.shares import divide_cluster
 from muster.model.snapshot import take
 from muster.planning.allocation.scheduling_queue import SchedulingQueue
 from tests.support.factories import Raw, pod, podgroup
@@ -38,7 +38,7 @@ def usage() -> QueueUsage:
             ]
         )
     )
-    return queue_usage(division(snapshot), snapshot.columns)
+    return initial_usage(divide_cluster(snapshot), snapshot.columns)
 
 
 class Driver:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 import muster
 from muster.model.snapshot import Snapshot, take
 from muster.placement.budget import Cancelled
-from muster.placement.requirements import Requirement, every
+from muster.placement.requirements.tree import subtree
+from muster.placement.requirements.types import Requirement
 from muster.placement.search import preferences
 from muster.planning import cycle_state as cycle_states
 from muster.planning.cycle import plan
@@ -38,7 +39,7 @@ def hard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _costly(search: Callable[..., Any], searched: Any, requirement: Requirement) -> Any:
-    if any(one.name == "hard" for one in every(requirement)):
+    if any(one.name == "hard" for one in subtree(requirement)):
         for _ in range(COST):
             searched.budget.spend()
     return search(searched, requirement)

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.model.topology import Level
-from muster.placement.bounds import leasts
-from muster.placement.requirements import RequiredLevel, Requirement, every, pod_classes
+from muster.placement.bounds import least_requests_by_kind
+from muster.placement.requirements.tree import pod_classes, subtree
+from muster.placement.requirements.types import RequiredLevel, Requirement
 from muster.planning.preemption.candidates import Mask
 from muster.planning.preemption.victims.question import Question
 
@@ -32,7 +33,7 @@ class MoveBounds:
 
     def could_help(self, requirement: Requirement) -> bool:
         """Whether moves might make room for a goal."""
-        asks = leasts(requirement, self.cycle_state.pod_classes.requests)
+        asks = least_requests_by_kind(requirement, self.cycle_state.pod_classes.requests)
         classes = {*self.moved, *pod_classes(requirement)}
         return self._has_total(classes, asks[requirement.kind]) and self._has_domains(requirement, asks)
 
@@ -55,7 +56,7 @@ class MoveBounds:
     def _has_domains(self, requirement: Requirement, asks: Mapping[int, Ints]) -> bool:
         """Whether as many groups as every branch needs have a domain each that could be cleared for it."""
         made: dict[int, bool] = {}
-        for one in reversed(list(every(requirement))):
+        for one in reversed(list(subtree(requirement))):
             if one.kind not in made:
                 below = sum(made[child.kind] for child in one.children)
                 made[one.kind] = (one.is_leaf or below >= one.need) and self._has_domain(one, asks[one.kind])

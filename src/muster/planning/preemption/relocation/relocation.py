@@ -17,8 +17,9 @@ from muster.model.roles import units
 from muster.model.snapshot import Snapshot
 from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
-from muster.placement.requirements import Requirement, Requirements
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.builder import Requirements
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.allocation.elastic import further_parts
 from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Eviction, Verdict
@@ -188,7 +189,7 @@ def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, lea
 
 def _next_seats(
     cycle_state: CycleState, capacity: Capacity, gang: Gang, requirements: Requirements, allowance: Ints | None
-) -> tuple[ClassSeats, ...] | None:
+) -> tuple[PodsOnNode, ...] | None:
     """Seats for the core if that is missing, else for the next further part that fits."""
     if not requirements.standings[gang.root.name].satisfied:
         for requirement in requirements.cores():
@@ -208,7 +209,7 @@ def _next_seats(
 def place_beside(
     cycle_state: CycleState,
     capacity: Capacity,
-    seats: tuple[ClassSeats, ...],
+    seats: tuple[PodsOnNode, ...],
     gangs: Mapping[str, Gang],
     leaving: LeavingPods,
 ) -> dict[str, NewPlaces] | None:
@@ -238,7 +239,7 @@ def place_together(
     requirement: Requirement,
     gangs: Mapping[str, Gang],
     leaving: LeavingPods,
-) -> tuple[tuple[ClassSeats, ...], dict[str, NewPlaces]] | None:
+) -> tuple[tuple[PodsOnNode, ...], dict[str, NewPlaces]] | None:
     """Seats for a goal, and new places for all pods of some gangs that leave, found as one goal; None: there are none.
 
     Every gang is whole again: as many pods in every part, all levels kept. OutOfSteps: unknown.
@@ -255,7 +256,7 @@ def place_together(
     found = cycle_state.find(capacity, whole)
     if found is None:
         return None
-    seats: dict[str, list[ClassSeats]] = {}
+    seats: dict[str, list[PodsOnNode]] = {}
     for seat in found:
         key, _, leaf = seat.leaf.partition(MARK)
         seats.setdefault(key, []).append(replace(seat, leaf=leaf))

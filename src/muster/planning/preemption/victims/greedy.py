@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.placement.budget import OutOfSteps
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.preemption.candidates import Candidates, Units
 from muster.planning.preemption.victims.eviction_cost import CostCapacity
@@ -23,7 +23,7 @@ def greedy_set(question: Question, among: Units) -> Units | None:
     return units if units is not None and question.is_enough(units) else None
 
 
-def cheapest_seats(question: Question, among: Units) -> tuple[ClassSeats, ...] | None:
+def cheapest_seats(question: Question, among: Units) -> tuple[PodsOnNode, ...] | None:
     """Seats by eviction cost, with some units gone; None: there are none."""
     question.cycle_state.gang_budget.spend(QUESTION_STEPS + question.candidates.pass_steps)
     capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
@@ -32,7 +32,7 @@ def cheapest_seats(question: Question, among: Units) -> tuple[ClassSeats, ...] |
     return None if state is None else search.seats(state)
 
 
-def in_the_way(question: Question, seats: Iterable[ClassSeats], among: Units) -> Units | None:
+def in_the_way(question: Question, seats: Iterable[PodsOnNode], among: Units) -> Units | None:
     """Units on the nodes of the seats, until all of these fit; for these seats none of them can be left out."""
     candidates = question.candidates
     short = _lacking(question.cycle_state, seats)
@@ -54,7 +54,7 @@ def in_the_way(question: Question, seats: Iterable[ClassSeats], among: Units) ->
     return _without_needless(candidates, gone, short)
 
 
-def _lacking(cycle_state: CycleState, seats: Iterable[ClassSeats]) -> Short:
+def _lacking(cycle_state: CycleState, seats: Iterable[PodsOnNode]) -> Short:
     short: Short = {}
     for seat in seats:
         row = short.setdefault(seat.node, -cycle_state.later.free[seat.node])

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from muster.placement.budget import OutOfSteps
 from muster.placement.capacity import Capacity
-from muster.placement.requirements import Requirement, pod_classes, size
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.requirements.tree import pod_classes, size
+from muster.placement.requirements.types import Requirement
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.cycle_state import CycleState
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Candidates, Mask, Units
@@ -24,7 +25,7 @@ class Selection(Struct, frozen=True, eq=False):
     """The units that leave, the seats that this makes room for, and what is proved of it."""
 
     units: Units
-    seats: tuple[ClassSeats, ...]
+    seats: tuple[PodsOnNode, ...]
     proof: Proof
 
 
@@ -38,7 +39,7 @@ class Question:
         useful = self._useful(mask)
         self.numbers: list[int] = np.flatnonzero(useful).tolist()
         self.all = self.candidates.all_of(useful)
-        self._answers: dict[tuple[Units, bytes], tuple[ClassSeats, ...] | None] = {}
+        self._answers: dict[tuple[Units, bytes], tuple[PodsOnNode, ...] | None] = {}
         self._settled: dict[Units, bool] = {}
 
     @cached_property
@@ -72,11 +73,11 @@ class Question:
         """Whether there are seats with these, or only some of them, gone: a bound."""
         return self._ask(units, self.rules.max_allowance(units)) is not None
 
-    def seats(self, units: Units) -> tuple[ClassSeats, ...] | None:
+    def seats(self, units: Units) -> tuple[PodsOnNode, ...] | None:
         """Seats with these gone, whatever is preferred."""
         return self._ask(units, self.rules.allowance(units))
 
-    def _ask(self, units: Units, allowance: Ints | None) -> tuple[ClassSeats, ...] | None:
+    def _ask(self, units: Units, allowance: Ints | None) -> tuple[PodsOnNode, ...] | None:
         key = (units, b"" if allowance is None else allowance.tobytes())
         if key not in self._answers:
             self.cycle_state.gang_budget.spend(QUESTION_STEPS)
@@ -102,7 +103,7 @@ class Question:
                     return Selection(units, settled, proof)
         return None
 
-    def _preferred(self, units: Units) -> tuple[ClassSeats, ...] | None:
+    def _preferred(self, units: Units) -> tuple[PodsOnNode, ...] | None:
         try:
             return self.cycle_state.find(self.capacity_without(units), self.requirement, self.rules.allowance(units))
         except OutOfSteps:

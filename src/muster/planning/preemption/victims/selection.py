@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.placement.budget import Budget, OutOfSteps
-from muster.placement.search.nested_search import ClassSeats
+from muster.placement.search.search_state import PodsOnNode
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units
 from muster.planning.preemption.victims.greedy import cheapest_seats, greedy_set, in_the_way, reduced
@@ -162,7 +162,7 @@ def _single_pod(question: Question) -> Selection | None:
     for start in range(0, len(order), SOME):
         for number in _making_room(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
-            seats = (ClassSeats(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
+            seats = (PodsOnNode(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
             question.cycle_state.gang_budget.spend()
             if question.rules.allows(units, question.cycle_state.requested(seats)) and question.rules.is_within(
                 units, seats

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from muster.placement.budget import OutOfSteps
 from muster.placement.exact.integer_program import Groups
 from muster.placement.exact.solver import BEGIN, Solution, Term
-from muster.placement.requirements import Requirement, pod_classes
+from muster.placement.requirements.tree import pod_classes
+from muster.placement.requirements.types import Requirement
 from muster.placement.search.nested_search import Search
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units

@@ -1,16 +1,10 @@
-"""What a gang still needs, as a tree of goals: the part of it that is not satisfied yet, with pods by class.
+"""The requirements of a gang on a snapshot: the part of its tree that is not satisfied yet."""
 
-Rule: goals know nothing of names, queues or priorities beyond what decides *where* (T1, T3, M3, M4).
-"""
-
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Literal
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from muster.model.gang.demand import child_rank
 from muster.model.gang.gang import Gang
@@ -18,75 +12,9 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.types import Branch, Group, Leaf, Member, walk
 from muster.model.snapshot import Snapshot
 from muster.model.topology import NOWHERE, TopologyTree
+from muster.placement.requirements.tree import leaves
+from muster.placement.requirements.types import Impossible, LostPod, RequiredLevel, Requirement, RequirementKinds
 from muster.validation.topology import unknown_level, unknown_topology
-
-ImpossibleReason = Literal["NotEnoughPods", "InvalidSpec", "Unsupported", "NodeUnknown"]
-
-
-class RequiredLevel(Struct, frozen=True):
-    """One level of one Topology, and what the pods that are placed already say about it (T3)."""
-
-    topology: str
-    level: int
-    pinned: int | None = None  # the one domain that is left; NOWHERE: none, the placed pods are apart
-    path: tuple[int, ...] = ()  # the domains that the placed pods share, from the top level down
-    placed: tuple[int, ...] = ()  # the domains of this level that the placed pods are in
-
-
-class Requirement(Struct, frozen=True, eq=False):
-    """A group that must be satisfied: a leaf with pods to place, or a branch with children to satisfy."""
-
-    name: str
-    need: int  # pods of a leaf, children of a branch
-    required: RequiredLevel | None = None
-    preferred: RequiredLevel | None = None
-    pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
-    children: tuple["Requirement", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
-    tight: RequiredLevel | None = None  # a level that it is held to in addition, as it prefers (T2)
-    at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
-    first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
-    total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
-    within: tuple[str, ...] = ()  # the branches around it that count pods in all (M5)
-    kind: int = 0  # goals of one kind are interchangeable
-
-    @property
-    def is_leaf(self) -> bool:
-        """It has pods of its own."""
-        return not self.children
-
-
-class RequirementKinds:
-    """Numbers for goals that are alike in all that placement can see."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[tuple[object, ...], int] = {}
-
-    def made(self, requirement: Requirement, **changes: Any) -> Requirement:
-        """A goal, changed, with its kind."""
-        found = replace(requirement, **changes) if changes else requirement
-        children = tuple(sorted(child.kind for child in found.children))
-        signature = (
-            *(found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most),
-            *(found.total, found.within),
-        )
-        return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
-
-
-class LostPod(Struct, frozen=True):
-    """A placed pod whose node does not exist, and the level at which its group must share a domain."""
-
-    pod: str = ""
-    node: str = ""
-    level: str = ""
-
-
-class Impossible(Struct, frozen=True):
-    """A requirement that no cluster could meet as things are: the group, and why."""
-
-    group: str
-    reason: ImpossibleReason
-    detail: str = ""
-    lost: LostPod = LostPod()  # of NodeUnknown
 
 
 class _Placed(Struct, frozen=True, eq=False):
@@ -330,7 +258,7 @@ class Requirements:
 
     def _located(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
         """A level that a group names, or what is wrong with it (T6)."""
-        known = located(self.snapshot, group.constraint.topology, level)
+        known = find_topology_level(self.snapshot, group.constraint.topology, level)
         if isinstance(known, str):
             return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
         return known
@@ -348,7 +276,7 @@ class Requirements:
             yield pod_class, length
 
 
-def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
+def find_topology_level(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
     """A level of a Topology (T4), or what is wrong with their names (T6)."""
     trees = snapshot.topologies
     tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
@@ -356,120 +284,3 @@ def located(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree
         return unknown_topology(topology, trees)
     found = tree.find(level)
     return unknown_level(tree.topology, level) if found is None else (tree, found)
-
-
-# asking -------------------------------------------------------------------------------------------------------------
-
-
-def every(requirement: Requirement) -> Iterator[Requirement]:
-    """A goal and all below it, nearer to the root first."""
-    ahead = deque([requirement])
-    while ahead:
-        one = ahead.popleft()
-        yield one
-        ahead += one.children
-
-
-def leaves(requirement: Requirement) -> Iterator[Requirement]:
-    """The goals that have pods."""
-    return (one for one in every(requirement) if one.is_leaf)
-
-
-def sizes(requirement: Requirement) -> dict[int, int]:
-    """For a goal and all below it, by kind: the fewest pods that meet it."""
-    found: dict[int, int] = {}
-    for one in reversed(list(every(requirement))):
-        if one.kind not in found:
-            below = sorted(found[child.kind] for child in one.children)
-            found[one.kind] = max(sum(below[: one.need]), one.total) if below else one.need
-    return found
-
-
-def size(requirement: Requirement) -> int:
-    """The fewest pods that meet it."""
-    return sizes(requirement)[requirement.kind]
-
-
-def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
-    """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
-    found: dict[int, dict[int, int]] = {}
-    for one in reversed(list(every(requirement))):
-        if one.kind not in found:
-            found[one.kind] = mine = {}
-            if len(one.pods) == 1:
-                mine[one.pods[0][0]] = one.need
-            for child in one.children if one.need == len(one.children) else ():
-                for pod_class, count in found[child.kind].items():
-                    mine[pod_class] = mine.get(pod_class, 0) + count
-    return found
-
-
-def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
-    """For a goal and all below it, by name: all pods of each class, extras among them."""
-    found: dict[str, dict[int, int]] = {}
-    for one in reversed(list(every(requirement))):
-        found[one.name] = mine = merged(one.pods)
-        for child in one.children:
-            for pod_class, count in found[child.name].items():
-                mine[pod_class] = mine.get(pod_class, 0) + count
-    return found
-
-
-def settled(requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
-    """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
-
-    The goal itself where it leaves no choice; None where the first children have too few pods for a total.
-    """
-    made: dict[int, Requirement] = {}
-    least = sizes(requirement)
-    for one in reversed(list(every(requirement))):
-        kept = [child for i, child in enumerate(one.children) if i < one.need or not least[child.kind]]
-        below = tuple(made[id(child)] for child in kept)
-        topped = _topped_up(one, below, kinds) if one.total else below
-        if topped is None:
-            return None
-        same = len(topped) == len(one.children) and all(a is b for a, b in zip(topped, one.children, strict=True))
-        made[id(one)] = one if same and not one.total else kinds.made(one, children=topped, total=0)
-    return made[id(requirement)]
-
-
-def _topped_up(
-    requirement: Requirement, children: tuple[Requirement, ...], kinds: RequirementKinds
-) -> tuple[Requirement, ...] | None:
-    """The children with so many pods more that the goal has its total; None: they have too few."""
-    below = [leaf for child in children for leaf in leaves(child)]
-    short = requirement.total - sum(leaf.need for leaf in below)
-    more: dict[str, int] = {}
-    for leaf in below:
-        if short > 0 and (spare := min(sum(length for _, length in leaf.pods) - leaf.need, short)):
-            more[leaf.name] = leaf.need + spare
-            short -= spare
-    if short > 0:
-        return None
-    return tuple(with_needs(child, more, kinds) for child in children) if more else children
-
-
-def with_needs(requirement: Requirement, needs: Mapping[str, int], kinds: RequirementKinds) -> Requirement:
-    """The goal with other minimums at some groups, by name."""
-    made: dict[int, Requirement] = {}
-    for one in reversed(list(every(requirement))):
-        below = tuple(made[id(child)] for child in one.children)
-        same = all(a is b for a, b in zip(below, one.children, strict=True))
-        if one.name not in needs and same:
-            made[id(one)] = one
-        else:
-            made[id(one)] = kinds.made(one, children=below, need=needs.get(one.name, one.need))
-    return made[id(requirement)]
-
-
-def pod_classes(requirement: Requirement) -> list[int]:
-    """The classes of the pods that it may use."""
-    return sorted({pod_class for leaf in leaves(requirement) for pod_class, _ in leaf.pods})
-
-
-def merged(runs: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """How many there are of each kind in all runs."""
-    found: dict[int, int] = {}
-    for kind, length in runs:
-        found[kind] = found.get(kind, 0) + length
-    return found

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from muster.model.topology import Level
 
 Ints = NDArray[np.int64]
-Places = list[tuple[int, int]]  # nodes, and how many pods on each
+PodsByNode = list[tuple[int, int]]  # nodes, and how many pods on each
 
 
-class SeatIndex:
+class FitIndex:
     """Some nodes, or all: the tightest that holds so many is found at once."""
 
     def __init__(self, fits: Ints, nodes: Ints | None = None) -> None:
@@ -39,7 +39,7 @@ class SeatIndex:
                 insort(self._counts, after)
             heappush(self._nodes[after], node)
 
-    def tightest(self, pods: int) -> Places | None:
+    def tightest(self, pods: int) -> PodsByNode | None:
         """The tightest node that holds all, else one after the other, the tightest first; None: there are too few."""
         if self.total < pods:
             return None
@@ -47,7 +47,7 @@ class SeatIndex:
             node = self._first(count)
             if node is not None:
                 return [(node, pods)]
-        found: Places = []
+        found: PodsByNode = []
         for count in self._counts:
             nodes = self._take_first(count, -(-pods // count))
             found += [(node, count) for node in nodes]
@@ -57,13 +57,13 @@ class SeatIndex:
                 return found
         raise AssertionError("the total says that there is room")
 
-    def pack(self, pods: int, most: int) -> list[Places]:
+    def pack(self, pods: int, most: int) -> list[PodsByNode]:
         """Tight places for as many gangs of so many pods as there is room for, up to `most`, gang by gang.
 
         A node that holds a gang stays the tightest as long as it holds another one: it takes all of them at once. The
         places are taken in these numbers: see `Ledger.pack`.
         """
-        found: list[Places] = []
+        found: list[PodsByNode] = []
         while len(found) < most and (places := self.tightest(pods)) is not None:
             times = 1
             if len(places) == 1:
@@ -93,13 +93,13 @@ class SeatIndex:
         return found
 
 
-class DomainIndex:
+class DomainFitIndex:
     """The same for gangs that have to be in one domain of a level: the tightest domain that holds all."""
 
     def __init__(self, fits: Ints, level: Level) -> None:
         self.room = level.sums(fits)
         self._fits, self._level = fits, level
-        self._seats: dict[int, SeatIndex] = {}
+        self._seats: dict[int, FitIndex] = {}
 
     def move(self, node: int, before: int, after: int) -> None:
         """A node can take more, or less."""
@@ -110,20 +110,20 @@ class DomainIndex:
         if domain in self._seats:
             self._seats[domain].move(node, before, after)
 
-    def inside(self, domain: int) -> SeatIndex:
+    def inside(self, domain: int) -> FitIndex:
         """The nodes of one domain."""
         if domain not in self._seats:
-            self._seats[domain] = SeatIndex(self._fits, self._level.nodes(domain))
+            self._seats[domain] = FitIndex(self._fits, self._level.nodes(domain))
         return self._seats[domain]
 
-    def tightest(self, pods: int) -> Places | None:
+    def tightest(self, pods: int) -> PodsByNode | None:
         """Places in the domain with the least room that holds all; None: there is none."""
         domain = self._domain(pods)
         return None if domain is None else self.inside(domain).tightest(pods)
 
-    def pack(self, pods: int, most: int) -> list[Places]:
+    def pack(self, pods: int, most: int) -> list[PodsByNode]:
         """Places for many equal gangs, each in one domain; a domain stays the tightest while it holds another gang."""
-        found: list[Places] = []
+        found: list[PodsByNode] = []
         while len(found) < most and (domain := self._domain(pods)) is not None:
             times = min(int(self.room[domain]) // pods, most - len(found))
             found += self.inside(domain).pack(pods, times)

@@ -9,14 +9,14 @@ from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.capacity import Capacity
 from muster.placement.inter_pod.constrained_packing import ConstrainedPacking
 from muster.placement.inter_pod.constructive import construct
-from muster.placement.packing.packing import Demand, Seats, possible
+from muster.placement.packing.packing import Assignments, Demand, is_possible
 
 SHARE = 2  # of the steps that are left, the first try may take one part
 
 
-def seat_pods(
+def assign_nodes(
     capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget, slack: int = 1
-) -> Seats | None:
+) -> Assignments | None:
     """Seats for all demands that keep these rules; None: there are none. OutOfSteps: unknown.
 
     `slack`: how many times a wished skew may be.
@@ -29,14 +29,14 @@ def seat_pods(
         seats = None
     if seats is not None:
         return seats
-    if not possible(capacity, demands, budget):
+    if not is_possible(capacity, demands, budget):
         return None
     return ConstrainedPacking(capacity, demands, _rules(capacity, numbers, slack), budget).seats()
 
 
-def seat_pods_quickly(
+def assign_nodes_quickly(
     capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget
-) -> Seats | None:
+) -> Assignments | None:
     """The same by a first try alone; None: not found."""
     return construct(capacity, demands, _rules(capacity, numbers), budget)
 

@@ -1,0 +1,1 @@
+"""What a gang still needs, as a tree of requirements."""

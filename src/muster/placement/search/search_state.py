@@ -1,0 +1,35 @@
+"""The state of one search: decisions so far, and the assignments that prove them."""
+
+from msgspec import Struct
+
+from muster.placement.capacity import SupposedCapacity
+from muster.placement.packing.packing import Demand, NodeSet
+from muster.placement.requirements.types import Requirement
+
+Rank = tuple[bool, int, int, int]
+
+
+class PodsOnNode(Struct, frozen=True):
+    """Pods of one class of one leaf on one node."""
+
+    leaf: str
+    pod_class: int
+    node: int
+    pods: int
+
+
+class Open(Struct, frozen=True, eq=False):
+    """A group that still needs a region inside of another; most constrained first."""
+
+    rank: Rank
+    requirement: Requirement
+    region: NodeSet
+
+
+class SearchState(Struct, frozen=True, eq=False):
+    """Decisions so far: groups that still need a region, demands that have one, and a packing that proves them."""
+
+    agenda: tuple[Open, ...]
+    demands: tuple[Demand, ...]
+    capacity: SupposedCapacity  # with the packing of the demands taken out
+    seats: tuple[tuple[tuple[int, int], ...], ...]  # of every demand
