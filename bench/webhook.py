@@ -163,8 +163,10 @@ def serve(port: int, bundle: Bundle, busy: bool) -> None:
     if busy:
         threading.Thread(target=planning, daemon=True).start()
     served_certificate = ServedCertificate()
-    served_certificate.show(bundle, HOST)
-    asyncio.run(handlers.listener(handlers.app(SETTINGS, around), "127.0.0.1", port, served_certificate).serve())
+    served_certificate.use(bundle, HOST)
+    asyncio.run(
+        handlers.build_server(handlers.build_app(SETTINGS, around), "127.0.0.1", port, served_certificate).serve()
+    )
 
 
 @contextlib.contextmanager
@@ -215,7 +217,7 @@ def measure(connection: http.client.HTTPSConnection, name: str, path: str, body:
 def judging(path: str, body: bytes, runs: int = 50) -> float:
     """The median of a few."""
     kept = ClusterContext(around)
-    judges: dict[str, reviews.Judge] = {
+    judges: dict[str, reviews.Admit] = {
         "/validate": lambda admission_request: admission.validate(admission_request, kept()),
         "/mutate": admission.mutate,
     }

@@ -148,7 +148,7 @@ async def test_what_no_api_server_takes_is_not_ready(
     bring(tmp_path, made(**wrong))
     async with registered(cluster, muster.port):
         with muster.running():
-            await muster.told("no API server takes the certificate", problem)
+            await muster.told("the API server rejects the certificate", problem)
             assert problem in await muster.ready()
             told = await ask(apiserver, *tried(INVALID))
             assert "failed calling webhook" in told.message

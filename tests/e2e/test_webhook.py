@@ -20,7 +20,7 @@ from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import Bundle, issue
 from muster.webhook.certificates.certificate_rotation import CONFIGURATIONS, CertificateRotation, ServedCertificate
-from muster.webhook.certificates.certificate_sources import FILES, source
+from muster.webhook.certificates.certificate_sources import FILES, build_source
 from tests.e2e.installed import Told, ask, free_port, gone, put, registered, until
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl, Refused
 from tests.support.apiserver.apiserver import ApiServer
@@ -71,12 +71,12 @@ async def running(
     """The parts of `muster run`; the loop that looks after certificates is turned by the test."""
     served_certificate = ServedCertificate()
     rotation = CertificateRotation(
-        served_certificate, source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0
+        served_certificate, build_source(settings.certificates, cluster), cluster, settings, now=now, settle_seconds=1.0
     )
-    await rotation.look()
-    app = handlers.app(settings, ValidationContext)
+    await rotation.reconcile()
+    app = handlers.build_app(settings, ValidationContext)
     app.add_middleware(OneByOne)
-    server = handlers.listener(app, settings.host, settings.port, served_certificate)
+    server = handlers.build_server(app, settings.host, settings.port, served_certificate)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -339,15 +339,15 @@ async def test_what_is_renewed_is_trusted_without_a_gap(
     ):
         await asked(apiserver)
         before, done = await bundles(cluster), asyncio.Event()
-        shown = rotation._shown
+        shown = rotation._served
         clients = [asyncio.create_task(failures(apiserver, done)) for _ in range(6)]
         await asyncio.sleep(0.5)
         back[0] = timedelta()
-        await rotation.look()
+        await rotation.reconcile()
         await asyncio.sleep(1.5)
         done.set()
         refused = [told.message for found in await asyncio.gather(*clients) for told in found]
-        assert rotation._shown != shown
+        assert rotation._served != shown
         assert (await bundles(cluster) != before) == another
     assert refused == []
 
@@ -369,7 +369,7 @@ async def test_what_the_user_brings_is_shown_and_trusted(
         await asked(apiserver)
         before = await bundles(cluster)
         bring()
-        await rotation.look()
+        await rotation.reconcile()
         assert await bundles(cluster) != before
         await asked(apiserver)
 

@@ -476,8 +476,8 @@ def test_muster_does_not_ask_itself() -> None:
 @pytest.mark.parametrize(
     ("kind", "path", "kinds"),
     [
-        ("ValidatingWebhookConfiguration", "/validate", admission_review.JUDGED),
-        ("MutatingWebhookConfiguration", "/mutate", admission_review.JUDGED[:1]),
+        ("ValidatingWebhookConfiguration", "/validate", admission_review.VALIDATED_KINDS),
+        ("MutatingWebhookConfiguration", "/mutate", admission_review.VALIDATED_KINDS[:1]),
     ],
 )
 def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:

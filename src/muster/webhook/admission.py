@@ -1,7 +1,7 @@
-"""What is said to the API server about an object: `validate` (V1-V6), and `mutate`, which converts (D). Pure.
+"""Admission decisions: `validate` (V1-V6), and `mutate`, which converts (D). Pure.
 
-Rule: only what an object says itself refuses it. What lies around it may still come (`kubectl apply` of a folder has
-no order): there a PodGroup without its Topology is told in a warning, and waits with a reason (T6, Q2).
+Rule: only the object itself can be a reason to deny it. Objects around it may still come (`kubectl apply` of a folder
+has no order): a PodGroup without its Topology gets a warning, and waits with a reason (T6, Q2).
 """
 
 from typing import Any
@@ -18,17 +18,17 @@ from muster.reporting.text import plain
 from muster.validation.check import check, errors
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
-from muster.webhook.admission_review import JUDGED, AdmissionRequest, AdmissionResponse, Raw, short
+from muster.webhook.admission_review import VALIDATED_KINDS, AdmissionRequest, AdmissionResponse, Raw, short
 
-MOST_TOLD = 200  # problems in one answer; the rest is counted
+MOST_PROBLEMS = 200  # problems in one answer; the rest is counted
 MOST_WARNINGS = 20
 _CAUSES = {"V5": "FieldValueForbidden"}
 _WHERE = "request"
 
 
 def validate(admission_request: AdmissionRequest, context: ValidationContext | None = None) -> AdmissionResponse:
-    """V1-V6 on what is created or updated; everything else passes."""
-    if not admission_request.judged or _leaving(admission_request.object):
+    """Check creates and updates of our kinds (V1-V6); allow everything else."""
+    if not admission_request.is_validated or _is_terminating(admission_request.object):
         return AdmissionResponse(admission_request.uid, allowed=True)
     old = admission_request.old_object if admission_request.operation == "UPDATE" else None
     problems = _problems(admission_request.new, old, context)
@@ -41,14 +41,14 @@ def validate(admission_request: AdmissionRequest, context: ValidationContext | N
     )
 
 
-def _leaving(raw: Raw) -> bool:
-    """An object that is being deleted is not judged: its finalizers must go, whatever it says."""
+def _is_terminating(raw: Raw) -> bool:
+    """A terminating object is not validated: its finalizers must be removable, whatever its spec."""
     meta = raw.get("metadata")
     return isinstance(meta, dict) and bool(meta.get("deletionTimestamp"))
 
 
 def _problems(raw: Raw, old: Any, context: ValidationContext | None) -> tuple[Problem, ...]:
-    """Rule 3: an error that only what lies around shows is a warning."""
+    """The problems; one that depends on other objects is a warning."""
     problems = check(raw, old, context)
     if context is None or not errors(problems):
         return problems
@@ -57,8 +57,8 @@ def _problems(raw: Raw, old: Any, context: ValidationContext | None) -> tuple[Pr
 
 
 def _status(admission_request: AdmissionRequest, refused: tuple[Problem, ...]) -> Raw:
-    told, more = refused[:MOST_TOLD], len(refused) - MOST_TOLD
-    message = f"{title(admission_request.new)} is invalid\n{plain(lines(told))}"
+    shown, more = refused[:MOST_PROBLEMS], len(refused) - MOST_PROBLEMS
+    message = f"{title(admission_request.new)} is invalid\n{plain(lines(shown))}"
     meta = admission_request.object.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     return {
@@ -70,7 +70,7 @@ def _status(admission_request: AdmissionRequest, refused: tuple[Problem, ...]) -
             "name": name if isinstance(name, str) else "",
             "group": admission_request.kind.group,
             "kind": admission_request.kind.kind,
-            "causes": [_cause(problem) for problem in told],
+            "causes": [_cause(problem) for problem in shown],
         },
     }
 
@@ -81,7 +81,7 @@ def _cause(problem: Problem) -> Raw:
 
 
 def _sentence(problem: Problem, *, at: bool = True) -> str:
-    """One line: where, what, the rule, the way out."""
+    """One line: path, problem, rule, hint."""
     where = f"{problem.at}: " if problem.at and at else ""
     rule = f" ({problem.rule})" if problem.rule else ""
     hint = f"; hint: {problem.hint}" if problem.hint else ""
@@ -89,21 +89,21 @@ def _sentence(problem: Problem, *, at: bool = True) -> str:
 
 
 def _warnings(problems: Any) -> tuple[str, ...]:
-    told = [short(_sentence(problem)) for problem in problems]
-    more = len(told) - MOST_WARNINGS
-    return tuple(told if more <= 0 else [*told[:MOST_WARNINGS], f"… and {more} more warnings"])
+    warnings = [short(_sentence(problem)) for problem in problems]
+    more = len(warnings) - MOST_WARNINGS
+    return tuple(warnings if more <= 0 else [*warnings[:MOST_WARNINGS], f"… and {more} more warnings"])
 
 
 def mutate(admission_request: AdmissionRequest) -> AdmissionResponse:
-    """Older dialects to the form of record (D). It never refuses: what cannot be converted is left to `validate`.
+    """Convert older dialects to the form of record (D). Never denies: `validate` checks what cannot be converted.
 
-    What is stored in an older form stays as it is until somebody rewrites it (V4): its reading must not change in
-    passing, because another field was updated.
+    An object stored in an older form stays as it is until a user rewrites it (V4): an update of another field must not
+    change its meaning.
     """
     if (
-        not admission_request.judged
-        or admission_request.type != JUDGED[0]
-        or _leaving(admission_request.object)
+        not admission_request.is_validated
+        or admission_request.type != VALIDATED_KINDS[0]
+        or _is_terminating(admission_request.object)
         or not _may_be_older(admission_request)
     ):
         return AdmissionResponse(admission_request.uid, allowed=True)
@@ -112,37 +112,37 @@ def mutate(admission_request: AdmissionRequest) -> AdmissionResponse:
         done = _converted(admission_request, Document(_WHERE, raw))
     except MusterError as error:
         return AdmissionResponse(
-            admission_request.uid, allowed=True, warnings=(short(f"not converted: {_in_one_line(error)}"),)
+            admission_request.uid, allowed=True, warnings=(short(f"not converted: {_one_line(error)}"),)
         )
-    patch = difference(admission_request.object.get("spec"), done.raw.get("spec")) if done.changes else []
+    patch = diff_specs(admission_request.object.get("spec"), done.raw.get("spec")) if done.changes else []
     if not patch:
         return AdmissionResponse(admission_request.uid, allowed=True)
     prefix = f"{_WHERE}: {title(raw)}: "
-    told = tuple(short(f"converted: {change.removeprefix(prefix)}") for change in done.changes[:MOST_WARNINGS])
+    warnings = tuple(short(f"converted: {change.removeprefix(prefix)}") for change in done.changes[:MOST_WARNINGS])
     return AdmissionResponse(
-        admission_request.uid, allowed=True, warnings=told, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
+        admission_request.uid, allowed=True, warnings=warnings, patch_type="JSONPatch", patch=msgspec.json.encode(patch)
     )
 
 
-def leave(admission_request: AdmissionRequest) -> AdmissionResponse:
-    """`/mutate` where conversion is not wanted: whoever asks all the same must not be held up."""
+def allow_unchanged(admission_request: AdmissionRequest) -> AdmissionResponse:
+    """`/mutate` where conversion is off: allow every object as it is."""
     return AdmissionResponse(admission_request.uid, allowed=True)
 
 
 def _may_be_older(admission_request: AdmissionRequest) -> bool:
-    """Whether a closer look is worth its time: most requests say nothing in an older form, and take nothing back."""
+    """A cheap test before the conversion: most requests neither use an older form nor take back one."""
     spec = admission_request.object.get("spec")
     if admission_request.operation != "UPDATE":
         return looks_older(spec)
     old = admission_request.old_object.get("spec")
     says_older = spec != old and looks_older(spec)
-    return (says_older or _takes_back(admission_request)) and not _older(
+    return (says_older or _takes_back(admission_request)) and not _is_older(
         _only_needed({**admission_request.new, "spec": old})
     )
 
 
 def _takes_back(admission_request: AdmissionRequest) -> bool:
-    """Whether a manifest was applied that no longer says something in an older form."""
+    """Whether an applied manifest no longer holds a field of an older form."""
     new, old = admission_request.object.get("metadata"), admission_request.old_object.get("metadata")
     if not isinstance(new, dict) or not isinstance(old, dict):
         return False
@@ -160,7 +160,7 @@ def _managers(admission_request: AdmissionRequest) -> Managers:
 
 
 def _decoded(raw: msgspec.Raw) -> Any:
-    """None where there is nothing, or nothing that can be read: nobody has looked at it until now."""
+    """None where it is empty or unreadable: nothing has parsed it before."""
     try:
         return msgspec.json.decode(raw) if bytes(raw) else None
     except (msgspec.MsgspecError, UnicodeError, ValueError):
@@ -168,7 +168,7 @@ def _decoded(raw: msgspec.Raw) -> Any:
 
 
 def _only_needed(raw: Raw) -> Raw:
-    """Without what no conversion looks at, such as `managedFields`: it is copied."""
+    """The parts that conversion reads: it copies them, so large ones such as `managedFields` stay out."""
     meta = raw.get("metadata")
     named = (
         {name: meta[name] for name in ("name", "generateName", "namespace", "annotations") if name in meta}
@@ -179,26 +179,26 @@ def _only_needed(raw: Raw) -> Raw:
 
 
 def _converted(admission_request: AdmissionRequest, document: Document) -> Conversion:
-    """As a new object, or laid over a stored one (`muster.conversion.update_conversion`)."""
+    """Convert a new object, or an update against the stored one (`muster.conversion.update_conversion`)."""
     if admission_request.operation != "UPDATE":
         return convert(document)
     meta = admission_request.object.get("metadata")
     identified = isinstance(meta, dict) and bool(meta.get("uid"))
-    # Only an object that was written whole, as by `kubectl replace`, comes without the identity of the stored one.
+    # Only a whole object, as of `kubectl replace`, comes without the uid of the stored one.
     whole = bool(bytes(admission_request.managed)) and not identified
     return convert_update(document, admission_request.old_object, _managers(admission_request), whole=whole)
 
 
-def _in_one_line(error: MusterError) -> str:
-    """Why something is not converted, without the object's name, which whoever asks knows."""
+def _one_line(error: MusterError) -> str:
+    """Why an object is not converted, without its name, which the caller knows."""
     lines = [line.strip() for line in error.message.removeprefix(f"{_WHERE}: ").splitlines()]
-    said = [line for line in lines if not line.endswith(("cannot be converted", "cannot be read"))]
-    sentence = "; ".join(said).replace("two ways; ", "two ways: ", 1)
+    reasons = [line for line in lines if not line.endswith(("cannot be converted", "cannot be read"))]
+    sentence = "; ".join(reasons).replace("two ways; ", "two ways: ", 1)
     return " ".join(f"{sentence}; hint: {error.hint}".split()) if error.hint else " ".join(sentence.split())
 
 
-def _older(raw: Raw) -> bool:
-    """Whether there is something to convert, or something that cannot be."""
+def _is_older(raw: Raw) -> bool:
+    """Whether the object needs conversion, or holds an older form that cannot be converted."""
     if not looks_older(raw.get("spec")):
         return False
     try:
@@ -207,12 +207,12 @@ def _older(raw: Raw) -> bool:
         return True
 
 
-def difference(old: Any, new: Any) -> list[Raw]:
-    """A JSON Patch from one spec to another, field by field: what is untouched is not mentioned."""
+def diff_specs(old: Any, new: Any) -> list[Raw]:
+    """A JSON Patch from one spec to another, with the fields that differ."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return [] if old == new else [{"op": "add", "path": "/spec", "value": new}]
-    gone = [{"op": "remove", "path": _pointer(key)} for key in old if key not in new]
-    return gone + [
+    removed = [{"op": "remove", "path": _pointer(key)} for key in old if key not in new]
+    return removed + [
         {"op": "add", "path": _pointer(key), "value": value}
         for key, value in new.items()
         if key not in old or old[key] != value

@@ -1,6 +1,6 @@
-"""AdmissionReviews, as the API server sends them and as it is answered.
+"""AdmissionReviews: decoding of requests, encoding of responses.
 
-Rule: what is not looked at is not read. `managedFields`, often the larger part of an object, stay as they are.
+Rule: only what admission reads is decoded. `managedFields`, often the larger part of an object, stays raw JSON.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from muster.api.resources import ADMISSION_REVIEWS, POD_GROUPS, QUEUES, TOPOLOGI
 from muster.errors import MusterError
 
 API_VERSION = ADMISSION_REVIEWS.api_version
-JUDGED = tuple((resource.api_version, resource.kind) for resource in (POD_GROUPS, QUEUES, TOPOLOGIES))
+VALIDATED_KINDS = tuple((resource.api_version, resource.kind) for resource in (POD_GROUPS, QUEUES, TOPOLOGIES))
 LONGEST_WARNING = 250  # characters; the API server cuts longer ones
 
 Raw = dict[str, Any]
@@ -30,15 +30,15 @@ class GroupVersionKind(Wire, frozen=True):
 
 
 class AdmissionRequest(Wire, frozen=True):
-    """AdmissionRequest: what is about to happen."""
+    """The operation under review."""
 
     uid: str = ""
     kind: GroupVersionKind = GroupVersionKind()
     sub_resource: str = ""
     operation: str = ""
-    object: Any = None  # without what nobody looks at
+    object: Any = None  # only the parts that admission reads
     old_object: Any = None
-    managed: msgspec.Raw = msgspec.Raw()  # `metadata.managedFields` of the object, not decoded: few look at it
+    managed: msgspec.Raw = msgspec.Raw()  # `metadata.managedFields` of the object, still encoded
     old_managed: msgspec.Raw = msgspec.Raw()
 
     @property
@@ -48,20 +48,22 @@ class AdmissionRequest(Wire, frozen=True):
         return f"{group}{self.kind.version}", self.kind.kind
 
     @property
-    def judged(self) -> bool:
-        """Whether it is muster's to say anything: creates and updates of our kinds, in any version of them."""
-        ours = any(kind == self.kind.kind and version.split("/")[0] == self.kind.group for version, kind in JUDGED)
+    def is_validated(self) -> bool:
+        """Whether muster validates it: creates and updates of our kinds, in any version."""
+        ours = any(
+            kind == self.kind.kind and version.split("/")[0] == self.kind.group for version, kind in VALIDATED_KINDS
+        )
         return ours and self.operation in ("CREATE", "UPDATE") and not self.sub_resource
 
     @property
     def new(self) -> Raw:
-        """The object, as what the request says it is."""
+        """The object, with apiVersion and kind of the request."""
         version, kind = self.type
         return {**self.object, "apiVersion": version, "kind": kind}
 
 
 class RawAdmissionRequest(Wire, frozen=True):
-    """AdmissionRequest, as it comes in: objects are decoded when it is known that they are looked at."""
+    """The request before its objects are decoded, which only our kinds need."""
 
     uid: str = ""
     kind: GroupVersionKind = GroupVersionKind()
@@ -72,7 +74,7 @@ class RawAdmissionRequest(Wire, frozen=True):
 
 
 class Review(Wire, frozen=True):
-    """AdmissionReview, as it comes in."""
+    """The AdmissionReview of the API server."""
 
     api_version: str = ""
     kind: str = ""
@@ -80,7 +82,7 @@ class Review(Wire, frozen=True):
 
 
 class AdmissionResponse(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """AdmissionResponse."""
+    """The decision, as the API server reads it."""
 
     uid: str
     allowed: bool
@@ -91,17 +93,17 @@ class AdmissionResponse(Struct, frozen=True, rename="camel", omit_defaults=True)
 
     @property
     def result(self) -> str:
-        """In a word, for the metrics."""
+        """The label of the metrics."""
         if not self.allowed:
             return "denied"
         return "patched" if self.patch else "warned" if self.warnings else "allowed"
 
 
-Judge = Callable[[AdmissionRequest], AdmissionResponse]
+Admit = Callable[[AdmissionRequest], AdmissionResponse]
 
 
-class Unanswerable(MusterError):
-    """A request that gets an HTTP status and a sentence instead of an answer."""
+class ReviewError(MusterError):
+    """A bad request: it gets an HTTP status and a sentence instead of a response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -109,7 +111,7 @@ class Unanswerable(MusterError):
 
 
 def short(text: str) -> str:
-    """A text that fits into a warning, without characters that would spoil a terminal."""
+    """The text cut to the length of a warning, with unprintable characters replaced."""
     shown = "".join(character if character.isprintable() else "�" for character in text)
     return shown if len(shown) <= LONGEST_WARNING else f"{shown[: LONGEST_WARNING - 1]}…"
 
@@ -118,8 +120,8 @@ _OPERATIONS = ("CREATE", "UPDATE", "DELETE", "CONNECT")
 _REVIEWS = msgspec.json.Decoder(Review)
 
 
-class Meta(Wire, frozen=True):
-    """Metadata of any shape; `managedFields`, often the larger part of an object, stays as it is."""
+class ReviewedMetadata(Wire, frozen=True):
+    """Metadata with values of any type; `managedFields` stays raw JSON."""
 
     name: Any = UNSET
     generate_name: Any = UNSET
@@ -135,37 +137,40 @@ class Meta(Wire, frozen=True):
     managed_fields: msgspec.Raw = msgspec.Raw()
 
 
-class Thing(Wire, frozen=True):
-    """An object of one of our kinds; of what is in it, the request has said the kind."""
+class ReviewedObject(Wire, frozen=True):
+    """An object of one of our kinds; the request names the kind."""
 
     metadata: msgspec.Raw = msgspec.Raw()
     spec: Any = UNSET
     status: Any = UNSET
 
 
-_THINGS = msgspec.json.Decoder(Thing)
-_METAS = msgspec.json.Decoder(Meta)
-_META = tuple((name, wire) for name, wire in zip(Meta.__struct_fields__, Meta.__struct_encode_fields__, strict=True))
+_OBJECTS = msgspec.json.Decoder(ReviewedObject)
+_METAS = msgspec.json.Decoder(ReviewedMetadata)
+_META = tuple(
+    (name, wire)
+    for name, wire in zip(ReviewedMetadata.__struct_fields__, ReviewedMetadata.__struct_encode_fields__, strict=True)
+)
 
 
-def read(body: bytes) -> AdmissionRequest:
-    """The request of a review; Unanswerable says in a sentence what is wrong with it."""
+def decode(body: bytes) -> AdmissionRequest:
+    """The request of a review; ReviewError where the review is malformed."""
     try:
         review = _REVIEWS.decode(body)
-        request = _opened(review.request) if review.request else None
+        request = _decode_objects(review.request) if review.request else None
     except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
-        raise Unanswerable(400, f"this is not an AdmissionReview: {short(str(error))}") from None
+        raise ReviewError(400, f"this is not an AdmissionReview: {short(str(error))}") from None
     if (review.api_version, review.kind) != (API_VERSION, "AdmissionReview"):
-        said = short(f"`{review.kind}` of `{review.api_version}`")
-        raise Unanswerable(400, f"expected an AdmissionReview of `{API_VERSION}`, got {said}")
+        actual = short(f"`{review.kind}` of `{review.api_version}`")
+        raise ReviewError(400, f"expected an AdmissionReview of `{API_VERSION}`, got {actual}")
     if request is None or not request.uid:
-        raise Unanswerable(400, "the review has no `request` with a `uid`")
-    return _sound(request)
+        raise ReviewError(400, "the review has no `request` with a `uid`")
+    return _require_objects(request)
 
 
-def _opened(sent: RawAdmissionRequest) -> AdmissionRequest:
+def _decode_objects(sent: RawAdmissionRequest) -> AdmissionRequest:
     admission_request = AdmissionRequest(sent.uid, sent.kind, sent.sub_resource, sent.operation)
-    if not admission_request.judged:
+    if not admission_request.is_validated:
         return admission_request
     new, managed = _object(sent.object)
     old, old_managed = _object(sent.old_object)
@@ -173,12 +178,12 @@ def _opened(sent: RawAdmissionRequest) -> AdmissionRequest:
 
 
 def _object(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
-    """An object with what is looked at, and its `managedFields`; what is no object comes as it is."""
+    """The parts of an object that admission reads, and its `managedFields`; any other JSON value as it is."""
     if not bytes(raw).lstrip().startswith(b"{"):
         return (msgspec.json.decode(raw) if bytes(raw) else None), msgspec.Raw()
-    thing = _THINGS.decode(raw)
-    meta, managed = _metadata(thing.metadata)
-    parts = {"metadata": meta, "spec": thing.spec, "status": thing.status}
+    reviewed = _OBJECTS.decode(raw)
+    meta, managed = _metadata(reviewed.metadata)
+    parts = {"metadata": meta, "spec": reviewed.spec, "status": reviewed.status}
     return {name: value for name, value in parts.items() if value is not UNSET}, managed
 
 
@@ -186,26 +191,26 @@ def _metadata(raw: msgspec.Raw) -> tuple[Any, msgspec.Raw]:
     if not bytes(raw).lstrip().startswith(b"{"):
         return (msgspec.json.decode(raw) if bytes(raw) else UNSET), msgspec.Raw()
     meta = _METAS.decode(raw)
-    found = {wire: getattr(meta, name) for name, wire in _META[:-1]}
-    return {wire: value for wire, value in found.items() if value is not UNSET}, meta.managed_fields
+    fields = {wire: getattr(meta, name) for name, wire in _META[:-1]}
+    return {wire: value for wire, value in fields.items() if value is not UNSET}, meta.managed_fields
 
 
-def _sound(admission_request: AdmissionRequest) -> AdmissionRequest:
+def _require_objects(admission_request: AdmissionRequest) -> AdmissionRequest:
     if admission_request.operation not in _OPERATIONS:
-        raise Unanswerable(
+        raise ReviewError(
             400, f"`{short(admission_request.operation)}` is no operation; known: {', '.join(_OPERATIONS)}"
         )
-    if admission_request.judged and not isinstance(admission_request.object, dict):
-        raise Unanswerable(400, f"the request is a {admission_request.operation} without an object")
+    if admission_request.is_validated and not isinstance(admission_request.object, dict):
+        raise ReviewError(400, f"the request is a {admission_request.operation} without an object")
     if (
-        admission_request.judged
+        admission_request.is_validated
         and admission_request.operation == "UPDATE"
         and not isinstance(admission_request.old_object, dict)
     ):
-        raise Unanswerable(400, "the request is an UPDATE without the old object")
+        raise ReviewError(400, "the request is an UPDATE without the old object")
     return admission_request
 
 
-def written(answer: AdmissionResponse) -> bytes:
-    """The review that goes back."""
+def encode(answer: AdmissionResponse) -> bytes:
+    """The AdmissionReview with this response."""
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": answer})

@@ -1,8 +1,8 @@
-"""What lies around the objects that are judged, kept from one request to the next.
+"""The cluster around an object under review, cached between requests.
 
-Rule: names are always fresh, so that nobody is warned of what was created a moment ago. What takes long to add up is
-kept: nodes until one of them changes, and what the pods of a gang ask for a few seconds, as pods change all the time
-and only a warning depends on them (V6). Nothing here walks all pods: the mirror knows those of each gang.
+Rule: names are always fresh, so that no warning names an object that was just created as missing. Sums are cached:
+those of nodes until a node changes, those of a gang's pods for a few seconds, as pods change all the time and only
+warnings use them (V6). Nothing here walks all pods: the scheduler's cache indexes them by gang.
 """
 
 import time
@@ -10,20 +10,20 @@ from collections.abc import Callable
 
 from muster.validation.context import ValidationContext
 
-Knows = Callable[[], ValidationContext]
+ContextProvider = Callable[[], ValidationContext]
 PODS_SECONDS = 10.0
 
 
 class ClusterContext:
-    """What is known now, with what was looked up before."""
+    """The current context, with the sums of earlier ones that still hold."""
 
-    def __init__(self, knows: Knows, clock: Callable[[], float] = time.monotonic) -> None:
-        self._knows, self._clock = knows, clock
+    def __init__(self, provider: ContextProvider, clock: Callable[[], float] = time.monotonic) -> None:
+        self._provider, self._clock = provider, clock
         self._last, self._pods_at = ValidationContext(), clock()
 
     def __call__(self) -> ValidationContext:
-        """As far as it is known."""
-        fresh, now = self._knows(), self._clock()
+        """The context for one review."""
+        fresh, now = self._provider(), self._clock()
         same_pods = now - self._pods_at < PODS_SECONDS
         if not same_pods:
             self._pods_at = now

@@ -1,9 +1,9 @@
-"""Where the API server asks before it stores an object: `/validate`, and `/mutate`, which lets pass where conversion is
-not wanted: a webhook configuration that is ahead of a restart must not stop anybody.
+"""The admission webhook: `/validate` and `/mutate`. Where conversion is off, `/mutate` allows every object: a webhook
+configuration may be newer than the running process.
 
-Rule 1: every answer is a value, and whatever is wrong with a request ends in a sentence: no traceback leaves this file.
-Rule 2: size, time and memory are bounded: a large request is read when it has a place, so that there are never more
-of them than places; what takes long never holds up what does not.
+Rule 1: every answer is a value, and every bad request gets a sentence: no traceback leaves this file.
+Rule 2: size, time and memory are bounded. A large request is read only when a slot is free, and slow requests never
+delay fast ones.
 """
 
 import asyncio
@@ -24,80 +24,80 @@ from muster.observability.asgi_server import AsgiServer
 from muster.observability.header_timeout import HeaderTimeout
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
-from muster.webhook.admission import leave, mutate, validate
+from muster.webhook.admission import allow_unchanged, mutate, validate
 from muster.webhook.admission_review import (
-    JUDGED,
+    VALIDATED_KINDS,
     AdmissionRequest,
     AdmissionResponse,
-    Judge,
-    Unanswerable,
-    read,
-    written,
+    Admit,
+    ReviewError,
+    decode,
+    encode,
 )
 from muster.webhook.certificates.certificate_rotation import ServedCertificate
-from muster.webhook.cluster_context import ClusterContext, Knows
+from muster.webhook.cluster_context import ClusterContext, ContextProvider
 
-SMALL_BYTES = 16 * 2**10  # judged at once, in a few milliseconds; what is larger goes to a thread
+SMALL_BYTES = 16 * 2**10  # answered in the event loop, in a few milliseconds; larger ones go to a thread
 THREADS = 2
-ELSEWHERE = "other"  # in the metrics: any path that is none of ours
+OTHER_PATH = "other"  # in the metrics: any path that the webhook does not serve
 
 
-class Unjudged(Exception):
-    """An error of our own, with what it happened to."""
+class AdmissionFailure(Exception):
+    """An internal error, with the request that caused it."""
 
     def __init__(self, admission_request: AdmissionRequest) -> None:
         super().__init__(admission_request.uid)
         self.admission_request = admission_request
 
 
-def respond(judge: Judge, body: bytes) -> tuple[bytes, str]:
-    """Bytes in, bytes and the result in a word out."""
+def respond(admit: Admit, body: bytes) -> tuple[bytes, str]:
+    """Answer a review: the body of the response, and its result for the metrics."""
     try:
-        admission_request = read(body)
-        answer = _answer(judge, admission_request)
+        admission_request = decode(body)
+        answer = _admit(admit, admission_request)
     except RecursionError:
-        raise Unanswerable(400, "the review is nested too deeply") from None
-    return written(answer), answer.result
+        raise ReviewError(400, "the review is nested too deeply") from None
+    return encode(answer), answer.result
 
 
-def _answer(judge: Judge, admission_request: AdmissionRequest) -> AdmissionResponse:
+def _admit(admit: Admit, admission_request: AdmissionRequest) -> AdmissionResponse:
     try:
-        return judge(admission_request)
+        return admit(admission_request)
     except RecursionError:
         raise
     except Exception as error:
-        raise Unjudged(admission_request) from error
+        raise AdmissionFailure(admission_request) from error
 
 
 class AdmissionHandler:
-    """Where requests are taken one by one, within their limits."""
+    """Answers requests within the limits of size, time and concurrency."""
 
     def __init__(self, settings: Webhook, metrics: Metrics | None) -> None:
         self._settings, self._metrics = settings, metrics
-        self._gate = asyncio.Semaphore(settings.concurrency)
+        self._slots = asyncio.Semaphore(settings.concurrency)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="webhook")
         self._log = logger("webhook")
-        self._told: set[tuple[str, int]] = set()  # failures that the log has
+        self._logged: set[tuple[str, int]] = set()  # failures by path and status
 
-    def endpoint(self, path: str, judge: Callable[[], Judge]) -> Callable[[Request], Awaitable[Response]]:
-        """Answers on one path. What is known is looked up here, by the loop; only judging may be done by a thread."""
+    def endpoint(self, path: str, admission: Callable[[], Admit]) -> Callable[[Request], Awaitable[Response]]:
+        """The endpoint of one path. The event loop reads the context; only the admission itself may run in a thread."""
 
         async def answer(request: Request) -> Response:
             began = time.perf_counter()
-            response, result = await self._answer(path, request, judge())
+            response, result = await self._answer(path, request, admission())
             self._count(path, result, began)
             return response
 
         return answer
 
-    def nowhere(self, paths: Collection[str]) -> Callable[[Request, Exception], Awaitable[Response]]:
-        """Answers whoever comes another way: a wrong path in a webhook configuration is a usual mistake."""
+    def not_found(self, paths: Collection[str]) -> Callable[[Request, Exception], Awaitable[Response]]:
+        """The endpoint of any other path or method: a wrong path in a webhook configuration is a common mistake."""
 
         async def answer(request: Request, error: Exception) -> Response:
             began, path = time.perf_counter(), request.url.path
-            known = path if path in paths else ELSEWHERE
+            known = path if path in paths else OTHER_PATH
             status = getattr(error, "status_code", 404)
-            response, result = self._refused(known, status, f"nothing here; POST to {' or '.join(paths)}")
+            response, result = self._refuse(known, status, f"nothing here; POST to {' or '.join(paths)}")
             self._count(known, result, began)
             return response
 
@@ -107,113 +107,117 @@ class AdmissionHandler:
         if self._metrics:
             self._metrics.answered(path, result, time.perf_counter() - began)
 
-    async def _answer(self, path: str, request: Request, judge: Judge) -> tuple[Response, str]:
+    async def _answer(self, path: str, request: Request, admit: Admit) -> tuple[Response, str]:
         try:
             async with asyncio.timeout(self._settings.timeout_seconds):
-                data, result = await self._judged(judge, _pieces(request, self._settings.max_body_bytes))
+                data, result = await self._read_and_respond(admit, _read_body(request, self._settings.max_body_bytes))
             return Response(data, media_type="application/json"), result
-        except Unanswerable as error:
-            return self._refused(path, error.status, error.message)
+        except ReviewError as error:
+            return self._refuse(path, error.status, error.message)
         except ClientDisconnect:
-            return self._refused(path, 400, "the caller has left")
+            return self._refuse(path, 400, "the client closed the connection")
         except TimeoutError:
-            return self._refused(path, 504, f"there is no answer within {self._settings.timeout_seconds} s")
+            return self._refuse(path, 504, f"no answer within {self._settings.timeout_seconds} s")
         except Exception as error:
-            return self._failed(error)
+            return self._fail(error)
 
-    def _refused(self, path: str, status: int, sentence: str) -> tuple[Response, str]:
-        """Logged once for each kind of failure: the metrics count the rest, and whoever asks hears it every time."""
-        if (path, status) not in self._told:
-            self._told.add((path, status))
+    def _refuse(self, path: str, status: int, sentence: str) -> tuple[Response, str]:
+        """Answer with an HTTP error. Logs each kind of failure once; the metrics count all of them."""
+        if (path, status) not in self._logged:
+            self._logged.add((path, status))
             self._log.warning(
                 "a request was refused; others like it are only counted", path=path, status=status, says=sentence
             )
-        return _said(status, sentence)
+        return _http_error(status, sentence)
 
-    def _failed(self, error: Exception) -> tuple[Response, str]:
+    def _fail(self, error: Exception) -> tuple[Response, str]:
         cause: BaseException = error
         about: dict[str, str] = {}
-        if isinstance(error, Unjudged):
+        if isinstance(error, AdmissionFailure):
             cause, about = error.__cause__ or error, _about(error.admission_request)
-        self._log.error("a review could not be judged", exc_info=cause, **about)
-        return _said(500, f"internal error: {type(cause).__name__}; the log of muster says more")
+        self._log.error("a review failed", exc_info=cause, **about)
+        return _http_error(500, f"internal error: {type(cause).__name__}; see the log of muster")
 
-    async def _judged(self, judge: Judge, pieces: AsyncIterator[bytes]) -> tuple[bytes, str]:
-        """Small ones at once; large ones wait for a place before the rest of them is read."""
-        begun = bytearray()
-        async for piece in pieces:
-            begun += piece
-            if len(begun) > SMALL_BYTES:
-                return await self._judged_apart(judge, begun, pieces)
-        return respond(judge, bytes(begun))
+    async def _read_and_respond(self, admit: Admit, chunks: AsyncIterator[bytes]) -> tuple[bytes, str]:
+        """Answer a small request at once; a large one waits for a slot before the rest of it is read."""
+        body = bytearray()
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > SMALL_BYTES:
+                return await self._respond_in_thread(admit, body, chunks)
+        return respond(admit, bytes(body))
 
-    async def _judged_apart(self, judge: Judge, begun: bytearray, rest: AsyncIterator[bytes]) -> tuple[bytes, str]:
-        """In a thread, which keeps its place at the gate until it is through."""
-        await self._gate.acquire()
+    async def _respond_in_thread(self, admit: Admit, body: bytearray, rest: AsyncIterator[bytes]) -> tuple[bytes, str]:
+        """Answer in a thread, which holds its slot until it is done, even where the request times out."""
+        await self._slots.acquire()
         try:
-            async for piece in rest:
-                begun += piece
-            work = asyncio.get_running_loop().run_in_executor(self._threads, respond, judge, bytes(begun))
+            async for chunk in rest:
+                body += chunk
+            work = asyncio.get_running_loop().run_in_executor(self._threads, respond, admit, bytes(body))
         except BaseException:
-            self._gate.release()
+            self._slots.release()
             raise
-        work.add_done_callback(self._through)
+        work.add_done_callback(self._release)
         return await asyncio.shield(work)
 
-    def _through(self, work: asyncio.Future[tuple[bytes, str]]) -> None:
-        self._gate.release()
+    def _release(self, work: asyncio.Future[tuple[bytes, str]]) -> None:
+        self._slots.release()
         if not work.cancelled():
-            work.exception()  # seen: nobody may be waiting for it any more
+            work.exception()  # retrieved: the request may have timed out
 
 
-async def _pieces(request: Request, most: int) -> AsyncIterator[bytes]:
-    """What is sent, as it comes, unless it is too much: then not even that is read."""
-    too_much = Unanswerable(413, f"the review is larger than {most} bytes")
+async def _read_body(request: Request, most: int) -> AsyncIterator[bytes]:
+    """The body, chunk by chunk; ReviewError as soon as it is known to be too large."""
+    too_large = ReviewError(413, f"the review is larger than {most} bytes")
     stated = request.headers.get("content-length", "")
     if stated.isascii() and stated.isdigit() and int(stated[:20]) > most:
-        raise too_much
+        raise too_large
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
+    async for chunk in request.stream():
+        size += len(chunk)
         if size > most:
-            raise too_much
-        yield piece
+            raise too_large
+        yield chunk
 
 
 def _about(admission_request: AdmissionRequest) -> dict[str, str]:
-    """What a line of the log is about; PodGroups by the gang's key."""
+    """Fields of a log line about a request; a PodGroup has the gang's key."""
     named = title(admission_request.new) if isinstance(admission_request.object, dict) else admission_request.kind.kind
-    gang = {"gang": named.partition("`")[2].rstrip("`")} if admission_request.type == JUDGED[0] else {}
+    gang = {"gang": named.partition("`")[2].rstrip("`")} if admission_request.type == VALIDATED_KINDS[0] else {}
     return {"object": named, "operation": admission_request.operation, **gang}
 
 
-def _said(status: int, sentence: str) -> tuple[Response, str]:
+def _http_error(status: int, sentence: str) -> tuple[Response, str]:
     return PlainTextResponse(f"{sentence}\n", status), str(status)
 
 
-def app(settings: Webhook, knows: Knows | None = None, metrics: Metrics | None = None) -> Starlette:
-    """The webhook; `knows` says what lies around an object, as far as it is known now, for warnings (V6)."""
+def build_app(
+    settings: Webhook, context_provider: ContextProvider | None = None, metrics: Metrics | None = None
+) -> Starlette:
+    """The webhook; `context_provider` returns the cluster around an object, as far as known, for warnings (V6)."""
     handler = AdmissionHandler(settings, metrics)
-    context = ClusterContext(knows) if knows else None
-    convert_or_leave = mutate if settings.convert_older_dialects else leave
-    judges: Mapping[str, Callable[[], Judge]] = {
+    context = ClusterContext(context_provider) if context_provider else None
+    convert = mutate if settings.convert_older_dialects else allow_unchanged
+    admissions: Mapping[str, Callable[[], Admit]] = {
         "/validate": lambda: partial(validate, context=context() if context else None),
-        "/mutate": lambda: convert_or_leave,
+        "/mutate": lambda: convert,
     }
-    nowhere = handler.nowhere(tuple(judges))
+    not_found = handler.not_found(tuple(admissions))
     return Starlette(
-        routes=[Route(path, handler.endpoint(path, judge), methods=["POST"]) for path, judge in judges.items()],
-        exception_handlers={404: nowhere, 405: nowhere},
+        routes=[
+            Route(path, handler.endpoint(path, admission), methods=["POST"]) for path, admission in admissions.items()
+        ],
+        exception_handlers={404: not_found, 405: not_found},
     )
 
 
-def listener(
-    listening: Starlette, host: str, port: int, served_certificate: ServedCertificate | None = None
+def build_server(
+    app: Starlette, host: str, port: int, served_certificate: ServedCertificate | None = None
 ) -> AsgiServer:
-    """A server to be run with `serve()`; with TLS where there is a door. It leaves signals to whoever runs it."""
+    """A server to run with `serve()`; with TLS where it has a certificate. It leaves signals to the process."""
     return AsgiServer(
         uvicorn.Config(
-            listening,
+            app,
             host=host,
             port=port,
             log_config=None,
@@ -222,7 +226,7 @@ def listener(
             http=HeaderTimeout,
             ws="none",
             server_header=False,
-            limit_concurrency=1_000,  # connections; more are told to come back
+            limit_concurrency=1_000,  # connections; more get a 503
             timeout_keep_alive=75,
             timeout_graceful_shutdown=2,
             ssl_context_factory=(lambda _config, _default: served_certificate.context) if served_certificate else None,

@@ -37,7 +37,7 @@ from muster.observability.logging import configure
 from muster.webhook import handlers as webhook
 from muster.webhook.certificates.certificate_bundle import issue
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
-from muster.webhook.certificates.certificate_sources import source
+from muster.webhook.certificates.certificate_sources import build_source
 
 ELSEWHERE = "127.0.0.2"  # reaches whoever listens on every address, and nobody who listens on 127.0.0.1
 
@@ -96,8 +96,8 @@ async def test_nobody_is_answered_without_tls() -> None:
     async with serve(MemoryCluster()) as serving:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
     served_certificate = ServedCertificate()
-    served_certificate.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
-    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0, served_certificate)
+    served_certificate.use(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    server = webhook.build_server(webhook.build_app(Webhook()), "127.0.0.1", 0, served_certificate)
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -109,7 +109,7 @@ async def test_nobody_is_answered_without_tls() -> None:
 def test_old_tls_is_not_spoken() -> None:
     """1.2 is the least, on the door of the webhook before and after a certificate is shown."""
     served_certificate = ServedCertificate()
-    served_certificate.show(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
+    served_certificate.use(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
     assert served_certificate._inner is not None
     assert {served_certificate.context.minimum_version, served_certificate._inner.minimum_version} == {
         ssl.TLSVersion.TLSv1_2
@@ -140,20 +140,20 @@ async def _much_ado() -> list[str]:
     memory.store.create(NAMESPACES, namespace)
     rotation = CertificateRotation(
         ServedCertificate(),
-        source(settings.certificates, memory),
+        build_source(settings.certificates, memory),
         memory,
         settings,
         now=lambda: now[0],
         settle_seconds=0,
     )
-    await rotation.look()
+    await rotation.reconcile()
     kept = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
     now[0] += timedelta(days=80)
-    await rotation.look()
+    await rotation.reconcile()
     renewed = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
     broken = {**renewed, "data": {**renewed["data"], "tls.crt": renewed["data"]["tls.key"]}}
     await memory.replace(SECRETS, broken)
-    await rotation.look()
+    await rotation.reconcile()
     async with serve(memory) as serving:
         token = yaml.safe_load(serving.kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
         await said_without_tls(port_of(serving.address))
@@ -240,7 +240,7 @@ def test_what_is_no_address_is_told(host: str) -> None:
 
 @asynccontextmanager
 async def listening() -> AsyncIterator[int]:
-    server = webhook.listener(webhook.app(Webhook()), "127.0.0.1", 0)
+    server = webhook.build_server(webhook.build_app(Webhook()), "127.0.0.1", 0)
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -303,7 +303,7 @@ async def test_a_server_that_is_cancelled_answers_what_it_was_asked() -> None:
         await go_on.wait()
         return Response(b"done")
 
-    server = webhook.listener(Starlette(routes=[Route("/", slow)]), "127.0.0.1", 0)
+    server = webhook.build_server(Starlette(routes=[Route("/", slow)]), "127.0.0.1", 0)
     running = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)

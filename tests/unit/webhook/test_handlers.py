@@ -28,7 +28,7 @@ from tests.support.admission_reviews import patched, review, sent
 from tests.support.asgi import Answered, call
 from tests.support.factories import Raw, group, pod, podgroup
 
-APP = handlers.app(Webhook(convert_older_dialects=True))
+APP = handlers.build_app(Webhook(convert_older_dialects=True))
 QUEUE: Raw = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": {}}
 TOPOLOGY: Raw = {
     "apiVersion": "kai.scheduler/v1alpha1",
@@ -188,7 +188,7 @@ async def test_warnings_are_short_few_and_printable() -> None:
 async def test_what_may_still_come_is_a_warning() -> None:
     """T6: `kubectl apply -f folder/` has no order; the gang waits with the reason until its Topology is there."""
     known = ValidationContext(muster.objects(cluster()))
-    app = handlers.app(Webhook(), lambda: known)
+    app = handlers.build_app(Webhook(), lambda: known)
     constraint = {"topology": "blocks", "requiredTopologyLevel": "rack"}
     response = await ask(podgroup(minMember=1, topologyConstraint=constraint), app=app)
     assert response["allowed"]
@@ -255,7 +255,7 @@ async def test_a_stored_older_form_keeps_its_meaning() -> None:
 
 async def test_conversion_is_an_option() -> None:
     """Off, everything passes as it is: a webhook configuration may be there before muster has heard of it."""
-    assert set(await ask(OLDER, path="/mutate", app=handlers.app(Webhook()))) == {"uid", "allowed"}
+    assert set(await ask(OLDER, path="/mutate", app=handlers.build_app(Webhook()))) == {"uid", "allowed"}
 
 
 FOUR = [group(name, 8) for name in "abcd"]
@@ -368,7 +368,7 @@ def test_what_nobody_looks_at_is_not_decoded() -> None:
     """`managedFields` are often the larger part of an object; a few conversions look at them."""
     raw = applied({"minMember": 1}, minMember=1)
     raw["metadata"] |= {"selfLink": "/x", "finalizers": ["a"], "labels": {"a": "b"}}
-    asked = reviews.read(sent(raw | {"extra": 1}, raw))
+    asked = reviews.decode(sent(raw | {"extra": 1}, raw))
     assert asked.object["spec"] == {"minMember": 1}
     assert set(asked.object) == {"metadata", "spec"}
     assert set(asked.object["metadata"]) == {"name", "namespace", "uid", "labels"}
@@ -377,8 +377,8 @@ def test_what_nobody_looks_at_is_not_decoded() -> None:
 
 def test_a_patch_of_anything_but_objects_replaces_it() -> None:
     """Specs that are no objects are for `validate` to refuse."""
-    assert admission.difference(None, None) == []
-    assert admission.difference(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
+    assert admission.diff_specs(None, None) == []
+    assert admission.diff_specs(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
 
 
 # asked badly --------------------------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ async def test_other_ways_in_are_shown_the_right_one(method: str, path: str, sta
 @pytest.mark.parametrize("stated", [True, False])
 async def test_what_is_too_large_is_not_read(stated: bool) -> None:
     """Neither where the length is stated nor where it is not."""
-    app = handlers.app(Webhook(max_body_bytes=2_000))
+    app = handlers.build_app(Webhook(max_body_bytes=2_000))
     body = sent(podgroup(minMember=1), padding="x" * 5_000)
     headers = {"content-length": str(len(body))} if stated else {}
     answered = await call(app, "/validate", body, headers=headers, pieces=10)
@@ -450,10 +450,10 @@ async def test_a_caller_that_leaves_is_let_go() -> None:
 
 async def test_a_caller_that_is_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time limit holds for reading, too."""
-    monkeypatch.setattr(handlers, "_pieces", lambda *_: never())
-    app = handlers.app(Webhook(timeout_seconds=0))
+    monkeypatch.setattr(handlers, "_read_body", lambda *_: never())
+    app = handlers.build_app(Webhook(timeout_seconds=0))
     answered = await call(app, "/validate", sent(podgroup()))
-    assert (answered.status, answered.text) == (504, "there is no answer within 0 s\n")
+    assert (answered.status, answered.text) == (504, "no answer within 0 s\n")
 
 
 async def never() -> AsyncIterator[bytes]:
@@ -478,13 +478,13 @@ async def test_only_so_many_large_reviews_are_in_memory() -> None:
         await goes_on.wait()
         yield body[-1:]
 
-    waiting = [asyncio.create_task(handler._judged(admission.validate, large())) for _ in range(5)]
+    waiting = [asyncio.create_task(handler._read_and_respond(admission.validate, large())) for _ in range(5)]
     await asyncio.sleep(0.05)
     assert read[0] == 2
-    assert (await handler._judged(admission.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
+    assert (await handler._read_and_respond(admission.validate, pieces(sent(podgroup(minMember=1)))))[1] == "allowed"
     goes_on.set()
     assert [result for _, result in await asyncio.gather(*waiting)] == ["allowed"] * 5
-    assert not handler._gate.locked()
+    assert not handler._slots.locked()
 
 
 async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None:
@@ -497,21 +497,21 @@ async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None
 
     for _ in range(3):
         with pytest.raises(ClientDisconnect):
-            await handler._judged(admission.validate, half())
-    assert not handler._gate.locked()
+            await handler._read_and_respond(admission.validate, half())
+    assert not handler._slots.locked()
 
 
 async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large review is judged in a thread: small ones are answered meanwhile, and it is given up in time."""
     real = handlers.respond
 
-    def slow(judge: reviews.Judge, body: bytes) -> tuple[bytes, str]:
+    def slow(judge: reviews.Admit, body: bytes) -> tuple[bytes, str]:
         if len(body) > handlers.SMALL_BYTES:
             time.sleep(0.5)
         return real(judge, body)
 
     monkeypatch.setattr(handlers, "respond", slow)
-    app = handlers.app(Webhook(timeout_seconds=5))
+    app = handlers.build_app(Webhook(timeout_seconds=5))
     large = asyncio.create_task(call(app, "/validate", sent(podgroup(minMember=1), padding="x" * handlers.SMALL_BYTES)))
     await asyncio.sleep(0.05)
     assert (await call(app, "/validate", sent(podgroup(minMember=1)))).status == 200
@@ -529,13 +529,13 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
     monkeypatch.setattr(handlers, "respond", slow)
     settings = Webhook(concurrency=1)
     handler = handlers.AdmissionHandler(settings, None)
-    judge: reviews.Judge = admission.validate
+    judge: reviews.Admit = admission.validate
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await handler._judged(judge, pieces(b" " * (handlers.SMALL_BYTES + 1)))
-    assert handler._gate.locked()
+            await handler._read_and_respond(judge, pieces(b" " * (handlers.SMALL_BYTES + 1)))
+    assert handler._slots.locked()
     await asyncio.sleep(0.5)
-    assert not handler._gate.locked()
+    assert not handler._slots.locked()
 
 
 async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,7 +548,7 @@ async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pyte
     with capture_logs() as lines:
         for raw in (podgroup(minMember=1), QUEUE):
             answered = await call(APP, "/validate", sent(raw))
-            said = "internal error: ZeroDivisionError; the log of muster says more\n"
+            said = "internal error: ZeroDivisionError; see the log of muster\n"
             assert (answered.status, answered.text) == (500, said)
     assert [(line["object"], line.get("gang")) for line in lines] == [
         ("podgroup `team/gang`", "team/gang"),
@@ -560,7 +560,7 @@ async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pyte
 async def test_every_answer_is_counted() -> None:
     """By path and by what was said."""
     metrics = Metrics()
-    app = handlers.app(Webhook(convert_older_dialects=True), metrics=metrics)
+    app = handlers.build_app(Webhook(convert_older_dialects=True), metrics=metrics)
     answers: list[Answered] = [
         await call(app, path, body)
         for path, body in (
@@ -585,7 +585,7 @@ async def test_every_answer_is_counted() -> None:
 async def test_every_failure_is_counted_and_logged_once_for_its_kind() -> None:
     """A webhook configuration with a wrong path stops every write: the metrics show it, and the log says what came."""
     metrics = Metrics()
-    app = handlers.app(Webhook(), metrics=metrics)
+    app = handlers.build_app(Webhook(), metrics=metrics)
     with capture_logs() as lines:
         for i in range(3):
             assert (await call(app, f"/wrong-{i}", sent(podgroup()))).status == 404
@@ -641,7 +641,7 @@ def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
     context = ClusterContext(
         lambda: ValidationContext(replace(known, pods=Untouched()), lambda gang: members.get(gang, ()))
     )
-    answer = admission.validate(reviews.read(sent(podgroup(minMember=2))), context())
+    answer = admission.validate(reviews.decode(sent(podgroup(minMember=2))), context())
     assert any("fit no node of the cluster" in warning for warning in answer.warnings)
 
 
@@ -649,7 +649,7 @@ async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_non
     """Q2, T6: whoever names one waits for it, and is told; `default` needs no Queue. Of files nothing is known."""
     named = podgroup(minMember=1, queue="team", topologyConstraint={"topology": "racks", "requiredTopologyLevel": "r"})
     plain = podgroup(minMember=1)
-    live = handlers.app(Webhook(), lambda: ValidationContext(whole=True))
+    live = handlers.build_app(Webhook(), lambda: ValidationContext(whole=True))
     assert "warnings" not in await ask(plain, app=live)
     response = await ask(named, app=live)
     assert response["allowed"]
@@ -660,7 +660,7 @@ async def test_a_live_cluster_without_queues_and_topologies_is_known_to_have_non
     unnamed = podgroup(minMember=1, topologyConstraint={"requiredTopologyLevel": "rack"})
     (warning,) = (await ask(unnamed, app=live))["warnings"]
     assert "no topology is named, and there is none" in warning
-    assert "warnings" not in await ask(named, app=handlers.app(Webhook(), ValidationContext))
+    assert "warnings" not in await ask(named, app=handlers.build_app(Webhook(), ValidationContext))
 
 
 def test_a_large_cluster_is_not_walked_for_every_request() -> None:
@@ -672,10 +672,10 @@ def test_a_large_cluster_is_not_walked_for_every_request() -> None:
     known = muster.objects([cluster()[2], *nodes, *members])
     gang = podgroup(*leaves)
     context = ClusterContext(lambda: ValidationContext(known))
-    admission.validate(reviews.read(sent(gang, gang)), context())
+    admission.validate(reviews.decode(sent(gang, gang)), context())
     began = time.process_time()
     for _ in range(3):
-        assert admission.validate(reviews.read(sent(gang, gang)), context()).allowed
+        assert admission.validate(reviews.decode(sent(gang, gang)), context()).allowed
     assert time.process_time() - began < 0.3
 
 
@@ -689,7 +689,7 @@ async def test_what_is_known_is_looked_up_by_the_loop_and_not_by_a_thread() -> N
 
     large = podgroup(*(group(f"leaf-{i}", 1) for i in range(2_000)))
     assert len(sent(large)) > handlers.SMALL_BYTES
-    assert (await ask(large, app=handlers.app(Webhook(), knows)))["allowed"]
+    assert (await ask(large, app=handlers.build_app(Webhook(), knows)))["allowed"]
     assert seen == [threading.current_thread()]
 
 

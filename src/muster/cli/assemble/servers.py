@@ -16,7 +16,7 @@ from muster.scheduler.loop import Scheduler
 from muster.validation.context import ValidationContext
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
-from muster.webhook.certificates.certificate_sources import source
+from muster.webhook.certificates.certificate_sources import build_source
 
 
 def build_servers(
@@ -67,7 +67,7 @@ def _observability_loops(
 ) -> dict[str, Loop]:
     live = [health.WorkCheck("cycle", lambda: scheduler.began, settings.stuck_cycle_seconds, scheduler.clock)]
     app = Starlette(routes=[*health.routes(live, ready), metrics.route(measured)])
-    server = handlers.listener(app, settings.host, settings.port)
+    server = handlers.build_server(app, settings.host, settings.port)
     return {"observability": partial(server.serve, [listener])}
 
 
@@ -79,9 +79,11 @@ def _webhook_loops(
     measured: metrics.Metrics,
     listeners: list[socket.socket],
 ) -> dict[str, Loop]:
-    rotation = CertificateRotation(certificate, source(settings.certificates, cluster), cluster, settings, measured)
-    app = handlers.app(settings, partial(_validation_context, scheduler), measured)
-    server = handlers.listener(app, settings.host, settings.port, certificate)
+    rotation = CertificateRotation(
+        certificate, build_source(settings.certificates, cluster), cluster, settings, measured
+    )
+    app = handlers.build_app(settings, partial(_validation_context, scheduler), measured)
+    server = handlers.build_server(app, settings.host, settings.port, certificate)
     return {"certificates": rotation.run, "webhook": partial(server.serve, listeners)}
 
 

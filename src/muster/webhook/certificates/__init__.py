@@ -1,1 +1,1 @@
-"""The certificates of the webhook: made or read, checked, rotated."""
+"""The webhook's certificates: sources, checks, rotation."""

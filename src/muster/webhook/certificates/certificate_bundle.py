@@ -1,7 +1,7 @@
-"""Certificates that muster makes for its webhook, and when they have to be renewed.
+"""Certificates that muster issues for its webhook, and when it renews them.
 
-Rule 1: a new authority stands beside the old one for as long as that lives, so that what the old one signed is trusted,
-too. Rule 2: keys are in a bundle, and a bundle shows nothing of itself.
+Rule 1: a new authority is trusted beside the old one until that expires, so that certificates of the old one stay
+valid. Rule 2: keys are in a bundle, and the repr of a bundle shows nothing.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from muster.errors import MusterError
 from muster.observability.x509 import SLACK, builder, named, usage
 
 MOST_TRUSTED = 2  # ours and the one before
-UNREADABLE = (  # whatever somebody put there: the library has no error above all of its own
+UNREADABLE = (  # errors of malformed certificates: the library has no common base class
     ValueError,
     TypeError,
     InvalidSignature,
@@ -36,30 +36,30 @@ class CertificateError(MusterError):
 
 
 class Bundle(Struct, frozen=True):
-    """PEM: authorities to trust (the one that signs first), a certificate, and keys."""
+    """PEM: authorities to trust (the signing one first), a certificate, and keys."""
 
     certificate: bytes
     key: bytes
-    authority: bytes = b""  # empty: the user has put it into the webhook configurations himself
-    authority_key: bytes = b""  # empty: not ours to sign with
+    authority: bytes = b""  # empty: the user maintains the webhook configurations
+    authority_key: bytes = b""  # empty: muster cannot sign with this authority
 
     def __repr__(self) -> str:
         return "Bundle(…)"
 
     @property
     def expires(self) -> datetime:
-        """When the certificate does."""
+        """When the certificate expires."""
         return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
 
 def service_names(settings: Certificates) -> tuple[str, ...]:
-    """What the API server calls the webhook."""
+    """The DNS names of the webhook's Service; the API server uses the first."""
     service, namespace = settings.service_name, settings.namespace
     return f"{service}.{namespace}.svc", f"{service}.{namespace}", f"{service}.{namespace}.svc.cluster.local"
 
 
 def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> Bundle:
-    """A new certificate, of the old authority where that outlives it, else of a new one that is trusted beside it."""
+    """Issue a certificate, signed by the old authority if that outlives it, else by a new one trusted beside it."""
     until = now + timedelta(days=settings.validity_days)
     signer = _signer(old, until) if old else None
     authorities = _unexpired(read(old.authority), now) if old else []
@@ -81,8 +81,8 @@ def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> B
     return Bundle(_pem([certificate]), _key_pem(key), _pem(authorities), _key_pem(authority_key))
 
 
-def due(bundle: Bundle, settings: Certificates, now: datetime) -> str:
-    """Why a generated bundle has to be renewed; empty: it is good."""
+def renewal_reason(bundle: Bundle, settings: Certificates, now: datetime) -> str:
+    """Why to renew a generated bundle; empty: no need."""
     try:
         certificate = x509.load_pem_x509_certificate(bundle.certificate)
         authority = x509.load_pem_x509_certificates(bundle.authority)[0]
@@ -93,7 +93,7 @@ def due(bundle: Bundle, settings: Certificates, now: datetime) -> str:
     except UNREADABLE:
         return "it cannot be read"
     if not matches:
-        return "its key is another's"
+        return "its key does not match"
     if missing := set(service_names(settings)) - set(hosts):
         return f"it is not made out to {', '.join(sorted(missing))}"
     left = min(certificate.not_valid_after_utc, authority.not_valid_after_utc) - now
@@ -103,7 +103,7 @@ def due(bundle: Bundle, settings: Certificates, now: datetime) -> str:
 
 
 def _signer(old: Bundle, until: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None:
-    """The old authority with its key, if it is whole and outlives what it is to sign."""
+    """The old authority with its key, if both are valid and it outlives `until`."""
     try:
         authority = x509.load_pem_x509_certificates(old.authority)[0]
         key = serialization.load_pem_private_key(old.authority_key, None)
@@ -115,22 +115,22 @@ def _signer(old: Bundle, until: datetime) -> tuple[x509.Certificate, ec.Elliptic
     return (authority, key) if authority.not_valid_after_utc > until else None
 
 
-def trusted(authority: bytes, stored: bytes, now: datetime) -> bytes:
-    """What to trust: our own, beside the newest other that is trusted now, two in all; certificates, and nothing else.
+def merge_authorities(authority: bytes, stored: bytes, now: datetime) -> bytes:
+    """The authorities to trust: our own and the newest other stored one, two in all.
 
-    Another replica may still show what that one signed. Where `stored` says the same in another order, it stays; also
-    where we have none of our own.
+    Another replica may still serve a certificate of that one. Returns `stored` as it is where it holds the same
+    certificates in another order, and where we have no authority.
     """
     own, before = read(authority), read(stored)
     others = sorted(
-        (one for one in _unexpired(before, now) if one not in own), key=lambda one: one.not_valid_before_utc
+        (other for other in _unexpired(before, now) if other not in own), key=lambda other: other.not_valid_before_utc
     )
-    wanted = [*own, *others[::-1][: max(MOST_TRUSTED - len(own), 0)]]
-    return stored if not own or set(wanted) == set(before) else _pem(wanted)
+    merged = [*own, *others[::-1][: max(MOST_TRUSTED - len(own), 0)]]
+    return stored if not own or set(merged) == set(before) else _pem(merged)
 
 
 def _unexpired(certificates: Iterable[x509.Certificate], now: datetime) -> list[x509.Certificate]:
-    return [one for one in certificates if one.not_valid_after_utc > now]
+    return [certificate for certificate in certificates if certificate.not_valid_after_utc > now]
 
 
 def read(pem: bytes) -> list[x509.Certificate]:
@@ -154,7 +154,7 @@ def _new_authority(now: datetime, until: datetime) -> tuple[x509.Certificate, ec
 
 
 def _pem(certificates: Iterable[x509.Certificate]) -> bytes:
-    return b"".join(one.public_bytes(serialization.Encoding.PEM) for one in certificates)
+    return b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

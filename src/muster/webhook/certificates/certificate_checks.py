@@ -1,7 +1,7 @@
-"""Whether an API server takes a certificate from the webhook.
+"""Whether an API server accepts the webhook's certificate.
 
-Rule: decided as in Go's TLS: by time, by the alternative names (the subject does not count), and by signatures that
-lead to what is trusted.
+Rule: the same checks as Go's TLS: validity period, alternative names (the subject does not count), and a chain of
+signatures to a trusted authority.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from cryptography import x509
 from muster.observability.x509 import SLACK
 from muster.webhook.certificates.certificate_bundle import UNREADABLE
 
-_MOST_NAMES = 3  # of somebody else's certificate, in one line
+_MOST_NAMES = 3  # that one message lists
 
 
-def unfit(certificate: x509.Certificate, host: str, now: datetime) -> str:
-    """Why it does not, and the way out; empty: it does. `host` is what the API server calls us."""
+def certificate_problem(certificate: x509.Certificate, host: str, now: datetime) -> str:
+    """Why the API server rejects it, with a hint; empty: it accepts it. `host` is the name that the API server uses."""
     if certificate.not_valid_after_utc <= now:
         return (
             f"it expired at {_time(certificate.not_valid_after_utc)}; "
@@ -27,36 +27,36 @@ def unfit(certificate: x509.Certificate, host: str, now: datetime) -> str:
     names = _names(certificate)
     if any(_covers(name, host) for name in names):
         return ""
-    found = ", ".join(f"`{name[:80]}`" for name in names[:_MOST_NAMES]) or "no name"
+    listed = ", ".join(f"`{name[:80]}`" for name in names[:_MOST_NAMES]) or "no name"
     return (
-        f"it is made out to {found}, not to `{host}`; bring one that is, "
+        f"it is made out to {listed}, not to `{host}`; bring one that is, "
         "or correct `webhook.certificates.serviceName` and `namespace`"
     )
 
 
-def anchored(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
-    """Whether the first of the chain is an authority, or signed by one, be it by way of others of the chain."""
-    ways, seen = list(chain[:1]), list(chain[:1])
-    while ways:
-        one = ways.pop()
-        if one in authorities or any(_signed(one, authority) for authority in authorities):
+def is_trusted_chain(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]) -> bool:
+    """Whether the first certificate is an authority, or signed by one, directly or through others of the chain."""
+    pending, seen = list(chain[:1]), list(chain[:1])
+    while pending:
+        certificate = pending.pop()
+        if certificate in authorities or any(_is_signed_by(certificate, authority) for authority in authorities):
             return True
-        further = [other for other in chain if other not in seen and _signed(one, other)]
-        ways += further
-        seen += further
+        signers = [signer for signer in chain if signer not in seen and _is_signed_by(certificate, signer)]
+        pending += signers
+        seen += signers
     return False
 
 
-def _signed(one: x509.Certificate, signer: x509.Certificate) -> bool:
+def _is_signed_by(certificate: x509.Certificate, signer: x509.Certificate) -> bool:
     try:
-        one.verify_directly_issued_by(signer)
+        certificate.verify_directly_issued_by(signer)
     except UNREADABLE:
         return False
     return True
 
 
 def _names(certificate: x509.Certificate) -> list[str]:
-    """None where they cannot be read."""
+    """Its DNS names; none where they cannot be read."""
     try:
         known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return known.get_values_for_type(x509.DNSName)
@@ -65,7 +65,7 @@ def _names(certificate: x509.Certificate) -> list[str]:
 
 
 def _covers(name: str, host: str) -> bool:
-    """A star stands for the whole first label, and for no more."""
+    """Whether the name matches; a star stands for exactly the first label."""
     return name.lower() in (host, f"*.{host.partition('.')[2]}")
 
 

@@ -1,7 +1,8 @@
-"""What the webhook shows to the API server, and how the API server learns to trust it.
+"""Rotation of the webhook's certificate, and of the authorities in the webhook configurations.
 
-Rule 1: the API server trusts what the webhook shows, at every moment: it hears of a new authority before anything of it
-is shown. Rule 2: a key is in the Secret, in the user's folder or in memory; it is in no log and no error.
+Rule 1: the API server always trusts the served certificate: a new authority is in the webhook configurations before
+the webhook serves a certificate of it. Rule 2: a key is in the Secret, in the user's folder or in memory, never in a
+log or an error.
 """
 
 import asyncio
@@ -21,28 +22,34 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 from muster.observability.logging import logger
 from muster.observability.metrics import Metrics
-from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, read, service_names, trusted
-from muster.webhook.certificates.certificate_checks import unfit
-from muster.webhook.certificates.certificate_sources import CertificateSource, decoded
+from muster.webhook.certificates.certificate_bundle import (
+    Bundle,
+    CertificateError,
+    merge_authorities,
+    read,
+    service_names,
+)
+from muster.webhook.certificates.certificate_checks import certificate_problem
+from muster.webhook.certificates.certificate_sources import CertificateSource, decode_base64
 
 CONFIGURATIONS = (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS)
-SETTLE_SECONDS = 5.0  # until every API server has heard of a new authority through its watch
+SETTLE_SECONDS = 5.0  # until every API server has seen a new authority through its watch
 Now = Callable[[], datetime]
 
 
 def utc_now() -> datetime:
-    """The time on the wall."""
+    """The current time."""
     return datetime.now(UTC)
 
 
-# showing ------------------------------------------------------------------------------------------------------------
+# the served certificate -----------------------------------------------------------------------------------------------
 
 
 class ServedCertificate:
-    """A TLS context whose certificate can be changed while it listens; also the check `certificate`.
+    """A TLS context whose certificate can change while the server listens; also the health check `certificate`.
 
-    Every handshake is handed to the newest context. A context of its own for each certificate, as an old chain of
-    another kind of key would stay in a context that is loaded twice.
+    Every handshake uses the newest inner context. Each certificate has its own context, because a context that is
+    loaded twice keeps an old chain of another key type.
     """
 
     name = "certificate"
@@ -53,23 +60,23 @@ class ServedCertificate:
         self._certificate: x509.Certificate | None = None
         self._host = ""
         self.context = _plain_context()
-        self.context.sni_callback = self._hand_over
+        self.context.sni_callback = self._use_newest
 
-    def show(self, bundle: Bundle, host: str) -> None:
-        """From the next handshake on; CertificateError where it cannot be used, and the old one stays.
+    def use(self, bundle: Bundle, host: str) -> None:
+        """Serve it from the next handshake on; CertificateError where it cannot be used, and the old one stays.
 
-        `host` is what the API server calls us.
+        `host` is the name that the API server uses.
         """
         inner, certificate = _context(bundle), _first(bundle)
         self._inner, self._certificate, self._host = inner, certificate, host
 
     def problem(self) -> str:
-        """Why nobody should knock, and the way out."""
+        """Why the API server would reject it, with a hint; empty: it accepts it."""
         if self._certificate is None:
-            return "there is none yet; where that lasts, the log says why"
-        return unfit(self._certificate, self._host, self._now())
+            return "there is none yet; if that lasts, see the log"
+        return certificate_problem(self._certificate, self._host, self._now())
 
-    def _hand_over(
+    def _use_newest(
         self, socket: ssl.SSLObject | ssl.SSLSocket, _host: str | None, _outer: ssl.SSLContext
     ) -> int | None:
         if self._inner is None:
@@ -85,7 +92,7 @@ def _plain_context() -> ssl.SSLContext:
 
 
 def _context(bundle: Bundle) -> ssl.SSLContext:
-    """Python reads keys from files only: they are in a folder of our own, and gone when this returns."""
+    """A context with this certificate. Python reads keys from files only: a private temporary folder holds them."""
     context = _plain_context()
     with tempfile.TemporaryDirectory(prefix="muster-") as folder:
         chain = Path(folder) / "chain.pem"
@@ -94,27 +101,27 @@ def _context(bundle: Bundle) -> ssl.SSLContext:
         try:
             context.load_cert_chain(chain)
         except (ssl.SSLError, ValueError) as error:
-            said = getattr(error, "reason", None) or "not PEM"
-            raise CertificateError(f"certificate and key cannot be used: {said}") from None
+            reason = getattr(error, "reason", None) or "not PEM"
+            raise CertificateError(f"certificate and key cannot be used: {reason}") from None
     return context
 
 
 def _first(bundle: Bundle) -> x509.Certificate:
-    """The one that is for us; the others of the file lead to its authority."""
-    found = read(bundle.certificate)
-    if not found:
+    """The certificate itself; further ones in the file are its chain."""
+    certificates = read(bundle.certificate)
+    if not certificates:
         raise CertificateError("the certificate cannot be read")
-    return found[0]
+    return certificates[0]
 
 
-# telling the API server ---------------------------------------------------------------------------------------------
+# rotation -------------------------------------------------------------------------------------------------------------
 
 
 async def inject(cluster: Cluster, settings: Webhook, authority: bytes, now: datetime) -> int:
-    """The authority, the failure policy and the timeout into our webhook configurations; how many were changed.
+    """Write authority, failure policy and timeout to our webhook configurations; returns how many changed.
 
-    An authority that stands there already stays beside ours: other replicas may show what it signed.
-    A configuration that does not exist is left out: the mutating one is an option.
+    Keeps a stored authority beside ours: other replicas may serve a certificate of it. Skips a configuration that does
+    not exist: the mutating one is optional.
     """
     changed = 0
     for resource in CONFIGURATIONS:
@@ -124,34 +131,34 @@ async def inject(cluster: Cluster, settings: Webhook, authority: bytes, now: dat
             if error.status != 404:
                 raise
             continue
-        patch = list(_amendments(raw, settings, authority, now))
+        patch = list(_patch_operations(raw, settings, authority, now))
         if patch:
             await cluster.patch(resource, "", settings.configuration_name, patch, kind="application/json-patch+json")
             changed += 1
     return changed
 
 
-def _amendments(raw: Raw, settings: Webhook, authority: bytes, now: datetime) -> Iterator[Raw]:
-    """What differs, guarded by the names of the webhooks: nobody may have reordered them meanwhile."""
+def _patch_operations(raw: Raw, settings: Webhook, authority: bytes, now: datetime) -> Iterator[Raw]:
+    """JSON Patch operations for what differs, behind a test of the webhook's name: the list may be reordered."""
     for i, webhook in enumerate(raw.get("webhooks") or ()):
-        wanted: Raw = {"failurePolicy": settings.failure_policy, "timeoutSeconds": settings.timeout_seconds}
-        found = [
+        desired: Raw = {"failurePolicy": settings.failure_policy, "timeoutSeconds": settings.timeout_seconds}
+        operations = [
             {"op": "add", "path": f"/webhooks/{i}/{field}", "value": value}
-            for field, value in wanted.items()
+            for field, value in desired.items()
             if webhook.get(field) != value
         ]
-        stored = decoded((webhook.get("clientConfig") or {}).get("caBundle"))
-        bundle = trusted(authority, stored, now)
+        stored = decode_base64((webhook.get("clientConfig") or {}).get("caBundle"))
+        bundle = merge_authorities(authority, stored, now)
         if bundle != stored:
             encoded = base64.b64encode(bundle).decode()
-            found.append({"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": encoded})
-        if found:
+            operations.append({"op": "add", "path": f"/webhooks/{i}/clientConfig/caBundle", "value": encoded})
+        if operations:
             yield {"op": "test", "path": f"/webhooks/{i}/name", "value": webhook.get("name")}
-            yield from found
+            yield from operations
 
 
 class CertificateRotation:
-    """The loop: look, show what is new, tell the API server."""
+    """The loop: read the source, update the webhook configurations, serve the new certificate."""
 
     def __init__(
         self,
@@ -171,46 +178,46 @@ class CertificateRotation:
         )
         self._metrics, self._now, self._settle_seconds = metrics, now, settle_seconds
         self._host = service_names(settings.certificates)[0]
-        self._shown: Bundle | None = None
+        self._served: Bundle | None = None
         self._log = logger("certificates")
 
-    async def look(self) -> None:
-        """Once. First the API servers learn to trust, then the certificate is shown."""
+    async def reconcile(self) -> None:
+        """Run once: first the API servers get the authority, then the webhook serves the certificate."""
         bundle = await self._source.current(self._now())
-        if self._shown is None:
-            self._show(bundle)  # at the start anything is better than nothing
-        elif bundle != self._shown:
+        if self._served is None:
+            self._serve(bundle)  # at the start any certificate is better than none
+        elif bundle != self._served:
             self._compare(bundle)
         await inject(self._cluster, self._settings, bundle.authority, self._now())
-        if self._shown and bundle != self._shown:
-            if bundle.authority != self._shown.authority:
+        if self._served and bundle != self._served:
+            if bundle.authority != self._served.authority:
                 await asyncio.sleep(self._settle_seconds)
-            self._show(bundle)
+            self._serve(bundle)
         if problem := self._served_certificate.problem():
-            self._log.warning("no API server takes the certificate", problem=problem)
+            self._log.warning("the API server rejects the certificate", problem=problem)
 
     def _compare(self, new: Bundle) -> None:
-        """CertificateError where nobody would take the new one, while what is shown is good: that stays."""
-        flaw = unfit(_first(new), self._host, self._now())
+        """CertificateError where the API server would reject the new one but accepts the served one, which stays."""
+        flaw = certificate_problem(_first(new), self._host, self._now())
         if flaw and not self._served_certificate.problem():
-            raise CertificateError(f"the new certificate is not shown, the old one stays: {flaw}")
+            raise CertificateError(f"the new certificate is not used, the old one stays: {flaw}")
 
-    def _show(self, bundle: Bundle) -> None:
-        self._served_certificate.show(bundle, self._host)
-        self._shown = bundle
+    def _serve(self, bundle: Bundle) -> None:
+        self._served_certificate.use(bundle, self._host)
+        self._served = bundle
         if self._metrics:
             self._metrics.certificate(bundle.expires.timestamp())
-        self._log.info("certificate is shown", expires=bundle.expires.isoformat())
+        self._log.info("serves certificate", expires=bundle.expires.isoformat())
 
     async def run(self) -> None:
-        """Until it is cancelled; a look that fails is told and tried again."""
+        """Run until cancelled; logs a failure and tries again."""
         while True:
             try:
-                await self.look()
+                await self.reconcile()
             except MusterError as error:
-                self._log.warning("certificates could not be looked after", problem=str(error))
+                self._log.warning("certificate rotation failed", problem=str(error))
             except (OSError, TimeoutError) as error:
-                self._log.warning("certificates could not be looked after", problem=type(error).__name__)
-            except Exception:  # the webhook answers with what it shows; without this loop all of muster would end
-                self._log.exception("certificates could not be looked after")
+                self._log.warning("certificate rotation failed", problem=type(error).__name__)
+            except Exception:  # the webhook still serves; an error here would end the process
+                self._log.exception("certificate rotation failed")
             await asyncio.sleep(self._settings.certificates.check_seconds)

@@ -26,14 +26,20 @@ from muster.kube.errors import ApiError
 from muster.observability.metrics import Metrics
 from muster.observability.x509 import builder, named
 from muster.webhook import handlers
-from muster.webhook.certificates.certificate_bundle import Bundle, CertificateError, due, issue, service_names
+from muster.webhook.certificates.certificate_bundle import (
+    Bundle,
+    CertificateError,
+    issue,
+    renewal_reason,
+    service_names,
+)
 from muster.webhook.certificates.certificate_rotation import (
     CONFIGURATIONS,
     CertificateRotation,
     ServedCertificate,
     inject,
 )
-from muster.webhook.certificates.certificate_sources import FILES, Brought, InSecret, source
+from muster.webhook.certificates.certificate_sources import FILES, CertificateFiles, CertificateSecret, build_source
 from tests.support.admission_reviews import sent
 from tests.support.factories import podgroup
 
@@ -106,7 +112,7 @@ def test_a_certificate_is_made_out_to_the_service() -> None:
     assert authority.not_valid_after_utc == NOW + timedelta(days=3650)
     assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert due(bundle, SETTINGS, NOW) == ""
+    assert renewal_reason(bundle, SETTINGS, NOW) == ""
 
 
 @pytest.mark.parametrize(
@@ -115,19 +121,19 @@ def test_a_certificate_is_made_out_to_the_service() -> None:
 )
 def test_a_certificate_is_renewed_before_it_expires(days: int, reason: str) -> None:
     """90 days, of which the last 30 are for whoever has to notice that renewing fails."""
-    assert due(issue(SETTINGS, NOW), SETTINGS, NOW + timedelta(days=days)) == reason
+    assert renewal_reason(issue(SETTINGS, NOW), SETTINGS, NOW + timedelta(days=days)) == reason
 
 
 def test_whatever_cannot_be_used_is_replaced() -> None:
     """Whatever somebody put there: rubbish, half of another bundle, other names, a time that is still to come."""
     one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
     moved = Certificates(namespace="elsewhere")
-    assert due(Bundle(b"", b""), SETTINGS, NOW) == "it cannot be read"
-    assert due(Bundle(b"x", b"y", b"z", b""), SETTINGS, NOW) == "it cannot be read"
-    assert due(Bundle(one.certificate, one.key, other.authority), SETTINGS, NOW) == "it cannot be read"
-    assert due(Bundle(one.certificate, other.key, one.authority), SETTINGS, NOW) == "its key is another's"
-    assert due(one, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
-    assert due(one, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
+    assert renewal_reason(Bundle(b"", b""), SETTINGS, NOW) == "it cannot be read"
+    assert renewal_reason(Bundle(b"x", b"y", b"z", b""), SETTINGS, NOW) == "it cannot be read"
+    assert renewal_reason(Bundle(one.certificate, one.key, other.authority), SETTINGS, NOW) == "it cannot be read"
+    assert renewal_reason(Bundle(one.certificate, other.key, one.authority), SETTINGS, NOW) == "its key does not match"
+    assert renewal_reason(one, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
+    assert renewal_reason(one, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
 
 
 def strange(pem: bytes) -> bytes:
@@ -145,10 +151,10 @@ def test_a_certificate_of_no_known_version_is_replaced() -> None:
     with pytest.raises(x509.InvalidVersion):
         x509.load_pem_x509_certificate(odd[0])
     for wrong in (replace(good, certificate=odd[0]), replace(good, authority=odd[1])):
-        assert due(wrong, SETTINGS, NOW) == "it cannot be read"
-        assert due(issue(SETTINGS, NOW, wrong), SETTINGS, NOW) == ""
+        assert renewal_reason(wrong, SETTINGS, NOW) == "it cannot be read"
+        assert renewal_reason(issue(SETTINGS, NOW, wrong), SETTINGS, NOW) == ""
     with pytest.raises(CertificateError):
-        ServedCertificate().show(replace(good, certificate=odd[0]), HOST)
+        ServedCertificate().use(replace(good, certificate=odd[0]), HOST)
 
 
 def test_renewing_keeps_the_authority() -> None:
@@ -168,7 +174,7 @@ def test_a_new_authority_is_trusted_beside_the_old_one() -> None:
     first, second = x509.load_pem_x509_certificates(new.authority)
     assert second == x509.load_pem_x509_certificate(old.authority)
     x509.load_pem_x509_certificate(new.certificate).verify_directly_issued_by(first)
-    assert due(new, SETTINGS, later) == ""
+    assert renewal_reason(new, SETTINGS, later) == ""
     much_later = issue(SETTINGS, later + timedelta(days=100), new)
     assert x509.load_pem_x509_certificates(much_later.authority) == [first]
 
@@ -176,7 +182,7 @@ def test_a_new_authority_is_trusted_beside_the_old_one() -> None:
 @pytest.mark.parametrize("old", [Bundle(b"x", b"x", b"x", b"x"), Bundle(b"", b"")])
 def test_rubbish_is_no_authority(old: Bundle) -> None:
     """It is left behind."""
-    assert due(issue(SETTINGS, NOW, old), SETTINGS, NOW) == ""
+    assert renewal_reason(issue(SETTINGS, NOW, old), SETTINGS, NOW) == ""
 
 
 def test_an_authority_with_a_key_of_another_kind_is_left_behind() -> None:
@@ -203,7 +209,7 @@ async def test_replicas_share_one_secret(exists: bool) -> None:
     shelf = Shelf()
     if exists:
         shelf.keep({"mine": "eA=="}, labels={"a": "b"})
-    one, two = (source(SETTINGS, shelf) for _ in range(2))
+    one, two = (build_source(SETTINGS, shelf) for _ in range(2))
     first, version = await one.current(NOW), shelf.secret()["metadata"]["resourceVersion"]
     assert await two.current(NOW) == first
     stored = shelf.secret()
@@ -221,10 +227,10 @@ async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
     faster: list[Bundle] = []
 
     async def other() -> None:
-        faster.append(await source(SETTINGS, shelf).current(NOW))
+        faster.append(await build_source(SETTINGS, shelf).current(NOW))
 
     shelf.before_write.append(other)
-    assert [await source(SETTINGS, shelf).current(NOW)] == faster
+    assert [await build_source(SETTINGS, shelf).current(NOW)] == faster
 
 
 async def test_a_secret_that_never_rests_is_told() -> None:
@@ -238,8 +244,8 @@ async def test_a_secret_that_never_rests_is_told() -> None:
         shelf.store.replace(SECRETS, raw | {"metadata": raw["metadata"] | {"labels": {"n": str(next(times))}}})
 
     shelf.before_write += [touched] * 5
-    with pytest.raises(CertificateError, match="somebody else changes it"):
-        await source(SETTINGS, shelf).current(NOW)
+    with pytest.raises(CertificateError, match="another client changes the Secret"):
+        await build_source(SETTINGS, shelf).current(NOW)
 
 
 async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,18 +257,18 @@ async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(shelf, "get", forbidden)
     with pytest.raises(ApiError, match="no"):
-        await InSecret(shelf, "a", "b").load()
+        await CertificateSecret(shelf, "a", "b").load()
     with pytest.raises(ApiError, match="no"):
         await inject(shelf, Webhook(), b"x", NOW)
     monkeypatch.setattr(shelf, "create", forbidden)
     with pytest.raises(ApiError, match="no"):
-        await InSecret(shelf, "a", "b").store(issue(SETTINGS, NOW))
+        await CertificateSecret(shelf, "a", "b").store(issue(SETTINGS, NOW))
 
 
 async def test_an_emptied_secret_gets_the_last_authority_beside_a_new_one() -> None:
     """Bundles rule 1, whoever empties it; the certificate is of the new one."""
     shelf = Shelf()
-    generated = source(SETTINGS, shelf)
+    generated = build_source(SETTINGS, shelf)
     last = await generated.current(NOW)
     shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
     new, old = x509.load_pem_x509_certificates((await generated.current(NOW)).authority)
@@ -280,27 +286,27 @@ async def test_a_secret_that_is_out_of_reach_says_what_to_apply(monkeypatch: pyt
 
     monkeypatch.setattr(shelf, "get" if there else "create", forbidden)
     with pytest.raises(ApiError, match=r"hint: .*30-config\.yaml"):
-        await source(SETTINGS, shelf).current(NOW)
+        await build_source(SETTINGS, shelf).current(NOW)
 
 
 async def test_broken_data_in_a_secret_is_replaced() -> None:
     """Whatever somebody typed there."""
     shelf = Shelf()
     shelf.keep({"tls.crt": "%%", "tls.key": "x", "ca.crt": "eA=="})
-    assert due(await source(SETTINGS, shelf).current(NOW), SETTINGS, NOW) == ""
+    assert renewal_reason(await build_source(SETTINGS, shelf).current(NOW), SETTINGS, NOW) == ""
 
 
 async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     """With its path."""
     (tmp_path / "file").touch()
     with pytest.raises(CertificateError, match=r"tls.crt: cannot be read"):
-        await Brought(tmp_path / "file").current(NOW)
+        await CertificateFiles(tmp_path / "file").current(NOW)
 
 
 async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
     """A mounted Secret changes under our feet; `ca.crt` is optional."""
-    given = source(Certificates(source="files", folder=str(tmp_path)), Shelf())
-    assert isinstance(given, Brought)
+    given = build_source(Certificates(source="files", folder=str(tmp_path)), Shelf())
+    assert isinstance(given, CertificateFiles)
     with pytest.raises(CertificateError, match=r"tls.crt: is missing"):
         await given.current(NOW)
     for bundle in (issue(SETTINGS, NOW), issue(SETTINGS, NOW)):
@@ -334,7 +340,7 @@ async def test_files_that_belong_together_are_taken(tmp_path: Path) -> None:
     """Signed by the authority, by way of others that are in the file, or by itself."""
     for good in (issue(SETTINGS, NOW), chained()[0], made_out_to(HOST)):
         bring(tmp_path, good)
-        assert await Brought(tmp_path).current(NOW) == replace(good, authority_key=b"")
+        assert await CertificateFiles(tmp_path).current(NOW) == replace(good, authority_key=b"")
 
 
 async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> None:
@@ -353,7 +359,7 @@ async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> Non
     ):
         bring(tmp_path, wrong)
         with pytest.raises(CertificateError, match=told):
-            await Brought(tmp_path).current(NOW)
+            await CertificateFiles(tmp_path).current(NOW)
 
 
 # telling the API server ---------------------------------------------------------------------------------------------
@@ -449,20 +455,20 @@ async def test_an_emptied_secret_is_filled_while_everybody_is_trusted(restarted:
 
     def replica() -> CertificateRotation:
         return CertificateRotation(
-            ServedCertificate(), source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
+            ServedCertificate(), build_source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
         )
 
     one, two = replica(), replica()
     for rotation in (one, two):
-        await rotation.look()
-    assert two._shown is not None
-    before = two._shown
+        await rotation.reconcile()
+    assert two._served is not None
+    before = two._served
     shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
-    await (replica() if restarted else one).look()
+    await (replica() if restarted else one).reconcile()
     assert signed_by_one_of(shelf.trusted(), before)
-    await two.look()
-    assert two._shown.authority_key != before.authority_key
-    assert signed_by_one_of(shelf.trusted(), two._shown)
+    await two.reconcile()
+    assert two._served.authority_key != before.authority_key
+    assert signed_by_one_of(shelf.trusted(), two._served)
     assert len(authorities(shelf.trusted())) == 2
 
 
@@ -486,7 +492,7 @@ async def test_configurations_that_are_not_there_are_left_out() -> None:
 
 @asynccontextmanager
 async def listening(app: Starlette, served_certificate: ServedCertificate) -> AsyncIterator[int]:
-    server = handlers.listener(app, "127.0.0.1", 0, served_certificate)
+    server = handlers.build_server(app, "127.0.0.1", 0, served_certificate)
     task = asyncio.create_task(server.serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -515,13 +521,13 @@ async def test_a_certificate_is_changed_without_a_stop() -> None:
     """The same socket, the next handshake: another authority, another certificate, then one of another kind."""
     now = datetime.now(UTC)
     served_certificate = ServedCertificate()
-    assert served_certificate.problem() == "there is none yet; where that lasts, the log says why"
-    async with listening(handlers.app(Webhook()), served_certificate) as port:
+    assert served_certificate.problem() == "there is none yet; if that lasts, see the log"
+    async with listening(handlers.build_app(Webhook()), served_certificate) as port:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await fetch(port, issue(SETTINGS, now).authority)
         for _ in range(2):
             bundle = issue(SETTINGS, now)
-            served_certificate.show(bundle, HOST)
+            served_certificate.use(bundle, HOST)
             status, shown = await fetch(port, bundle.authority)
             assert status == 200
             assert shown == x509.load_pem_x509_certificate(bundle.certificate).public_bytes(serialization.Encoding.DER)
@@ -534,10 +540,10 @@ def test_what_cannot_be_shown_leaves_the_old_one() -> None:
     """And says why, without the key."""
     served_certificate = ServedCertificate(lambda: NOW)
     one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
-    served_certificate.show(one, HOST)
+    served_certificate.use(one, HOST)
     for wrong in (Bundle(one.certificate, other.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
         with pytest.raises(CertificateError, match="cannot be used") as raised:
-            served_certificate.show(wrong, HOST)
+            served_certificate.use(wrong, HOST)
         assert "PRIVATE" not in str(raised.value)
     assert served_certificate.problem() == ""
 
@@ -553,7 +559,7 @@ def test_what_cannot_be_shown_leaves_the_old_one() -> None:
 def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> None:
     """Nobody could talk to it."""
     served_certificate = ServedCertificate(lambda: NOW + timedelta(days=days))
-    served_certificate.show(issue(SETTINGS, NOW), HOST)
+    served_certificate.use(issue(SETTINGS, NOW), HOST)
     assert (served_certificate.name, served_certificate.problem()) == ("certificate", told)
 
 
@@ -591,7 +597,7 @@ def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 def test_a_certificate_for_somebody_else_is_not_ready(names: tuple[str, ...], found: str) -> None:
     """The API server asks for the Service by its name; a star stands for one label."""
     served_certificate = ServedCertificate(lambda: NOW)
-    served_certificate.show(made_out_to(*names), HOST)
+    served_certificate.use(made_out_to(*names), HOST)
     way_out = "bring one that is, or correct `webhook.certificates.serviceName` and `namespace`"
     assert served_certificate.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
 
@@ -605,7 +611,7 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
     replicas = [
         CertificateRotation(
             served_certificate,
-            source(settings.certificates, shelf),
+            build_source(settings.certificates, shelf),
             shelf,
             settings,
             metrics,
@@ -618,10 +624,10 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
     for i in range(365):
         day[0] = NOW + timedelta(days=i)
         for replica in replicas:
-            await replica.look()
-            assert replica._shown is not None
-            assert due(replica._shown, settings.certificates, day[0]) == ""
-            assert replica._shown.authority == shelf.trusted()
+            await replica.reconcile()
+            assert replica._served is not None
+            assert renewal_reason(replica._served, settings.certificates, day[0]) == ""
+            assert replica._served.authority == shelf.trusted()
             trusted.add(shelf.trusted())
         assert [served_certificate.problem() for served_certificate in doors] == ["", ""]
     assert 4 <= len(trusted) <= 12
@@ -635,7 +641,7 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
         (replace(issue(SETTINGS, NOW), authority=issue(SETTINGS, NOW).authority), "tls.crt: is not signed by"),
         (
             made_out_to("elsewhere"),
-            "the new certificate is not shown, the old one stays: it is made out to `elsewhere`",
+            "the new certificate is not used, the old one stays: it is made out to `elsewhere`",
         ),
         (issue(SETTINGS, NOW + timedelta(days=1)), "the old one stays: it is not valid before 2026-01-01T23:55:00Z"),
         (issue(SETTINGS, NOW - timedelta(days=100)), "the old one stays: it expired at"),
@@ -648,20 +654,26 @@ async def test_what_is_good_stays_where_what_is_new_is_not(tmp_path: Path, wrong
     shelf, served_certificate, good = Shelf(), ServedCertificate(lambda: NOW), issue(SETTINGS, NOW)
     shelf.configure("podgroups.muster.dev")
     rotation = CertificateRotation(
-        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
+        served_certificate,
+        build_source(settings.certificates, shelf),
+        shelf,
+        settings,
+        None,
+        lambda: NOW,
+        settle_seconds=0,
     )
     bring(tmp_path, good)
-    await rotation.look()
-    before, shown = shelf.hooks(), rotation._shown
+    await rotation.reconcile()
+    before, shown = shelf.hooks(), rotation._served
     bring(tmp_path, wrong)
     for _ in range(2):
         with pytest.raises(CertificateError, match=re.escape(told)):
-            await rotation.look()
-    assert (shelf.hooks(), rotation._shown, served_certificate.problem()) == (before, shown, "")
+            await rotation.reconcile()
+    assert (shelf.hooks(), rotation._served, served_certificate.problem()) == (before, shown, "")
     better = issue(SETTINGS, NOW)
     bring(tmp_path, better)
-    await rotation.look()
-    assert (rotation._shown, served_certificate.problem()) == (replace(better, authority_key=b""), "")
+    await rotation.reconcile()
+    assert (rotation._served, served_certificate.problem()) == (replace(better, authority_key=b""), "")
 
 
 async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -670,21 +682,21 @@ async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypat
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
     shelf, served_certificate, day, said = Shelf(), ServedCertificate(lambda: day[0]), [NOW], []
     rotation = CertificateRotation(
-        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0
+        served_certificate, build_source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0
     )
     monkeypatch.setattr(rotation._log, "warning", lambda event, **more: said.append((event, more["problem"])))
-    event = "no API server takes the certificate"
+    event = "the API server rejects the certificate"
     bring(tmp_path, made_out_to("elsewhere"))
     for _ in range(2):
-        await rotation.look()
+        await rotation.reconcile()
     assert said == [(event, served_certificate.problem())] * 2
     assert "`elsewhere`" in served_certificate.problem()
     bring(tmp_path, issue(SETTINGS, NOW + timedelta(days=1)))
-    await rotation.look()
+    await rotation.reconcile()
     assert "not valid before" in served_certificate.problem()
     assert said[2:] == [(event, served_certificate.problem())]
     day[0] += timedelta(days=1)
-    await rotation.look()
+    await rotation.reconcile()
     assert (len(said), served_certificate.problem()) == (3, "")
 
 
@@ -697,19 +709,19 @@ async def test_a_new_authority_is_told_a_while_before_it_is_needed(
     day, shelf, served_certificate = [NOW], Shelf(), ServedCertificate()
     shelf.configure("podgroups.muster.dev")
     rotation = CertificateRotation(
-        served_certificate, source(settings.certificates, shelf), shelf, settings, None, lambda: day[0]
+        served_certificate, build_source(settings.certificates, shelf), shelf, settings, None, lambda: day[0]
     )
-    await rotation.look()
-    first, seen = rotation._shown, []
+    await rotation.reconcile()
+    first, seen = rotation._served, []
 
     async def nap(seconds: float) -> None:
         if seconds:
-            seen.append((seconds, rotation._shown is first, shelf.trusted().count(b"BEGIN CERTIFICATE")))
+            seen.append((seconds, rotation._served is first, shelf.trusted().count(b"BEGIN CERTIFICATE")))
 
     monkeypatch.setattr("muster.webhook.certificates.certificate_rotation.asyncio.sleep", nap)
     day[0] += timedelta(days=65)
-    await rotation.look()
-    assert rotation._shown != first
+    await rotation.reconcile()
+    assert rotation._served != first
     assert seen == ([(5.0, True, 2)] if waits else []), "seconds, still the old one, both trusted"
 
 
