@@ -1,7 +1,7 @@
-"""The kubeconfig of the embedded cluster: its address, whom to trust, and the token. Only its owner may read it.
+"""The kubeconfig of the embedded cluster: address, CA and token, readable by its owner only.
 
-Rule: nobody's file is lost. What is there stays, unless an embedded cluster wrote it that answers no more; and a file
-goes with its cluster only while it is, byte for byte, what was written.
+Rule: no other file is overwritten or deleted. A file that exists is replaced only if it is the kubeconfig of an
+embedded cluster that has stopped. At the end it is deleted only if it still holds, byte for byte, what was written.
 """
 
 import errno
@@ -20,15 +20,15 @@ from muster.api.reader import documents
 from muster.errors import InputError
 
 NAME = "muster"
-EXTENSION = "muster.dev/up"  # an extension: kubectl keeps it when it writes the file
+EXTENSION = "muster.dev/up"  # marks the file as ours; kubectl preserves extensions when it writes the file
 ANSWER_SECONDS = 2.0
-MAX_BYTES = 1 << 20  # bytes; more is not ours
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+MAX_BYTES = 1 << 20  # a larger file is not ours
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)  # file systems without hard links
 OTHER_PATH = "choose another --kubeconfig"
 
 
 def build_kubeconfig(address: str, token: str, authority: bytes = b"") -> dict[str, Any]:
-    """As kubectl reads it; `authority` is PEM, empty where the address is plain http."""
+    """The content of the file; `authority` is the CA as PEM, empty where the address is plain http."""
     cluster = {"server": address}
     if authority:
         cluster["certificate-authority-data"] = b64encode(authority).decode()
@@ -45,7 +45,7 @@ def build_kubeconfig(address: str, token: str, authority: bytes = b"") -> dict[s
 
 @contextmanager
 def publish_kubeconfig(path: Path, config: dict[str, Any]) -> Iterator[None]:
-    """Written where nothing is, there while it is open, and gone afterwards if it is still what was written."""
+    """Writes the file, and deletes it afterwards unless it has changed; InputError where a file exists already."""
     data = to_yaml([config]).encode()
     _write(path, data)
     try:
@@ -56,7 +56,7 @@ def publish_kubeconfig(path: Path, config: dict[str, Any]) -> Iterator[None]:
 
 
 def remove_stale_kubeconfig(path: Path) -> None:
-    """InputError where a kubeconfig cannot be written here; what a cluster that is no more left behind is removed."""
+    """Deletes the kubeconfig of an embedded cluster that has stopped; InputError where none can be written here."""
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder `{path.parent}`", hint=f"make it, or {OTHER_PATH}")
     if not os.path.lexists(path):
@@ -74,34 +74,34 @@ def remove_stale_kubeconfig(path: Path) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Mode 0600 from its first byte on, and never half a file: it takes the name when it is whole."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    """Mode 0600 from the first byte on; the file gets its name when it is complete."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        fresh.unlink(missing_ok=True)
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(data)
-        _link(fresh, path)
+        _link(temporary, path)
     except FileExistsError:
         raise InputError(f"{path}: is there already", hint=OTHER_PATH) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}", hint=OTHER_PATH) from None
     finally:
         with suppress(OSError):
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def _link(fresh: Path, path: Path) -> None:
-    """Unlike a move, a link leaves alone what has come to be there; some file systems have none."""
+def _link(temporary: Path, path: Path) -> None:
+    """Unlike a rename, a hard link does not replace a file that has appeared meanwhile."""
     try:
-        os.link(fresh, path)
+        os.link(temporary, path)
     except OSError as error:
         if error.errno not in NO_LINKS or os.path.lexists(path):
             raise
-        fresh.replace(path)
+        temporary.replace(path)
 
 
 def _read(path: Path) -> bytes:
-    """Empty where it is no file that could be read."""
+    """Empty where it is not a regular file, too large, or not readable."""
     try:
         return path.read_bytes() if path.is_file() and path.stat().st_size <= MAX_BYTES else b""
     except OSError:
@@ -109,14 +109,14 @@ def _read(path: Path) -> bytes:
 
 
 def _parse_own(data: bytes) -> dict[str, Any] | None:
-    """A kubeconfig that holds what an embedded cluster wrote, and no other cluster, user or context."""
+    """The kubeconfig that an embedded cluster wrote; None where it has any other cluster, user or context."""
     try:
-        found = documents(data, "kubeconfig")
+        parsed = documents(data, "kubeconfig")
     except InputError:
         return None
-    config = found[0] if len(found) == 1 and isinstance(found[0], dict) else {}
-    alone = all(_collect_names(config.get(part)) == [NAME] for part in ("clusters", "users", "contexts"))
-    return config if alone and EXTENSION in _collect_names(config.get("extensions")) else None
+    config = parsed[0] if len(parsed) == 1 and isinstance(parsed[0], dict) else {}
+    exclusive = all(_collect_names(config.get(part)) == [NAME] for part in ("clusters", "users", "contexts"))
+    return config if exclusive and EXTENSION in _collect_names(config.get("extensions")) else None
 
 
 def _collect_names(parts: Any) -> list[Any]:
@@ -124,7 +124,7 @@ def _collect_names(parts: Any) -> list[Any]:
 
 
 def _is_running(config: dict[str, Any]) -> bool:
-    """Whether the very cluster that wrote it is there: somebody else on its port does not have its certificate."""
+    """Whether the cluster that wrote it still listens; another server on its port has another certificate."""
     try:
         cluster = config["clusters"][0]["cluster"]
         url = urlsplit(cluster["server"])
@@ -134,7 +134,7 @@ def _is_running(config: dict[str, Any]) -> bool:
             trust.wrap_socket(plain, server_hostname=url.hostname),
         ):
             return True
-    except TimeoutError:  # it is busy, or stopped: better not to touch its file
+    except TimeoutError:  # it may be busy or suspended
         return True
     except (OSError, ValueError, KeyError, TypeError):
         return False

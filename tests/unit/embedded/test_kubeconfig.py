@@ -1,4 +1,4 @@
-"""The kubeconfig of the embedded cluster: nobody's file is lost, and nothing of it is left behind."""
+"""The kubeconfig of the embedded cluster: no other file is lost, and nothing is left behind."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from muster.errors import InputError
 CONFIG = build_kubeconfig("http://127.0.0.1:1", "t")
 
 
-def test_it_is_there_while_it_is_open_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_it_exists_while_it_is_published_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
     path = tmp_path / "config"
     with publish_kubeconfig(path, CONFIG):
         assert yaml.safe_load(path.read_text()) == CONFIG
@@ -26,7 +26,7 @@ def test_it_is_there_while_it_is_open_and_only_its_owner_may_read_it(tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_exists_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("precious")
     with pytest.raises(InputError, match="is there already"), publish_kubeconfig(path, CONFIG):
@@ -34,7 +34,7 @@ def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("config", "precious")]
 
 
-def test_what_somebody_else_has_written_since_stays(tmp_path: Path) -> None:
+def test_a_file_that_was_written_since_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
     with publish_kubeconfig(path, CONFIG):
         path.write_text("precious")
@@ -59,8 +59,8 @@ def test_no_folder_is_made_for_it(tmp_path: Path) -> None:
         to_yaml([CONFIG, CONFIG]),
     ],
 )
-def test_only_a_file_of_an_embedded_cluster_makes_way(tmp_path: Path, text: str) -> None:
-    """One that holds another cluster or user as well is somebody's."""
+def test_only_a_kubeconfig_of_an_embedded_cluster_is_removed(tmp_path: Path, text: str) -> None:
+    """One that holds another cluster or user as well is not."""
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(InputError, match="not a kubeconfig of `muster up`"):
@@ -68,8 +68,8 @@ def test_only_a_file_of_an_embedded_cluster_makes_way(tmp_path: Path, text: str)
     assert path.read_text() == text
 
 
-def test_what_is_no_file_stays(tmp_path: Path) -> None:
-    """Nor is it waited for: nobody ever writes to this pipe."""
+def test_a_path_that_is_no_regular_file_stays(tmp_path: Path) -> None:
+    """Nor is it read: no process ever writes to this pipe."""
     path = tmp_path / "config"
     os.mkfifo(path)
     with pytest.raises(InputError, match="not a kubeconfig"):
@@ -77,7 +77,7 @@ def test_what_is_no_file_stays(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_leftover_of_a_cluster_that_is_no_more_makes_way(tmp_path: Path) -> None:
+def test_the_kubeconfig_of_a_cluster_that_has_stopped_is_removed(tmp_path: Path) -> None:
     """Also after kubectl has chosen another namespace in it."""
     path = tmp_path / "config"
     contexts = [{"name": "muster", "context": {"cluster": "muster", "user": "muster", "namespace": "other"}}]
@@ -86,7 +86,7 @@ def test_a_leftover_of_a_cluster_that_is_no_more_makes_way(tmp_path: Path) -> No
     assert not path.exists()
 
 
-async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> None:
+async def test_the_kubeconfig_of_a_cluster_that_still_runs_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
     async with serve(MemoryCluster(), kubeconfig_path=path):
         before = path.read_bytes()
@@ -97,8 +97,8 @@ async def test_a_cluster_that_still_answers_keeps_its_file(tmp_path: Path) -> No
     assert not path.exists()
 
 
-async def test_somebody_else_on_the_port_is_not_the_cluster(tmp_path: Path) -> None:
-    """A port is used again sooner or later; without the cluster's own certificate it is another."""
+async def test_another_server_on_the_port_is_not_the_cluster(tmp_path: Path) -> None:
+    """A port is reused sooner or later; a server without the cluster's certificate is another one."""
     path = tmp_path / "config"
     async with serve(MemoryCluster(), kubeconfig_path=path):
         old = yaml.safe_load(path.read_text())

@@ -1,4 +1,4 @@
-"""Who the client is to the API server: headers and a client certificate, from a kubeconfig's user.
+"""How the client authenticates: headers and a client certificate, from a kubeconfig's user.
 
 The first of these gives the `Authorization` header: token, exec plugin, user name and password. Auth providers, the
 predecessors of exec plugins, are refused.
@@ -19,7 +19,6 @@ from muster.kube.client.exec_plugins import describe_cluster, read_exec_config, 
 from muster.kube.client.kubeconfig import Place, Target, UserEntry, decode_base64
 
 READABLE: Final = "the file must exist, and this process must be allowed to read it"
-
 HEADER_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")  # of its name; `%` escapes
 EXEC_INSTEAD: Final = {
     "oidc": "kubelogin (`kubectl oidc-login`)",
@@ -29,7 +28,7 @@ EXEC_INSTEAD: Final = {
 
 
 class Identity(Struct, frozen=True):
-    """Headers and certificate: secrets. `rotates`: a file that another process keeps up to date."""
+    """Headers and certificate: secrets. `rotates`: the token is a file that another process keeps up to date."""
 
     headers: tuple[Header, ...]
     certificate: Certificate | None = None
@@ -123,7 +122,8 @@ def _run_exec(
     if config.provide_cluster_info:
         cluster = describe_cluster(target.cluster, _read_authority(authority, target.cluster_place))
     status = run_plugin(config, cluster, place)
-    bearer = (_bearer(status.token),) if status.token else ()
+    token = (status.token or "").strip()
+    bearer = (_bearer(token),) if token else ()
     if status.client_certificate_data and status.client_key_data:
         certificate = (status.client_certificate_data.encode(), status.client_key_data.encode())
     return Identity((*bearer, *impersonation), certificate, status.expiration_timestamp)

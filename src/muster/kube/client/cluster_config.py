@@ -1,4 +1,4 @@
-"""Where an API server is and who we are to it: a kubeconfig, or the service account of the pod we run in."""
+"""The address of the API server and the credentials for it: from kubeconfig files, or from the pod we run in."""
 
 import logging
 import os
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 
 def find_loader(kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None) -> Load:
-    """What reads the configuration, each time again: the file given, KUBECONFIG, ~/.kube/config, or in-cluster."""
+    """The first of: the file given, KUBECONFIG, ~/.kube/config, in-cluster. The loader reads it at every call."""
     paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
-    if not paths and Path(DEFAULT_KUBECONFIG).expanduser().is_file():
+    if not paths and _is_file(_expand_home(DEFAULT_KUBECONFIG)):
         paths = DEFAULT_KUBECONFIG
     if paths:
         return lambda: load_kubeconfig(paths, context)
@@ -44,7 +44,7 @@ def find_loader(kubeconfig: str | os.PathLike[str] | None = None, context: str |
 
 
 def load_kubeconfig(paths: str, context: str | None = None) -> Access:
-    """One context of the kubeconfig files, several of them as in KUBECONFIG."""
+    """One context of the kubeconfig files; `paths` may name several, as KUBECONFIG does."""
     target = _hide_credentials(resolve_context(_read_kubeconfigs(paths), context))
     cluster, place = target.cluster, target.cluster_place
     file, data = cluster.certificate_authority, cluster.certificate_authority_data
@@ -65,25 +65,40 @@ def load_in_cluster() -> Access:
 
 def _read_kubeconfigs(paths: str) -> KubeConfig:
     """As kubectl does, files that are missing or empty are left out."""
-    files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    existing = [file for file in files if file.exists()]
-    configs = [config for file in existing if (config := _read_kubeconfig(file))]
+    files = [_expand_home(path) for path in paths.split(os.pathsep) if path]
+    data = [(file, content) for file in files if (content := _read_if_exists(file)) is not None]
+    configs = [config for file, content in data if (config := parse_kubeconfig(content, file))]
     if not configs:
-        raise Place(f"kubeconfig `{paths}`").problem("is empty" if existing else "no such file", HINT)
+        raise Place(f"kubeconfig `{paths}`").problem("is empty" if data else "no such file", HINT)
     return merge_kubeconfigs(configs)
 
 
-def _read_kubeconfig(file: Path) -> KubeConfig | None:
+def _read_if_exists(file: Path) -> bytes | None:
     try:
-        data = file.read_bytes()
-    except OSError as error:
-        place = Place(f"kubeconfig `{file}`")
-        raise place.problem(f"cannot be read: {error.strerror or 'it fails'}", HINT) from None
-    return parse_kubeconfig(data, file)
+        return file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte
+        reason = getattr(error, "strerror", None) or "it is not a path"
+        raise Place(f"kubeconfig `{file}`").problem(f"cannot be read: {reason}", HINT) from None
+
+
+def _expand_home(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # containers may run as a user without a home
+        return Path(path)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # in a folder that this user may not enter
+        return False
 
 
 def _hide_credentials(target: Target) -> Target:
-    """Over plain HTTP only this machine sees a credential: exec plugins are not even run."""
+    """Over plain HTTP only a server on this machine gets credentials: for others, exec plugins are not even run."""
     user = target.user.without_credentials()
     if target.cluster.is_confidential or user == target.user:
         return target
@@ -106,7 +121,7 @@ def _assemble(cluster: ClusterEntry, place: Place, authority: Pem, identity: Ide
 
 
 def _choose_proxy(cluster: ClusterEntry, place: Place) -> str:
-    """Its own before that of the environment; none is quoted, as it can hold a password."""
+    """The cluster's own comes before that of the environment. Messages do not quote it: it can hold a password."""
     proxy = cluster.proxy_url or find_proxy(cluster.server, os.environ)
     if proxy and not _is_http(proxy):
         name = "`proxy-url`" if cluster.proxy_url else "the proxy of the environment"

@@ -1,7 +1,7 @@
 """Exec plugins of a kubeconfig (`client.authentication.k8s.io`): a command that prints a credential.
 
-A plugin that runs alone has a minute, and is then killed with every process that it started. One that may ask questions
-at the terminal has the time that a person takes. Its output is never quoted: it can be a secret.
+A plugin without a terminal has a minute, and is then killed with every process that it started. One that may prompt at
+the terminal has ten. Messages never quote its output: it can be a secret.
 """
 
 import os
@@ -16,11 +16,12 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.meta import Time
+from muster.errors import InputError
 from muster.kube.client.kubeconfig import ClusterEntry, Place, read_fields
 from muster.kube.client.responses import NOT_JSON
 
-ALONE_SECONDS: Final = 60.0
-ASKING_SECONDS: Final = 600.0
+RUN_SECONDS: Final = 60.0
+INTERACTIVE_SECONDS: Final = 600.0
 GROUP: Final = "client.authentication.k8s.io"
 API_VERSIONS: Final = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 INTERACTIVE_MODES: Final = ("Never", "IfAvailable", "Always")
@@ -94,7 +95,7 @@ def describe_cluster(cluster: ClusterEntry, authority: bytes) -> dict[str, Any]:
 
 
 def run_plugin(config: ExecConfig, cluster: Mapping[str, Any] | None, place: Place) -> ExecStatus:
-    """The credential that the plugin prints; InputError where it prints none. `cluster`: what it is told of it."""
+    """The credential that the plugin prints; InputError where it prints none. `cluster`: passed to it unless None."""
     interactive = config.interactive_mode != "Never" and _has_terminal()
     if config.interactive_mode == "Always" and not interactive:
         raise _no_credential(config, "it must run at a terminal", place)
@@ -111,8 +112,8 @@ def _has_terminal() -> bool:
 
 
 def _run(config: ExecConfig, environment: Mapping[str, str], interactive: bool, place: Place) -> bytes:
-    """What the plugin prints. It gets the terminal, or a session of its own that can be killed as a whole."""
-    seconds = ASKING_SECONDS if interactive else ALONE_SECONDS
+    """What the plugin prints. It gets the terminal, or a session of its own that is killed as a whole."""
+    seconds = INTERACTIVE_SECONDS if interactive else RUN_SECONDS
     try:
         process = subprocess.Popen(
             [config.command, *config.args],
@@ -124,7 +125,7 @@ def _run(config: ExecConfig, environment: Mapping[str, str], interactive: bool, 
         )
     except (OSError, ValueError) as error:  # ValueError: a NUL byte
         reason = getattr(error, "strerror", None) or "it cannot be started"
-        raise _no_credential(config, f"{reason}", place, config.install_hint) from None
+        raise _no_credential(config, reason, place, config.install_hint) from None
     with process:
         try:
             output, _ = process.communicate(timeout=seconds)
@@ -138,7 +139,7 @@ def _run(config: ExecConfig, environment: Mapping[str, str], interactive: bool, 
 
 
 def _kill(process: "subprocess.Popen[bytes]", interactive: bool) -> None:
-    """Only where it still runs: it leads its session as long as it was not waited for."""
+    """Only where it was not reaped: until then its pid is that of its session."""
     if process.returncode is not None:
         return
     if interactive:
@@ -158,11 +159,11 @@ def _check_credential(output: bytes, config: ExecConfig, place: Place) -> ExecSt
     status = credential.status or ExecStatus()
     if bool(status.client_certificate_data) != bool(status.client_key_data):
         raise _no_credential(config, "its output has only one of certificate and key", place)
-    if not status.token and not status.client_certificate_data:
+    if not (status.token or "").strip() and not status.client_certificate_data:
         raise _no_credential(config, "its output has neither a token nor a certificate", place)
     return status
 
 
-def _no_credential(config: ExecConfig, reason: str, place: Place, hint: str = "") -> Exception:
-    by_hand = f"run it by hand to see why; it has {ALONE_SECONDS:g} seconds"
+def _no_credential(config: ExecConfig, reason: str, place: Place, hint: str = "") -> InputError:
+    by_hand = f"run it by hand to see why; it has {RUN_SECONDS:g} seconds"
     return place.problem(f"the exec plugin `{config.command}` gave no credential: {reason}", hint or by_hand)

@@ -95,7 +95,7 @@ class ClusterEntry(Struct, frozen=True, rename="kebab"):
 
 
 class UserEntry(Struct, frozen=True, rename="kebab"):
-    """Credentials, and whom to impersonate."""
+    """Credentials, and the user to impersonate."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""  # base64; comes before the file
@@ -156,14 +156,14 @@ def parse_kubeconfig(data: bytes, file: Path) -> KubeConfig | None:
 
 
 def _read_document(data: bytes, place: Place) -> Any:
-    """The only document of a file. The reader's own messages quote keys and values, so they are not passed on."""
+    """The only document of a file; None where there is none. The reader's messages quote values: they are dropped."""
     try:
-        found = documents(data, "")
+        parsed = documents(data, "")
     except InputError:
         raise _explain_syntax(data, place) from None
-    if len(found) > 1:
-        raise place.problem(f"holds {len(found)} YAML documents", "give each a file, and list them in KUBECONFIG")
-    return found[0] if found else None
+    if len(parsed) > 1:
+        raise place.problem(f"holds {len(parsed)} YAML documents", "give each a file, and list them in KUBECONFIG")
+    return parsed[0] if parsed else None
 
 
 def _explain_syntax(data: bytes, place: Place) -> InputError:
@@ -225,12 +225,12 @@ def _merge_entries(parts: Sequence[Mapping[str, Entry]]) -> dict[str, Entry]:
 def resolve_context(config: KubeConfig, name: str | None = None) -> Target:
     """The cluster and the user of a context; without a name, of the current one."""
     place = Place(f"kubeconfig `{config.source}`")
-    wanted = config.current_context if name is None else name
-    if not wanted:
+    name = config.current_context if name is None else name
+    if not name:
         raise place.problem("names no current context", _list_known(config.contexts))
-    if wanted not in config.contexts:
-        raise place.problem(f"has no context `{wanted}`", _list_known(config.contexts))
-    entry = config.contexts[wanted]
+    if name not in config.contexts:
+        raise place.problem(f"has no context `{name}`", _list_known(config.contexts))
+    entry = config.contexts[name]
     context = read_fields(entry.value, ContextEntry, entry.place)
     cluster = _find_entry(config.clusters, context.cluster, entry.place.at("cluster"))
     user = _find_entry(config.users, context.user, entry.place.at("user")) if context.user else None
@@ -317,16 +317,16 @@ _EXPECTED: Final[dict[Any, str]] = {
 
 
 def read_fields(raw: Any, kind: type[T], place: Place) -> T:
-    """A mapping as a struct; what is null or an empty text is missing, and what the struct does not know is ignored."""
+    """A mapping as a struct. A value that is null or an empty text counts as missing; unknown keys are ignored."""
     if raw is not None and not isinstance(raw, dict):
         raise place.problem("is not a mapping", SAMPLE)
-    given = {key: value for key, value in (raw or {}).items() if value is not None and value != ""}
+    present = {key: value for key, value in (raw or {}).items() if value is not None and value != ""}
     for item in msgspec.structs.fields(kind):
-        if item.encode_name in given and not _fits(given[item.encode_name], item.type):
+        if item.encode_name in present and not _fits(present[item.encode_name], item.type):
             expected = _EXPECTED.get(item.type, "a list of mappings")
             hint = "quote it" if item.type is str else SAMPLE
             raise place.at(item.encode_name).problem(f"is not {expected}", hint)
-    return msgspec.convert(given, kind)
+    return msgspec.convert(present, kind)
 
 
 def _fits(value: Any, kind: Any) -> bool:

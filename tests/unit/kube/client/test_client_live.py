@@ -83,7 +83,7 @@ async def test_a_token_file_that_changes_is_read_again(apiserver: ApiServer, tmp
     with pytest.raises(ApiError):
         await client.list(NODES)
     (tmp_path / "token").write_text(f"{ADMIN}\n")
-    credentials._read_at -= 10.0
+    credentials._loaded_at -= 10.0
     await client.list(NODES)
     await client.close()
 

@@ -131,6 +131,26 @@ def test_the_file_in_the_home_folder(tmp_path: Path) -> None:
     assert authorization(find_loader()()) == "Bearer h"
 
 
+@pytest.fixture
+def without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container whose user is in no `passwd`."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+
+
+@pytest.mark.usefixtures("without_home")
+def test_a_user_without_a_home_has_no_kubeconfig_there(pod: Path) -> None:
+    assert find_loader() is load_in_cluster
+
+
+def test_a_home_that_cannot_be_entered_holds_no_kubeconfig(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)
+    assert find_loader() is load_in_cluster
+
+
 def test_no_cluster_at_all() -> None:
     with pytest.raises(InputError, match="set KUBECONFIG"):
         find_loader()

@@ -1,4 +1,4 @@
-"""Credentials that change while we run: read again in time, beside the requests and not before them."""
+"""Credentials that change while we run: loaded again in time, in the background of requests."""
 
 import asyncio
 import os
@@ -25,151 +25,151 @@ from muster.kube.client.http import Http, Limits, Request
 from muster.kube.errors import Unanswered
 from tests.support.apiserver.envtest_certificates import certificates
 
-SOON = timedelta(seconds=30)  # a token that ends then is to be renewed, and still good
+SOON = timedelta(seconds=30)  # a token that expires then is due for renewal, and still valid
 
 
 def authorization(access: Access) -> str:
     return dict(access.headers)["Authorization"]
 
 
-class Turns:
-    """Readings in turn, and a clock. `slow`: from the second on, they wait until they are let go."""
+class Loads:
+    """Numbered accesses, and a clock. `slow`: from the second load on, each waits for `release`."""
 
-    def __init__(self, *, slow: bool = False, ends_in: timedelta | None = None, **fields: Any) -> None:
+    def __init__(self, *, slow: bool = False, expires_in: timedelta | None = None, **fields: Any) -> None:
         self.count, self.now, self.fields = 0, 0.0, fields
-        self.ends_in, self.slow = ends_in, slow
-        self.wrong: Exception | None = None
-        self.go = threading.Event()
+        self.expires_in, self.slow = expires_in, slow
+        self.error: Exception | None = None
+        self.release = threading.Event()
 
     def __call__(self) -> Access:
-        if self.wrong:
-            raise self.wrong
+        if self.error:
+            raise self.error
         self.count += 1
         nth = self.count
         if self.slow and nth > 1:
-            self.go.wait(30)
-        expires = None if self.ends_in is None else datetime.now(UTC) + self.ends_in
+            self.release.wait(30)
+        expires = None if self.expires_in is None else datetime.now(UTC) + self.expires_in
         return Access("http://x", (("Authorization", str(nth)),), expires=expires, **self.fields)
 
     def clock(self) -> float:
         return self.now
 
 
-async def used(credentials: Credentials) -> str:
-    """What the request after this one will use: whatever this one has begun is done."""
+async def next_authorization(credentials: Credentials) -> str:
+    """Of the request after this one: a load that this one has started is done by then."""
     await credentials.current_access()
-    await read(credentials)
+    await finish_load(credentials)
     return authorization(credentials.access)
 
 
-async def read(credentials: Credentials) -> None:
+async def finish_load(credentials: Credentials) -> None:
     async with asyncio.timeout(10):
-        while credentials._reading is not None:
+        while credentials._loading is not None:
             await asyncio.sleep(0.005)
 
 
 async def test_a_token_file_is_read_again_every_minute() -> None:
-    turns = Turns(rotates=True)
-    credentials = Credentials(turns, turns.clock)
+    loads = Loads(rotates=True)
+    credentials = Credentials(loads, loads.clock)
     for now, count in ((0.0, 1), (59.0, 1), (60.0, 2), (61.0, 2), (121.0, 3)):
-        turns.now = now
-        assert await used(credentials) == str(count)
+        loads.now = now
+        assert await next_authorization(credentials) == str(count)
 
 
 async def test_a_token_is_renewed_before_it_expires_and_plugins_are_not_run_for_every_request() -> None:
-    turns = Turns(ends_in=SOON)
-    credentials = Credentials(turns, turns.clock)
+    loads = Loads(expires_in=SOON)
+    credentials = Credentials(loads, loads.clock)
     for now, count in ((0.0, 1), (4.0, 1), (5.0, 2), (6.0, 2), (11.0, 3)):
-        turns.now = now
-        assert await used(credentials) == str(count)
+        loads.now = now
+        assert await next_authorization(credentials) == str(count)
 
 
-@pytest.mark.parametrize("ends_in", [None, RENEW_BEFORE * 2])
-async def test_what_does_not_expire_is_read_once(ends_in: timedelta | None) -> None:
-    turns = Turns(ends_in=ends_in)
-    credentials = Credentials(turns, turns.clock)
-    turns.now = 1e9
-    assert await used(credentials) == "1"
+@pytest.mark.parametrize("expires_in", [None, RENEW_BEFORE * 2])
+async def test_a_token_that_does_not_expire_is_loaded_once(expires_in: timedelta | None) -> None:
+    loads = Loads(expires_in=expires_in)
+    credentials = Credentials(loads, loads.clock)
+    loads.now = 1e9
+    assert await next_authorization(credentials) == "1"
 
 
-async def test_many_that_are_refused_at_once_read_once() -> None:
-    turns = Turns()
-    credentials = Credentials(turns, turns.clock)
-    turns.now, stale = 10.0, credentials.access
-    found = await asyncio.gather(*(credentials.renew(stale) for _ in range(5)))
-    assert {authorization(access) for access in found} == {"2"}
-    assert turns.count == 2
+async def test_many_requests_that_are_refused_at_once_load_once() -> None:
+    loads = Loads()
+    credentials = Credentials(loads, loads.clock)
+    loads.now, stale = 10.0, credentials.access
+    renewed = await asyncio.gather(*(credentials.renew(stale) for _ in range(5)))
+    assert {authorization(access) for access in renewed} == {"2"}
+    assert loads.count == 2
 
 
-@pytest.mark.parametrize("wrong", [InputError("gone"), RuntimeError("s3cr3t")])
-async def test_a_reading_that_fails_leaves_what_was_there(wrong: Exception) -> None:
-    turns = Turns(rotates=True)
-    credentials = Credentials(turns, turns.clock)
-    turns.wrong, turns.now = wrong, 100.0
-    assert await used(credentials) == "1"
+@pytest.mark.parametrize("error", [InputError("gone"), RuntimeError("s3cr3t")])
+async def test_a_load_that_fails_leaves_the_present_access(error: Exception) -> None:
+    loads = Loads(rotates=True)
+    credentials = Credentials(loads, loads.clock)
+    loads.error, loads.now = error, 100.0
+    assert await next_authorization(credentials) == "1"
     assert credentials.failure
     assert "s3cr3t" not in credentials.failure
-    turns.wrong, turns.now = None, 200.0
-    assert (await used(credentials), credentials.failure) == ("2", "")
+    loads.error, loads.now = None, 200.0
+    assert (await next_authorization(credentials), credentials.failure) == ("2", "")
 
 
-async def test_a_slow_plugin_holds_nobody_up_while_the_token_is_good() -> None:
-    turns = Turns(slow=True, ends_in=SOON)
-    credentials = Credentials(turns, turns.clock)
-    turns.now = 10.0
+async def test_a_slow_plugin_delays_no_request_while_the_token_is_valid() -> None:
+    loads = Loads(slow=True, expires_in=SOON)
+    credentials = Credentials(loads, loads.clock)
+    loads.now = 10.0
     async with asyncio.timeout(5):
         assert [authorization(await credentials.current_access()) for _ in range(3)] == ["1", "1", "1"]
-    turns.go.set()
-    await read(credentials)
+    loads.release.set()
+    await finish_load(credentials)
     assert authorization(await credentials.current_access()) == "2"
-    assert turns.count == 2, "three requests, one reading"
+    assert loads.count == 2, "three requests, one load"
 
 
-async def test_what_a_slow_plugin_gives_is_used_although_nobody_waited_for_it() -> None:
-    """Each request gives up before the plugin is done; leadership would be lost for good (I8)."""
-    turns = Turns(slow=True, ends_in=timedelta(0))
-    credentials = Credentials(turns, turns.clock)
-    turns.now = 10.0
+async def test_the_token_of_a_slow_plugin_is_used_although_every_request_gave_up() -> None:
+    """Each request times out before the plugin ends; leadership would be lost for good (I8)."""
+    loads = Loads(slow=True, expires_in=timedelta(0))
+    credentials = Credentials(loads, loads.clock)
+    loads.now = 10.0
     for _ in range(3):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.02):
                 await credentials.current_access()
-        turns.now += 10.0
+        loads.now += 10.0
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.02):
             await credentials.renew(credentials.access)
-    turns.go.set()
-    await read(credentials)
-    assert (authorization(credentials.access), turns.count) == ("2", 2)
+    loads.release.set()
+    await finish_load(credentials)
+    assert (authorization(credentials.access), loads.count) == ("2", 2)
 
 
-async def test_a_token_that_has_expired_waits_for_the_next() -> None:
-    turns = Turns(slow=True, ends_in=timedelta(0))
-    credentials = Credentials(turns, turns.clock)
-    turns.now = 10.0
-    asked = asyncio.create_task(credentials.current_access())
+async def test_a_request_waits_for_the_next_token_where_the_present_one_has_expired() -> None:
+    loads = Loads(slow=True, expires_in=timedelta(0))
+    credentials = Credentials(loads, loads.clock)
+    loads.now = 10.0
+    request = asyncio.create_task(credentials.current_access())
     await asyncio.sleep(0.05)
-    assert not asked.done()
-    turns.go.set()
-    assert authorization(await asked) == "2"
+    assert not request.done()
+    loads.release.set()
+    assert authorization(await request) == "2"
 
 
 async def test_a_plugin_that_hangs_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The API server says whether the old token will do. And however often it is asked for, one thread hangs."""
+    """The old token is sent, and the API server decides. However many requests there are, one thread hangs."""
     monkeypatch.setattr("muster.kube.client.credentials.WAIT_SECONDS", 0.05)
-    turns = Turns(slow=True, ends_in=timedelta(0))
-    credentials = Credentials(turns, turns.clock)
+    loads = Loads(slow=True, expires_in=timedelta(0))
+    credentials = Credentials(loads, loads.clock)
     before = set(threading.enumerate())
     for now in (10.0, 100.0, 1000.0):
-        turns.now = now
+        loads.now = now
         assert authorization(await credentials.current_access()) == "1"
-    assert (turns.count, len(set(threading.enumerate()) - before)) == (2, 1)
-    turns.go.set()
-    await read(credentials)
+    assert (loads.count, len(set(threading.enumerate()) - before)) == (2, 1)
+    loads.release.set()
+    await finish_load(credentials)
 
 
 def test_a_process_ends_although_a_plugin_hangs() -> None:
-    """Threads of asyncio's own would be waited for."""
+    """Threads of asyncio's executor would be joined."""
     script = """
 import asyncio, time
 from datetime import UTC, datetime
@@ -191,7 +191,7 @@ async def main():
         async with asyncio.timeout(0.3):
             await http.call(Request("GET", "/"))
     except TimeoutError:
-        print("given up", len(runs))
+        print("timed out", len(runs))
     await http.close()
 
 asyncio.run(main())
@@ -200,7 +200,7 @@ asyncio.run(main())
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=dict(os.environ), check=True
     )
-    assert (ended.stdout, ended.stderr) == ("given up 2\n", "")
+    assert (ended.stdout, ended.stderr) == ("timed out 2\n", "")
     assert time.monotonic() - began < 50
 
 
@@ -228,8 +228,8 @@ async def listening(context: ssl.SSLContext, port: int | None = None) -> AsyncIt
 
 
 @asynccontextmanager
-async def client(turns: "Files") -> AsyncIterator[Http]:
-    http = Http(Credentials(turns, turns.clock))
+async def client(loads: "Files") -> AsyncIterator[Http]:
+    http = Http(Credentials(loads, loads.clock))
     try:
         yield http
     finally:
@@ -239,13 +239,13 @@ async def client(turns: "Files") -> AsyncIterator[Http]:
 @asynccontextmanager
 async def reached(context: ssl.SSLContext, **fields: Any) -> AsyncIterator[tuple[Http, "Files"]]:
     async with listening(context) as server:
-        turns = Files(server, **fields)
-        async with client(turns) as http:
-            yield http, turns
+        loads = Files(server, **fields)
+        async with client(loads) as http:
+            yield http, loads
 
 
 class Files:
-    """Readings that name the same files each time, and a clock."""
+    """Loads that name the same files each time, and a clock."""
 
     def __init__(self, server: str, **fields: Any) -> None:
         self.count, self.now, self.server, self.fields = 0, 0.0, server, fields
@@ -265,7 +265,7 @@ async def refused(http: Http) -> str:
 
 
 @pytest.mark.parametrize(
-    ("made", "age", "asked_for", "told"),
+    ("certified", "age", "server_name", "problem"),
     [
         (
             HOST,
@@ -284,24 +284,24 @@ async def refused(http: Http) -> str:
     ],
 )
 async def test_a_certificate_is_refused_for_what_is_wrong_with_it(
-    tmp_path: Path, made: str, age: int, asked_for: str, told: str
+    tmp_path: Path, certified: str, age: int, server_name: str, problem: str
 ) -> None:
-    """Whoever looks for the fault at the CA looks at the wrong place."""
-    made_for = tls.generate([made], datetime.now(UTC) - timedelta(days=age))
-    (tmp_path / "ca").write_bytes(made_for.authority)
-    context = tls.server_context(made_for, tmp_path)
-    async with reached(context, ca=str(tmp_path / "ca"), server_name=asked_for) as (http, turns):
-        said = await refused(http)
-    assert f"{turns.server}: {told}" in said
-    assert "trusted" not in said
-    assert ("tls-server-name" in said) == (age == 0)
+    """The CA is not to blame for these."""
+    generated = tls.generate([certified], datetime.now(UTC) - timedelta(days=age))
+    (tmp_path / "ca").write_bytes(generated.authority)
+    context = tls.server_context(generated, tmp_path)
+    async with reached(context, ca=str(tmp_path / "ca"), server_name=server_name) as (http, loads):
+        message = await refused(http)
+    assert f"{loads.server}: {problem}" in message
+    assert "trusted" not in message
+    assert ("tls-server-name" in message) == (age == 0)
 
 
-async def test_a_ca_that_did_not_sign_is_told_as_that(tmp_path: Path) -> None:
-    one, other = (tls.generate([HOST], datetime.now(UTC)) for _ in range(2))
+async def test_a_ca_that_did_not_sign_is_named_as_the_reason(tmp_path: Path) -> None:
+    served, other = (tls.generate([HOST], datetime.now(UTC)) for _ in range(2))
     (tmp_path / "ca").write_bytes(other.authority)
-    async with reached(tls.server_context(one, tmp_path), ca=str(tmp_path / "ca")) as (http, turns):
-        assert f"{turns.server}: its certificate is not trusted by the CA given" in await refused(http)
+    async with reached(tls.server_context(served, tmp_path), ca=str(tmp_path / "ca")) as (http, loads):
+        assert f"{loads.server}: its certificate is not trusted by the CA given" in await refused(http)
 
 
 async def test_a_ca_file_that_was_replaced_is_read_after_the_first_refusal(tmp_path: Path) -> None:
@@ -315,17 +315,17 @@ async def test_a_ca_file_that_was_replaced_is_read_after_the_first_refusal(tmp_p
         assert await http.once(READ) == b"yes"
 
 
-async def test_another_ca_in_the_kubeconfig_itself_is_read_but_not_for_every_refusal(tmp_path: Path) -> None:
-    """A reading may run a plugin; it has its rest."""
+async def test_another_ca_in_the_kubeconfig_itself_is_loaded_but_not_for_every_refusal(tmp_path: Path) -> None:
+    """A load may run an exec plugin, so there is a least interval between two."""
     old, new = (tls.generate([HOST], datetime.now(UTC)) for _ in range(2))
     (tmp_path / "old").write_bytes(old.authority)
     (tmp_path / "new").write_bytes(new.authority)
-    async with reached(tls.server_context(new, tmp_path), ca=str(tmp_path / "old")) as (http, turns):
+    async with reached(tls.server_context(new, tmp_path), ca=str(tmp_path / "old")) as (http, loads):
         for now, count in ((0.0, 1), (4.0, 1), (5.0, 2), (6.0, 2), (9.0, 2)):
-            turns.now = now
+            loads.now = now
             await refused(http)
-            assert turns.count == count
-        turns.fields, turns.now = {"ca": str(tmp_path / "new")}, 10.0
+            assert loads.count == count
+        loads.fields, loads.now = {"ca": str(tmp_path / "new")}, 10.0
         await refused(http)
         assert await http.once(READ) == b"yes"
 
@@ -334,7 +334,7 @@ async def test_another_ca_in_the_kubeconfig_itself_is_read_but_not_for_every_ref
 async def test_a_client_certificate_that_was_replaced_is_shown_after_the_first_refusal(
     tmp_path: Path, version: ssl.TLSVersion
 ) -> None:
-    """A server that asks for one hangs up, and says no more than that."""
+    """A server that requires one closes the connection without a reason."""
     for name in ("good", "bad"):
         (tmp_path / name).mkdir()
         certificates(tmp_path / name)
@@ -351,8 +351,8 @@ async def test_a_client_certificate_that_was_replaced_is_shown_after_the_first_r
         assert await http.once(READ) == b"yes"
 
 
-async def test_files_that_went_away_leave_what_was_read(tmp_path: Path) -> None:
-    """Somebody tidies up; then the API server is gone for a moment, and is trusted afterwards as it was before."""
+async def test_a_ca_file_that_was_deleted_leaves_the_ca_that_was_loaded(tmp_path: Path) -> None:
+    """The file is deleted while the API server is down; afterwards the server is trusted as before."""
     made = tls.generate([HOST], datetime.now(UTC))
     (tmp_path / "ca").write_bytes(made.authority)
     context = tls.server_context(made, tmp_path)
@@ -366,19 +366,19 @@ async def test_files_that_went_away_leave_what_was_read(tmp_path: Path) -> None:
             assert await http.once(READ) == b"yes"
 
 
-async def test_a_late_failure_does_not_bring_an_old_reading_back(tmp_path: Path) -> None:
-    """Its request began before the new CA was read, and ends after it."""
+async def test_a_late_failure_does_not_bring_an_old_access_back(tmp_path: Path) -> None:
+    """Its request began before the new CA was loaded, and ends after it."""
     old, new = (tls.generate([HOST], datetime.now(UTC)) for _ in range(2))
     (tmp_path / "old").write_bytes(old.authority)
     (tmp_path / "new").write_bytes(new.authority)
     context = tls.server_context(new, tmp_path)
-    async with reached(context, ca=str(tmp_path / "old")) as (http, turns):
+    async with reached(context, ca=str(tmp_path / "old")) as (http, loads):
         http.limits = Limits(connect_seconds=0.3)
         with socket.create_server((HOST, 0)) as silent:
             stale = Access(f"https://{HOST}:{silent.getsockname()[1]}", ca=str(tmp_path / "old"))
             late = asyncio.create_task(http._sent(stale, READ, 1.0))
             await asyncio.sleep(0.1)
-            turns.fields, turns.now = {"ca": str(tmp_path / "new")}, 10.0
+            loads.fields, loads.now = {"ca": str(tmp_path / "new")}, 10.0
             await refused(http)
             assert await http.once(READ) == b"yes"
             before = [*http._lines]
@@ -388,8 +388,8 @@ async def test_a_late_failure_does_not_bring_an_old_reading_back(tmp_path: Path)
         assert http._lines == before
 
 
-async def test_what_cannot_be_sent_for_want_of_a_ca_was_not_sent(tmp_path: Path) -> None:
-    """Nobody need ask what became of it."""
+async def test_a_request_that_fails_for_want_of_a_ca_was_not_sent(tmp_path: Path) -> None:
+    """It need not be confirmed."""
     async with client(Files(f"https://{HOST}:1", ca=str(tmp_path / "nowhere"))) as http:
         with pytest.raises(Unanswered, match=r"its CA `.*/nowhere` cannot be used: No such file") as caught:
             await http.once(Request("POST", "/"))

@@ -80,6 +80,11 @@ def test_a_plugin_may_give_a_token_and_a_certificate(tmp_path: Path, tls: Path) 
     assert access.certificate == ((tls / "admin.crt").read_bytes(), (tls / "admin.key").read_bytes())
 
 
+def test_blanks_around_a_token_are_not_sent(tmp_path: Path) -> None:
+    access = load(tmp_path, write_plugin(tmp_path / "plugin", {"token": f" {SECRET}\n"}))
+    assert authorization(access) == f"Bearer {SECRET}"
+
+
 def test_the_beta_version_is_supported(tmp_path: Path) -> None:
     user = write_script(tmp_path / "plugin", credential({"token": SECRET}, V1BETA1), apiVersion=V1BETA1)
     assert authorization(load(tmp_path, user)) == f"Bearer {SECRET}"
@@ -95,6 +100,7 @@ def test_the_beta_version_is_supported(tmp_path: Path) -> None:
         (credential({"token": SECRET}, V1BETA1), f"its output is not an ExecCredential of {V1}"),
         ({**credential({"token": SECRET}), "kind": SECRET}, f"its output is not an ExecCredential of {V1}"),
         (credential(None), "its output has neither a token nor a certificate"),
+        (credential({"token": " \n"}), "its output has neither a token nor a certificate"),
         (credential({"token": ""}), "its output has neither a token nor a certificate"),
         (credential({"clientKeyData": SECRET}), "its output has only one of certificate and key"),
         (credential({"token": "t", "clientCertificateData": SECRET}), "its output has only one of certificate and key"),
@@ -226,7 +232,7 @@ def test_an_exec_plugin_that_hangs_is_killed_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its pipe may be held by a process that it started."""
-    monkeypatch.setattr("muster.kube.client.exec_plugins.ALONE_SECONDS", 0.5)
+    monkeypatch.setattr("muster.kube.client.exec_plugins.RUN_SECONDS", 0.5)
     script = tmp_path / "plugin"
     script.write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {tmp_path}/pid\nwait\n")
     script.chmod(0o755)

@@ -71,7 +71,7 @@ PROXY = "http://proxy.test:3128"
         ("https://localhost.test", "", False),
     ],
 )
-def test_who_is_reached_directly(server: str, no_proxy: str, direct: bool) -> None:
+def test_which_hosts_bypass_the_proxy(server: str, no_proxy: str, direct: bool) -> None:
     environment = {"HTTPS_PROXY": PROXY, "HTTP_PROXY": PROXY, "NO_PROXY": no_proxy}
     assert find_proxy(server, environment) == ("" if direct else PROXY)
 
@@ -102,21 +102,21 @@ SECRET = "s3cr3t"
 
 @asynccontextmanager
 async def proxy(answer: str, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """The port of one that says this to whoever asks; nothing: it keeps quiet."""
-    over = asyncio.Event()
+    """The port of a proxy that answers this to every request; empty: it never answers."""
+    closing = asyncio.Event()
 
-    async def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         if not answer:
-            await over.wait()
+            await closing.wait()
         writer.write(answer.encode())
         writer.close()
 
-    async with await asyncio.start_server(asked, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context) as server:
         try:
             yield server.sockets[0].getsockname()[1]
         finally:
-            over.set()
+            closing.set()
 
 
 async def refused(access: Access) -> Unanswered:
@@ -132,7 +132,7 @@ async def refused(access: Access) -> Unanswered:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "problem"),
     [
         (
             "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
@@ -141,14 +141,14 @@ async def refused(access: Access) -> Unanswered:
         ("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "does not let us through (502)"),
     ],
 )
-async def test_a_proxy_that_says_no_is_named_and_nothing_was_sent(answer: str, told: str) -> None:
+async def test_a_proxy_that_refuses_is_named_and_nothing_was_sent(answer: str, problem: str) -> None:
     async with proxy(answer) as port:
         error = await refused(Access(SERVER, proxy=f"http://user:{SECRET}@127.0.0.1:{port}"))
-    assert error.message.startswith(f"{SERVER}: its proxy http://127.0.0.1:{port}: {told}")
+    assert error.message.startswith(f"{SERVER}: its proxy http://127.0.0.1:{port}: {problem}")
     assert not error.sent
 
 
-async def test_a_proxy_that_is_not_there_is_named_and_nothing_was_sent() -> None:
+async def test_a_proxy_that_does_not_listen_is_named_and_nothing_was_sent() -> None:
     async with proxy("") as port:
         pass
     error = await refused(Access(SERVER, proxy=f"http://user:{SECRET}@127.0.0.1:{port}"))
@@ -156,7 +156,7 @@ async def test_a_proxy_that_is_not_there_is_named_and_nothing_was_sent() -> None
     assert not error.sent
 
 
-async def test_a_proxy_that_keeps_quiet_is_not_waited_for_without_end() -> None:
+async def test_a_proxy_that_never_answers_times_out() -> None:
     async with proxy("") as port:
         error = await refused(Access(SERVER, proxy=f"http://user:{SECRET}@127.0.0.1:{port}"))
     assert error.message == f"{SERVER}: cannot be reached in time through its proxy http://127.0.0.1:{port}"
@@ -164,14 +164,14 @@ async def test_a_proxy_that_keeps_quiet_is_not_waited_for_without_end() -> None:
 
 
 async def test_a_proxy_whose_certificate_is_refused_is_named(tmp_path: Path) -> None:
-    """Not the API server, which nobody has seen yet."""
-    made = tls.generate(["127.0.0.1"], datetime.now(UTC))
-    async with proxy("", tls.server_context(made, tmp_path)) as port:
+    """Not the API server, which was not reached yet."""
+    generated = tls.generate(["127.0.0.1"], datetime.now(UTC))
+    async with proxy("", tls.server_context(generated, tmp_path)) as port:
         error = await refused(Access(SERVER, proxy=f"https://user:{SECRET}@127.0.0.1:{port}"))
     assert error.message.startswith(f"{SERVER}: its proxy https://127.0.0.1:{port}: its certificate is not trusted")
     assert not error.sent
 
 
-@pytest.mark.parametrize("given", [f"http://u:{SECRET}@a.test:1", f"http://u:{SECRET}@x@a.test:1", "http://a.test:1"])
-def test_a_proxy_is_named_without_its_password(given: str) -> None:
-    assert redact_proxy(given) == "http://a.test:1"
+@pytest.mark.parametrize("address", [f"http://u:{SECRET}@a.test:1", f"http://u:{SECRET}@x@a.test:1", "http://a.test:1"])
+def test_a_proxy_is_named_without_its_password(address: str) -> None:
+    assert redact_proxy(address) == "http://a.test:1"
