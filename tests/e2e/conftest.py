@@ -11,7 +11,7 @@ from muster.embedded.server import serve
 from muster.kube.cache import reflector
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
-from muster.scheduler import binder
+from muster.scheduler.apply import pod_api
 from tests.e2e.kubectl import KUBECTL, MISSING, Kubectl
 from tests.e2e.site import Site, fresh
 
@@ -36,8 +36,8 @@ CLUSTERS: dict[str, Open] = {"embedded": embedded, "kubernetes": kubernetes}
 async def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Site]:
     """A site on each cluster; every promise is judged at the end."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.01)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
     async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as found:
         yield found
 

@@ -18,7 +18,7 @@ from muster.kube.cache import reflector
 from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
-from muster.scheduler import binder
+from muster.scheduler.apply import pod_api
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
@@ -32,8 +32,8 @@ SEEDS = 10_000 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 30
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 

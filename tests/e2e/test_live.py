@@ -9,7 +9,7 @@ from muster.api.resources import EVENTS, NODES, PODS, QUEUES
 from muster.config.settings import Scheduling
 from muster.kube.cache import reflector
 from muster.kube.cluster import Raw
-from muster.scheduler import binder
+from muster.scheduler.apply import pod_api
 from tests.support.live.faults import Call, Fault, Faulty
 from tests.support.live.objects import gpu_pod, group, leaf, node, queue
 from tests.support.live.world import HASTY, World
@@ -19,8 +19,8 @@ from tests.support.live.world import HASTY, World
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 

@@ -14,7 +14,7 @@ import pytest
 from muster.kube.cache import reflector
 from muster.kube.client.client import connect
 from muster.kube.cluster import Cluster
-from muster.scheduler import binder
+from muster.scheduler.apply import pod_api
 from tests.e2e.site import Seen, Site, fresh
 from tests.support.apiserver.apiserver import ApiServer
 from tests.support.live.faults import Call, Fault, Faulty, Script, crash_at, seeded
@@ -36,8 +36,8 @@ WELL = {"nested": 2, "elastic": 2, "urgent": 2}  # where it ends
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 

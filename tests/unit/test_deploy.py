@@ -524,7 +524,7 @@ CALLS = {
         for resource in many
         for verb in ("list", "watch")
     ),
-    ("", "pods", "get", ""),  # cluster.kubernetes_binding: whether a binding that was not answered has happened
+    ("", "pods", "get", ""),  # scheduler.apply.pod_api: what became of an unconfirmed write
     ("", "pods/binding", "create", ""),  # control.apply
     ("", "pods/eviction", "create", ""),  # control.apply
     ("", "persistentvolumeclaims", "patch", ""),  # control.volumes: the selected node

@@ -1,8 +1,9 @@
-"""Decisions that were sent and are not yet seen, laid over what is seen: nothing is bound or given out twice.
+"""Bindings and evictions that were sent and that the cache does not show yet, laid over it: no pod is bound twice (I2).
 
-A binding counts from the moment it is sent, as it may happen at any time; an eviction only once it was promised: until
-then its pod holds its room, and its share of its queue. Nothing is forgotten because time has passed: a watch may be
-late by any time. What was promised goes when the cluster shows it, or when a list that began after that does not.
+A pod is assumed on its node from the moment its binding is sent, as the API server may carry it out at any time; it is
+assumed evicted only once that is confirmed: until then it holds its resources and its share of its queue. No time
+limit ends an assumption: a watch may be late by any time. A confirmed one ends when the cache shows it, or when a list
+that began later does not.
 """
 
 from collections.abc import Callable
@@ -15,77 +16,81 @@ from muster.api.core import Pod
 
 
 class AssumedPod(Struct, frozen=True):
-    """What was decided about one pod, by its uid: where it was bound, that it was told to leave, or both in turn."""
+    """What is assumed of one pod, by its uid: that it is on a node, that it is evicted, or both."""
 
     uid: str
-    node: str = ""  # empty: it was not bound, or is seen to be
-    leaves: bool = False
-    lists: int | None = None  # how many lists had begun when it was promised; None: it was not
+    node: str = ""  # empty: no binding was sent, or it was rejected
+    is_evicted: bool = False
+    lists: int | None = None  # how many lists of pods had begun when it was confirmed; None: it is not confirmed
 
 
 class AssumedPods:
-    """What was sent, by pod."""
+    """By pod, as `namespace/name`."""
 
     def __init__(self, lists: Callable[[], int] = lambda: 0) -> None:
-        self._lists = lists  # of pods, that have begun
-        self._sent: dict[str, AssumedPod] = {}
+        self._lists = lists  # how many lists of pods have begun
+        self._assumed: dict[str, AssumedPod] = {}
 
     def __len__(self) -> int:
-        return len(self._sent)
+        return len(self._assumed)
 
-    def bound(self, pod: str, uid: str, node: str) -> None:
-        """A binding is on its way."""
-        self._sent[pod] = AssumedPod(uid, node)
+    def assume(self, pod: str, uid: str, node: str) -> None:
+        """A binding is sent."""
+        self._assumed[pod] = AssumedPod(uid, node)
 
-    def promised(self, pod: str, uid: str) -> None:
-        """The binding was taken."""
-        sent = self._sent.get(pod)
-        if sent is not None and sent.uid == uid:
-            self._sent[pod] = replace(sent, lists=self._lists())
+    def confirm(self, pod: str, uid: str) -> None:
+        """The binding was carried out."""
+        assumed = self._assumed.get(pod)
+        if assumed is not None and assumed.uid == uid:
+            self._assumed[pod] = replace(assumed, lists=self._lists())
 
-    def evicted(self, pod: str, uid: str) -> None:
-        """The pod was told to leave; a binding that is not yet seen still holds its room."""
-        before = self._sent.get(pod)
-        self._sent[pod] = AssumedPod(uid, before.node if before and before.uid == uid else "", True, self._lists())
+    def assume_evicted(self, pod: str, uid: str) -> None:
+        """An eviction was carried out; a binding that the cache does not show yet still holds its node's resources."""
+        before = self._assumed.get(pod)
+        node = before.node if before and before.uid == uid else ""
+        self._assumed[pod] = AssumedPod(uid, node, is_evicted=True, lists=self._lists())
 
-    def leaves(self, pod: str, uid: str) -> bool:
-        """Whether it was told to."""
-        sent = self._sent.get(pod)
-        return sent is not None and sent.uid == uid and sent.leaves
+    def is_evicted(self, pod: str, uid: str) -> bool:
+        """Whether the pod is assumed evicted."""
+        assumed = self._assumed.get(pod)
+        return assumed is not None and assumed.uid == uid and assumed.is_evicted
 
-    def failed(self, pod: str, uid: str) -> None:
-        """The binding did not happen, and will not; another pod of that name is another matter."""
-        sent = self._sent.get(pod)
-        if sent is None or sent.uid != uid:
+    def forget(self, pod: str, uid: str) -> None:
+        """The binding was rejected; another pod of that name is another matter."""
+        assumed = self._assumed.get(pod)
+        if assumed is None or assumed.uid != uid:
             return
-        del self._sent[pod]
-        if sent.leaves:
-            self._sent[pod] = replace(sent, node="")
+        del self._assumed[pod]
+        if assumed.is_evicted:
+            self._assumed[pod] = replace(assumed, node="")
 
-    def laid(self, seen: Callable[[str], Pod | None], now: datetime, listed: int) -> dict[str, Pod]:
-        """Pods as they are once everything that was sent has happened; `listed`: the last list that was complete."""
-        found: dict[str, Pod] = {}
-        for name, sent in list(self._sent.items()):
-            pod = seen(name)
-            if pod is None or _over(pod, sent) or (sent.lists is not None and listed > sent.lists):
-                del self._sent[name]
+    def overlay(self, cached: Callable[[str], Pod | None], now: datetime, listed: int) -> dict[str, Pod]:
+        """Pods as they are assumed to be, where that differs from the cache; `listed`: the last list that is complete.
+
+        Forgets what the cache shows.
+        """
+        overlaid: dict[str, Pod] = {}
+        for name, assumed in list(self._assumed.items()):
+            pod = cached(name)
+            if pod is None or _is_shown(pod, assumed) or (assumed.lists is not None and listed > assumed.lists):
+                del self._assumed[name]
             else:
-                found[name] = _laid(pod, sent, now)
-        return found
+                overlaid[name] = _overlay(pod, assumed, now)
+        return overlaid
 
 
-def _laid(pod: Pod, sent: AssumedPod, now: datetime) -> Pod:
-    if sent.node and not pod.spec.node_name:
-        pod = replace(pod, spec=replace(pod.spec, node_name=sent.node))
-    if sent.leaves and pod.metadata.deletion_timestamp is None:
+def _overlay(pod: Pod, assumed: AssumedPod, now: datetime) -> Pod:
+    if assumed.node and not pod.spec.node_name:
+        pod = replace(pod, spec=replace(pod.spec, node_name=assumed.node))
+    if assumed.is_evicted and pod.metadata.deletion_timestamp is None:
         pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=now))
     return pod
 
 
-def _over(pod: Pod, sent: AssumedPod) -> bool:
-    """Another pod of that name, or what was sent is seen."""
-    if pod.metadata.uid != sent.uid:
+def _is_shown(pod: Pod, assumed: AssumedPod) -> bool:
+    """The cache has another pod of that name, or shows all that is assumed."""
+    if pod.metadata.uid != assumed.uid:
         return True
-    if sent.node and not pod.spec.node_name:
+    if assumed.node and not pod.spec.node_name:
         return False
-    return not sent.leaves or pod.metadata.deletion_timestamp is not None
+    return not assumed.is_evicted or pod.metadata.deletion_timestamp is not None

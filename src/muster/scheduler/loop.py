@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -25,21 +25,27 @@ from muster.model.snapshot import Snapshot
 from muster.placement.budget import Cancelled
 from muster.planning.allocation.allocate import OnBound
 from muster.planning.cycle import plan as make_plan
-from muster.planning.decision import Binding, CyclePlan
+from muster.planning.decision import CyclePlan
 from muster.planning.memory.answer_cache import AnswerCache
 from muster.planning.policy import Policy
+from muster.scheduler.apply.apply_result import ApplyResult
+from muster.scheduler.apply.binder import Binder, UnconfirmedBinding, wanted_in
+from muster.scheduler.apply.eviction_backoff import EvictionBackoff
+from muster.scheduler.apply.evictor import Evictor
+from muster.scheduler.apply.nominator import Nominator
+from muster.scheduler.apply.plan_applier import PlanApplier, concerned_pods
+from muster.scheduler.apply.pod_api import PodApi
+from muster.scheduler.apply.volume_binder import VolumeBinder
+from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.binder import Done, UnconfirmedBinding, Writer
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leadership import AlwaysLeading, Leadership, leads_in
 from muster.scheduler.longer_searches import LongerSearches
 from muster.scheduler.observer import NoObserver, Observer
-from muster.scheduler.plan_applier import Applier, concerned
 from muster.scheduler.promises import UnseenPromises
 from muster.scheduler.status.decision_log import DecisionLog
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
-from muster.scheduler.volume_binder import VolumeBinder
 
 log = structlog.get_logger()
 FIRST_SECONDS, MOST_FAILURES = 0.05, 8  # after failures, the next try comes after 0.1, 0.2 … 12.8 s, or on a change
@@ -82,26 +88,27 @@ class Scheduler:
         at_once, seconds = self.settings.bind_concurrency, float(self.settings.bind_timeout_seconds)
         self._carried_out, told = _FailureBackoff(self._woken.set), _FailureBackoff(self._woken.set)
         self._ask_again = _Alarm(self._woken.set)  # somebody whose eviction was refused
+        self._settled_late = _FailureBackoff(self._woken.set)
+        write_pool = WritePool(at_once, self._late)
         self.status_writer = StatusWriter(cluster, self.leadership, clock, seconds, self.observer, told.after)
         self.events = EventQueue(
-            cluster, self.leadership, clock, wall, self.cache.pod_group, self._is_writing, self.observer, seconds
-        )
-        self.writer = Writer(
             cluster,
-            self.assumed_pods,
             self.leadership,
             clock,
-            seconds,
+            wall,
+            self.cache.pod_group,
+            lambda: not write_pool.at_rest,
             self.observer,
-            self.status_writer.make_way,
-            self._still,
-            self.events.add,
-            VolumeBinder(cluster, self.cache, clock).select_node,
+            seconds,
         )
-        self._settled_late = _FailureBackoff(self._woken.set)
-        self.applier = Applier(self.writer, at_once, self._late)
+        api = PodApi(cluster, self.leadership, clock, seconds, self.observer)
+        preparations = self.status_writer.make_way, VolumeBinder(cluster, self.cache, clock).select_node
+        is_wanted = wanted_in(self.cache, self.assumed_pods)
+        binder = Binder(api, self.assumed_pods, preparations, is_wanted, self.events.add)
+        evictor = Evictor(api, self.assumed_pods, EvictionBackoff(clock), self.events.add)
+        self.applier = PlanApplier(write_pool, binder, evictor, Nominator(api))
         self.observer.leads(lambda: self.leadership.leading and not self.settings.dry_run)
-        self.last: tuple[Snapshot, CyclePlan, Done] | None = None
+        self.last: tuple[Snapshot, CyclePlan, ApplyResult] | None = None
         self.cycles = 0  # that were carried out
         self.began: float | None = None  # the cycle that runs now
         self.turns = 0  # cycles that have ended, whatever came of them
@@ -210,17 +217,6 @@ class Scheduler:
         self._term = self.leadership.term
         return True
 
-    def _still(self, one: Binding, uid: str) -> bool:
-        """Whether a binding that was not answered may be sent again, as far as was heard."""
-        pod, node = self.cache.pod(one.key), self.cache.node(one.node)
-        waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
-        wanted = self.cache.pod_group(one.gang) is not None and not self.assumed_pods.leaves(one.key, uid)
-        return waits and wanted and node is not None and not node.spec.unschedulable
-
-    def _is_writing(self) -> bool:
-        """Whether bindings or evictions are on their way: events wait for them."""
-        return not self.applier.write_pool.at_rest
-
     def _late(self, good: bool) -> None:
         """Something was settled after its turn: its gang has waited for that."""
         self._settled_late.after(not good)
@@ -249,7 +245,7 @@ class Scheduler:
                 break
         self._woken.clear()
 
-    async def cycle(self) -> Done:
+    async def cycle(self) -> ApplyResult:
         """One turn on what is known now."""
         self.began, self._give_up = self.clock(), threading.Event()
         try:
@@ -260,15 +256,15 @@ class Scheduler:
             self.began = None
             self.turns += 1
 
-    async def _cycle(self, now: datetime, began: float) -> Done:
+    async def _cycle(self, now: datetime, began: float) -> ApplyResult:
         since, self._since = self._since, None
         term = self.leadership.term
         snapshot = await self._known(now)
-        async with self.applier.at_work(snapshot.pods, term) as work:
-            granted = None if self.settings.dry_run else _from_a_thread(work.bind)
+        async with self.applier.applying(snapshot.pods, term) as execution:
+            granted = None if self.settings.dry_run else _from_a_thread(execution.bind)
             policy = replace(
                 self.policy,
-                untouchable=self.writer.refusals.untouchable(self.cache.pod),
+                untouchable=self.applier.evictor.backoff.untouchable(self.cache.pod),
                 moved=self._promises.unseen(self.cache.pod_group),
             )
             decide = partial(self._decide, snapshot, policy, granted, began, self._give_up.is_set)
@@ -280,30 +276,31 @@ class Scheduler:
             if since is not None:
                 self.observer.decided(self.clock() - since)
             if not self.settings.dry_run:
-                work.finish(plan, pods)
+                execution.finish(plan, pods)
                 if leads_in(self.leadership, term):
                     self._promises.note(snapshot, plan, now)
-        self.last = (snapshot, plan, work.done)
+        self.last = (snapshot, plan, execution.result)
         self.cycles += 1
         if not self.settings.dry_run:
-            self.status_writer.tell(CycleOutcome(self.cycles, snapshot, work.plan, now, term, self._unsettled()))
+            self.status_writer.tell(CycleOutcome(self.cycles, snapshot, execution.plan, now, term, self._unsettled()))
         self.longer.offer(snapshot, policy, plan)
-        if plan.bindings or plan.evictions or work.done.failures:
-            _log(work.done, took)
-        self._carried_out.after(bool(work.done.failures))
-        if (seconds := self.writer.refusals.next_seconds()) is not None:
+        if plan.bindings or plan.evictions or execution.result.failures:
+            _log(execution.result, took)
+        self._carried_out.after(bool(execution.result.failures))
+        if (seconds := self.applier.evictor.backoff.next_seconds()) is not None:
             self._ask_again.after(seconds)
-        return work.done
+        return execution.result
 
     def _unsettled(self) -> dict[str, str]:
         """Gangs of which something was sent and is not settled; after a while, with what is in doubt."""
         now = self.clock()
-        return {gang: _told(self.writer.unconfirmed.get(gang, {}), now) for gang in self.applier.write_pool.unsettled}
+        unconfirmed = self.applier.binder.unconfirmed
+        return {gang: _told(unconfirmed.get(gang), now) for gang in self.applier.write_pool.unsettled}
 
     async def _known(self, now: datetime) -> Snapshot:
         """What a plan may know: what was heard, with what was sent on top, without what is none of our business."""
         await self._count()
-        rest = self.cache.prepare(self.assumed_pods.laid(self.cache.pod, now, self.health[PODS].listed))
+        rest = self.cache.prepare(self.assumed_pods.overlay(self.cache.pod, now, self.health[PODS].listed))
         self._is_building = True
         try:
             return await in_daemon_thread("snapshot", partial(self.cache.build, rest, now))
@@ -328,19 +325,18 @@ class Scheduler:
         self.observer.cycle(plan, took)
         for failure in plan.failures:
             self.observer.failed(failure.error)
-        return plan, concerned(plan, snapshot.pods), took
+        return plan, concerned_pods(plan, snapshot.pods), took
 
-    def _given_up(self, took: float) -> Done:
+    def _given_up(self, took: float) -> ApplyResult:
         """Nothing of the plan is done but what was granted before."""
         self.observer.cancelled()
         log.warning("cycle is given up", seconds=round(took, 4))
-        return Done()
+        return ApplyResult()
 
 
-def _told(unconfirmed: Mapping[str, UnconfirmedBinding], now: float) -> str:
+def _told(oldest: UnconfirmedBinding | None, now: float) -> str:
     """The doubt that has lasted longest, once that is worth a word."""
-    oldest = min(unconfirmed.values(), key=lambda unconfirmed_binding: unconfirmed_binding.since, default=None)
-    return oldest.what if oldest is not None and now - oldest.since >= TELL_SECONDS else ""
+    return oldest.message if oldest is not None and now - oldest.since >= TELL_SECONDS else ""
 
 
 def _from_a_thread(do: OnBound) -> OnBound:
@@ -389,7 +385,7 @@ class _FailureBackoff:
             self._failed += 1
 
 
-def _log(done: Done, took: float) -> None:
+def _log(done: ApplyResult, took: float) -> None:
     log.info("cycle", bound=done.bound, evicted=done.evicted, failures=len(done.failures), seconds=round(took, 4))
 
 

@@ -19,7 +19,7 @@ from muster.embedded.kubelet.kubelet import Kubelets
 from muster.embedded.kubelet.pod_lifecycle import KubeletTimings
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Cluster, Raw
-from muster.scheduler.binder import LOST_SECONDS
+from muster.scheduler.apply.write_state import LOST_SECONDS
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import Scheduler
 from tests.support.live.faults import Crash, Faulty
@@ -141,7 +141,7 @@ def unsettled(scheduler: Scheduler) -> bool:
     return (
         bool(len(scheduler.assumed_pods))
         or not applier.write_pool.at_rest
-        or applier.writer.refusals.next_seconds() is not None
+        or applier.evictor.backoff.next_seconds() is not None
     )
 
 

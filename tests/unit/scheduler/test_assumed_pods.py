@@ -21,24 +21,24 @@ def pod(uid: str = "u1", node: str = "", leaving: bool = False) -> Pod:
 
 
 def laid(assumed_pods: AssumedPods, *pods: Pod, listed: int = 0) -> tuple[Pod, ...]:
-    found = assumed_pods.laid(dict(zip((KEY,), pods, strict=False)).get, NOW, listed)
+    found = assumed_pods.overlay(dict(zip((KEY,), pods, strict=False)).get, NOW, listed)
     return tuple(found.get(KEY, one) for one in pods)
 
 
 def test_nothing_sent_changes_nothing() -> None:
-    assert AssumedPods().laid({KEY: pod()}.get, NOW, 0) == {}
+    assert AssumedPods().overlay({KEY: pod()}.get, NOW, 0) == {}
 
 
 def test_a_binding_that_is_not_seen_yet_counts_as_done() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod()) == (pod(node="a"),)
     assert len(assumed_pods) == 1
 
 
 def test_a_binding_that_is_seen_is_forgotten() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod(node="a")) == (pod(node="a"),)
     assert len(assumed_pods) == 0
 
@@ -46,13 +46,13 @@ def test_a_binding_that_is_seen_is_forgotten() -> None:
 def test_what_is_seen_wins_over_what_was_sent() -> None:
     """Somebody else was faster and chose another node."""
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod(node="b")) == (pod(node="b"),)
 
 
 def test_an_eviction_that_is_not_seen_yet_counts_as_leaving() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.evicted(KEY, "u1")
+    assumed_pods.assume_evicted(KEY, "u1")
     assert laid(assumed_pods, pod(node="a")) == (pod(node="a", leaving=True),)
     assert laid(assumed_pods, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
     assert len(assumed_pods) == 0
@@ -61,8 +61,8 @@ def test_an_eviction_that_is_not_seen_yet_counts_as_leaving() -> None:
 def test_a_pod_that_is_evicted_before_its_binding_is_seen_still_holds_its_room() -> None:
     """I2: its node would be given to others while it is still there."""
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
-    assumed_pods.evicted(KEY, "u1")
+    assumed_pods.assume(KEY, "u1", "a")
+    assumed_pods.assume_evicted(KEY, "u1")
     assert laid(assumed_pods, pod()) == (pod(node="a", leaving=True),)
     assert laid(assumed_pods, pod(node="a")) == (pod(node="a", leaving=True),)
     assert laid(assumed_pods, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
@@ -71,24 +71,24 @@ def test_a_pod_that_is_evicted_before_its_binding_is_seen_still_holds_its_room()
 
 def test_where_the_binding_fails_the_pod_leaves_all_the_same() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
-    assumed_pods.evicted(KEY, "u1")
-    assumed_pods.failed(KEY, "u1")
+    assumed_pods.assume(KEY, "u1", "a")
+    assumed_pods.assume_evicted(KEY, "u1")
+    assumed_pods.forget(KEY, "u1")
     assert laid(assumed_pods, pod()) == (pod(leaving=True),)
 
 
 def test_another_pod_of_that_name_has_nothing_to_do_with_it() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod("u2")) == (pod("u2"),)
-    assumed_pods.bound(KEY, "u1", "a")
-    assumed_pods.evicted(KEY, "u2")
+    assumed_pods.assume(KEY, "u1", "a")
+    assumed_pods.assume_evicted(KEY, "u2")
     assert laid(assumed_pods, pod("u2")) == (pod("u2", leaving=True),)
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods) == ()
     assert len(assumed_pods) == 0
 
@@ -97,11 +97,11 @@ def test_only_a_list_that_began_after_the_promise_tells_that_it_did_not_happen()
     """Time does not: a watch may be late by any time, and lists that had begun before may not have it (I2)."""
     begun = 3
     assumed_pods = AssumedPods(lambda: begun)
-    assumed_pods.bound(KEY, "u1", "a")
+    assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod(), listed=9) == (pod(node="a"),), "nobody has promised it, so it may still come"
-    assumed_pods.promised(KEY, "u2")
+    assumed_pods.confirm(KEY, "u2")
     assert laid(assumed_pods, pod(), listed=9) == (pod(node="a"),), "that was another pod"
-    assumed_pods.promised(KEY, "u1")
+    assumed_pods.confirm(KEY, "u1")
     assert laid(assumed_pods, pod(), listed=3) == (pod(node="a"),)
     assert laid(assumed_pods, pod(), listed=4) == (pod(),)
     assert len(assumed_pods) == 0
@@ -109,23 +109,23 @@ def test_only_a_list_that_began_after_the_promise_tells_that_it_did_not_happen()
 
 def test_an_eviction_goes_the_same_way() -> None:
     assumed_pods = AssumedPods(lambda: 3)
-    assumed_pods.evicted(KEY, "u1")
+    assumed_pods.assume_evicted(KEY, "u1")
     assert laid(assumed_pods, pod(node="a"), listed=3) == (pod(node="a", leaving=True),)
     assert laid(assumed_pods, pod(node="a"), listed=4) == (pod(node="a"),)
 
 
 def test_what_did_not_happen_to_one_pod_says_nothing_about_the_next_of_that_name() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u2", "a")
-    assumed_pods.failed(KEY, "u1")
+    assumed_pods.assume(KEY, "u2", "a")
+    assumed_pods.forget(KEY, "u1")
     assert laid(assumed_pods, pod("u2")) == (pod("u2", node="a"),)
 
 
 def test_what_did_not_happen_is_forgotten_at_once() -> None:
     assumed_pods = AssumedPods()
-    assumed_pods.bound(KEY, "u1", "a")
-    assumed_pods.failed(KEY, "u1")
-    assumed_pods.failed("team/never-sent", "u1")
+    assumed_pods.assume(KEY, "u1", "a")
+    assumed_pods.forget(KEY, "u1")
+    assumed_pods.forget("team/never-sent", "u1")
     assert laid(assumed_pods, pod()) == (pod(),)
 
 
@@ -140,10 +140,10 @@ def test_room_is_never_given_back_by_what_is_on_its_way(steps: list[str]) -> Non
     for step in steps:
         match step:
             case "bind" if not sent:
-                assumed_pods.bound(KEY, "u1", "a")
+                assumed_pods.assume(KEY, "u1", "a")
                 sent = True
             case "evict":
-                assumed_pods.evicted(KEY, "u1")
+                assumed_pods.assume_evicted(KEY, "u1")
             case "see bound" if sent:
                 seen = replace(seen, spec=PodSpec(node_name="a"))
             case "see leaving" if seen.spec.node_name:

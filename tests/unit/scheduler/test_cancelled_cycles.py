@@ -24,7 +24,8 @@ from muster.placement.requirements.tree import subtree
 from muster.placement.requirements.types import Requirement
 from muster.placement.search import preferences
 from muster.planning import cycle_state
-from muster.scheduler import binder, longer_searches
+from muster.scheduler import longer_searches
+from muster.scheduler.apply import pod_api
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
@@ -42,7 +43,7 @@ CUT_SHORT = replace(PATIENT, search_steps=1_000, long_search_steps=100_000)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
 
 
 class Spin:

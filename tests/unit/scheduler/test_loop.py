@@ -19,7 +19,8 @@ from muster.kube.cluster import Change, PatchType, Raw
 from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
-from muster.scheduler import binder, eviction_backoff, loop
+from muster.scheduler import loop
+from muster.scheduler.apply import eviction_backoff, pod_api
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.leadership import Leadership
 from muster.scheduler.loop import TELL_SECONDS, Scheduler
@@ -36,8 +37,8 @@ PATIENT = Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Followers that do not rest for long."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.05)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 
@@ -235,7 +236,7 @@ async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
     """Whoever restarts processes must hear of it."""
     world = World([node("a")])
     async with observed(world, Faulty(world.memory), HASTY, None) as live:
-        live.scheduler.applier.at_work = None  # type: ignore[assignment,method-assign]
+        live.scheduler.applier.applying = None  # type: ignore[assignment,method-assign]
         async with asyncio.timeout(5):
             with pytest.raises(ExceptionGroup):
                 await live.task
@@ -536,7 +537,7 @@ MEANWHILE: dict[str, Happening] = {
     "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
     "it is about to go": lambda world, _: _told_to_go(world),
     "it is another one": lambda world, _: _replaced(world),
-    "it was evicted": lambda world, live: live.scheduler.assumed_pods.evicted("default/g-0", _uid(world)),
+    "it was evicted": lambda world, live: live.scheduler.assumed_pods.assume_evicted("default/g-0", _uid(world)),
 }
 
 
@@ -560,10 +561,14 @@ async def test_a_binding_in_doubt_is_sent_again_only_while_it_is_wanted(meanwhil
     world = World([node("a"), node("b")])
     world.submit(group("g", minMember=1), {"": 1})
     async with observed(world, Faulty(world.memory), PATIENT, None, Flag()) as live:
-        still, one, uid = live.scheduler.writer.still, Binding("default", "g-0", "a", "g", "", "core"), _uid(world)
-        await live.until(lambda: still(one, uid))
+        is_wanted, one, uid = (
+            live.scheduler.applier.binder.is_wanted,
+            Binding("default", "g-0", "a", "g", "", "core"),
+            _uid(world),
+        )
+        await live.until(lambda: is_wanted(one, uid))
         meanwhile(world, live)
-        await live.until(lambda: not still(one, uid))
+        await live.until(lambda: not is_wanted(one, uid))
 
 
 @pytest.mark.parametrize("most", [2, 6])
@@ -682,4 +687,4 @@ async def test_doubt_that_lasts_is_told_on_the_gang() -> None:
     async with world.running(cluster) as live:
         await live.until(lambda: live.scheduler.applier.write_pool.unsettled == {"default/g"})
         await world.time.advance(TELL_SECONDS + 1)
-        await live.until(lambda: any("nobody knows yet whether pod `g-0` was bound" in one for one in told()), 3.0)
+        await live.until(lambda: any("it is not known yet whether pod `g-0` was bound" in one for one in told()), 3.0)

@@ -6,7 +6,6 @@ In every test leadership was lost and regained: `leading` holds, and only the nu
 import asyncio
 import math
 import threading
-from typing import Any
 
 import muster
 from muster.api.core import Pod
@@ -16,9 +15,15 @@ from muster.config.settings import Scheduling
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
 from muster.planning.decision import Binding, CyclePlan, Eviction
+from muster.scheduler.apply.binder import Binder, Preparation
+from muster.scheduler.apply.eviction_backoff import EvictionBackoff
+from muster.scheduler.apply.evictor import Evictor
+from muster.scheduler.apply.nominator import Nominator
+from muster.scheduler.apply.plan_applier import PlanApplier
+from muster.scheduler.apply.pod_api import PodApi
+from muster.scheduler.apply.write_pool import WritePool
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.binder import Writer
-from muster.scheduler.plan_applier import Applier
+from muster.scheduler.observer import NoObserver
 from muster.scheduler.status.event_queue import EventQueue
 from muster.scheduler.status.status_writer import CycleOutcome, StatusWriter
 from tests.support.live.faults import Call, Faulty
@@ -52,9 +57,12 @@ class Scene:
         found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
         return {f"default/{one.metadata.name}": one for one in found}
 
-    async def apply(self, cycle_plan: CyclePlan, **parts: Any) -> None:
-        writer = Writer(self.cluster, AssumedPods(), self.leadership, lambda: self.world.seconds, **parts)
-        await Applier(writer, at_once=1).carry_out(cycle_plan, self.pods)
+    async def apply(self, cycle_plan: CyclePlan, *preparations: Preparation) -> None:
+        clock = lambda: self.world.seconds  # noqa: E731
+        api, assumed_pods = PodApi(self.cluster, self.leadership, clock, 10.0, NoObserver()), AssumedPods()
+        evictor = Evictor(api, assumed_pods, EvictionBackoff(clock))
+        applier = PlanApplier(WritePool(1), Binder(api, assumed_pods, preparations), evictor, Nominator(api))
+        await applier.apply(cycle_plan, self.pods, self.leadership.term)
 
 
 def to_a(name: str) -> Binding:
@@ -83,7 +91,7 @@ async def test_a_binding_is_not_sent_where_the_term_ended_while_its_claims_were_
     async def select_node(_: Binding) -> None:
         scene.leadership.term += 1
 
-    await scene.apply(CyclePlan(bindings=(to_a("p0"),)), select_node=select_node)
+    await scene.apply(CyclePlan(bindings=(to_a("p0"),)), select_node)
     assert scene.cluster.log == []
 
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct, field
 
-from muster.api.resources import EVICTIONS, PODS, Resource
-from muster.kube.client import bindings
+from muster.api.resources import BINDINGS, EVICTIONS, NODES, PODS, Resource
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Request
@@ -148,8 +147,12 @@ class Kubernetes:
         await self._do(Request("DELETE", path, body=body, repeatable=True, done_if=404))
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        """See `kubernetes_binding`."""
-        await bindings.bind(self._http, namespace, pod, uid, node)
+        """Sent again only where it was turned away unread: the caller finds out what became of a lost one."""
+        meta = {"namespace": namespace, "name": pod, "uid": uid}
+        target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
+        kind = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind}
+        body = _encode({**kind, "metadata": meta, "target": target})
+        await self._do(Request("POST", item(PODS, namespace, pod, "binding"), body=body))
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
         """Carries the uid, so that it may be sent again without harm to a pod of the same name."""

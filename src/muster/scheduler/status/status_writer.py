@@ -27,13 +27,12 @@ from muster.kube.errors import ApiError
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, pod_state
 from muster.model.snapshot import Snapshot
-from muster.planning.decision import CyclePlan, GangPlan
+from muster.planning.decision import Binding, CyclePlan, GangPlan
 from muster.planning.refusal import NotEnoughPods
 from muster.reporting.annotations import stale_annotations
 from muster.reporting.conditions import ON_PODS, of_stray, pod_conditions
 from muster.reporting.outcome import Outcome, orphans, outcomes
 from muster.reporting.status import is_reported_elsewhere, pod_group_status, queue_statuses
-from muster.scheduler.binder import CONFLICT
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership
 from muster.scheduler.observer import NoObserver, Observer
@@ -41,6 +40,7 @@ from muster.scheduler.status.event_recorder import Recorder, about_gang, about_g
 from muster.validation.pods.membership import gang_of
 
 log = structlog.get_logger()
+CONFLICT = 409
 AGAIN_SECONDS = 300.0  # the same event about the same object is not told more often
 RECEIVED_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
 AT_ONCE = 16  # letters: few, as bindings come first
@@ -116,9 +116,9 @@ class StatusWriter:
         self._latest, self._newest = news, news.number
         self._woken.set()
 
-    async def make_way(self, namespace: str, pod: str) -> None:
+    async def make_way(self, binding: Binding) -> None:
         """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
-        address = (PODS.plural, namespace, pod)
+        address = (PODS.plural, binding.namespace, binding.pod)
         self._placed[address] = self._newest + 1
         self._updates.pop(address, None)
         if address in self._busy:

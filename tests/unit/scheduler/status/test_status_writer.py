@@ -26,6 +26,7 @@ from muster.kube.cache.reflector import ObjectUpdated
 from muster.kube.cluster import PatchType, Raw
 from muster.model.snapshot import take
 from muster.planning.cycle import plan
+from muster.planning.decision import Binding
 from muster.reporting.outcome import Outcome, outcomes
 from muster.scheduler.status import status_writer
 from muster.scheduler.status.event_recorder import KEPT_SECONDS, Recorder, about_stray
@@ -45,6 +46,10 @@ from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
 from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 from tests.support.live.world import World
 from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
+
+
+def _binding(name: str) -> Binding:
+    return Binding("default", name, "a", "g", "", "core")
 
 
 class Flag:
@@ -351,8 +356,8 @@ async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
         sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
         (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
         async with asyncio.timeout(5):
-            await bench.status_writer.make_way("default", later)
-        on_its_way = asyncio.create_task(bench.status_writer.make_way("default", sent[0]))
+            await bench.status_writer.make_way(_binding(later))
+        on_its_way = asyncio.create_task(bench.status_writer.make_way(_binding(sent[0])))
         bench.news()  # of a cycle that is over by now: it does not know of the binding
         assert bench.status_writer._latest is not None
         bench.status_writer._latest = msgspec.structs.replace(bench.status_writer._latest, number=1)
@@ -690,7 +695,7 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
     async with bench.running(), asyncio.timeout(5):
         bench.news()
         await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
-        await bench.status_writer.make_way("default", "g-0")
+        await bench.status_writer.make_way(_binding("g-0"))
         await until(lambda: True in bench.failed)
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.scheduler.write_pool import WritePool, WriteResult
+from muster.scheduler.apply.write_pool import WritePool
+from muster.scheduler.apply.write_state import WriteResult
 
 GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=6)  # core, extras of each
 
@@ -18,8 +19,8 @@ class Job:
 
     rest_seconds = 0.001
 
-    def __init__(self, cluster: "Cluster", whose: str, first: bool, name: str) -> None:
-        self.cluster, self.whose, self.first, self.name = cluster, whose, first, name
+    def __init__(self, cluster: "Cluster", owner: str, first: bool, name: str) -> None:
+        self.cluster, self.owner, self.is_first, self.name = cluster, owner, first, name
         self.sent = self.asked = 0
         self.doubted = False
         self.good: bool | None = None
@@ -28,14 +29,17 @@ class Job:
         self.sent += 1
         return self._came(await self.cluster.answer(self))
 
-    async def find_out(self) -> WriteResult:
-        self.asked += 1
-        await asyncio.sleep(0)
-        return self._came(self.cluster.fate(self))
+    async def settle(self) -> WriteResult:
+        result = WriteResult.UNCONFIRMED
+        while result is WriteResult.UNCONFIRMED:
+            await asyncio.sleep(self.rest_seconds)
+            self.asked += 1
+            result = self._came(self.cluster.fate(self))
+        return result
 
     def _came(self, answer: WriteResult) -> WriteResult:
-        self.doubted = answer is WriteResult.DOUBT
-        self.good = None if self.doubted else answer is WriteResult.YES
+        self.doubted = answer is WriteResult.UNCONFIRMED
+        self.good = None if self.doubted else answer is WriteResult.CONFIRMED
         return answer
 
 
@@ -47,21 +51,21 @@ class Cluster:
         self.go = asyncio.Event()
         self.now = self.most = 0
         self.turn = 0
-        self.failed: dict[str, int] = {}  # gangs whose core was refused, and in which turn
+        self.failed: dict[str, int] = {}  # gangs owner core was refused, and in which turn
         self.after_failure: Counter[str] = Counter()  # sent in the turn in which the core of their gang had failed
         self.wrong: list[str] = []
         self.jobs: dict[str, list[Job]] = defaultdict(list)
 
-    def gang(self, whose: str, core: int, extras: int) -> list[Job]:
-        number = len(self.jobs[whose])
-        made = [Job(self, whose, i < core, f"{whose}-{number + i}") for i in range(core + extras)]
-        self.jobs[whose] += made
+    def gang(self, owner: str, core: int, extras: int) -> list[Job]:
+        number = len(self.jobs[owner])
+        made = [Job(self, owner, i < core, f"{owner}-{number + i}") for i in range(core + extras)]
+        self.jobs[owner] += made
         return made
 
     async def answer(self, job: Job) -> WriteResult:
-        self.after_failure[job.whose] += self.failed.get(job.whose) == self.turn
-        others = [one for one in self.jobs[job.whose] if one is not job and one.sent and one.good is None]
-        if not job.first and any(one.first for one in others):
+        self.after_failure[job.owner] += self.failed.get(job.owner) == self.turn
+        others = [one for one in self.jobs[job.owner] if one is not job and one.sent and one.good is None]
+        if not job.is_first and any(one.is_first for one in others):
             self.wrong.append(f"{job.name} is sent before its core is bound")
         self.now += 1
         self.most = max(self.most, self.now)
@@ -74,11 +78,11 @@ class Cluster:
 
     def fate(self, job: Job) -> WriteResult:
         if self.dice.random() < self.unconfirmed:
-            return WriteResult.DOUBT
+            return WriteResult.UNCONFIRMED
         good = self.dice.random() >= self.refuses
-        if job.first and not good:
-            self.failed[job.whose] = self.turn
-        return WriteResult.YES if good else WriteResult.NO
+        if job.is_first and not good:
+            self.failed[job.owner] = self.turn
+        return WriteResult.CONFIRMED if good else WriteResult.REJECTED
 
 
 @settings(max_examples=300)
@@ -88,22 +92,22 @@ def test_any_order_of_answers(gangs: list[tuple[int, int]], at_once: int, refuse
     assert cluster.wrong == []
     assert max(cluster.after_failure.values(), default=0) < at_once, "only what was on its way already"
     assert cluster.most <= at_once
-    for whose, jobs in cluster.jobs.items():
+    for owner, jobs in cluster.jobs.items():
         assert {job.sent for job in jobs} <= {0, 1}, "nobody twice"
-        if whose not in cluster.failed:
+        if owner not in cluster.failed:
             assert all(job.sent for job in jobs), "nobody forgotten"
 
 
 async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster) -> Cluster:
     write_pool = WritePool(at_once)
-    write_pool.open()
+    write_pool.begin_cycle()
     for i, (core, extras) in enumerate(gangs):
         every = cluster.gang(f"g{i}", core, extras)
         cut = cluster.dice.randint(core, len(every))  # later grants bring more extras
         write_pool.add(every[:cut])
         await asyncio.sleep(0)
         write_pool.add(every[cut:])
-    assert await write_pool.settle(5.0) == frozenset()
+    assert await write_pool.end_cycle(5.0) == frozenset()
     assert write_pool.at_rest
     return cluster
 
@@ -128,13 +132,13 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Clus
     dice, write_pool = cluster.dice, WritePool(at_once)
     ended: set[str] = set()
     for cluster.turn, gangs in enumerate(turns, 1):
-        write_pool.open()
+        write_pool.begin_cycle()
         behind = write_pool.unsettled
         mine = [job for i, (core, extras) in enumerate(gangs) for job in cluster.gang(f"g{i}", core, extras)]
         write_pool.add(mine, urgent=dice.random() < 0.3)
-        unsent = await write_pool.settle(0.002)
-        assert not any(job.sent for job in mine if job.whose in behind & write_pool.unsettled)
-        assert {job.whose for job in mine if not job.sent} <= unsent | cluster.failed.keys()
+        unsent = await write_pool.end_cycle(0.002)
+        assert not any(job.sent for job in mine if job.owner in behind & write_pool.unsettled)
+        assert {job.owner for job in mine if not job.sent} <= unsent | cluster.failed.keys()
         ended |= {job.name for job in mine if not job.sent}
     cluster.go.set()
     cluster.unconfirmed = min(cluster.unconfirmed, 0.3)
@@ -148,10 +152,10 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Clus
     assert all(job.sent <= 1 for job in every), "nobody twice"
     assert all(job.good is not None for job in every if job.sent), "all that was sent is settled"
     began = asyncio.get_running_loop().time()
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("fresh", 2, 1))
     cluster.hangs = cluster.refuses = cluster.unconfirmed = 0.0
-    assert await write_pool.settle(60.0) == frozenset()
+    assert await write_pool.end_cycle(60.0) == frozenset()
     assert asyncio.get_running_loop().time() - began < 5.0, "nothing of the past keeps a turn waiting"
 
 
@@ -160,17 +164,17 @@ async def test_gangs_that_hang_do_not_hold_up_the_next_turn(stuck: int) -> None:
     """However many of them: all together they keep no more than half of the places."""
     cluster = Cluster(Random(0), hangs=1.0)
     write_pool = WritePool(4)
-    write_pool.open()
+    write_pool.begin_cycle()
     for i in range(stuck):
         write_pool.add(cluster.gang(f"stuck{i}", 6, 2))
-    unsent = await write_pool.settle(0.01)
+    unsent = await write_pool.end_cycle(0.01)
     assert unsent == {f"stuck{i}" for i in range(stuck)}
     cluster.hangs = 0.0
-    write_pool.open()
+    write_pool.begin_cycle()
     others = cluster.gang("other", 3, 3)
     write_pool.add(others)
     async with asyncio.timeout(1):
-        assert await write_pool.settle(60.0) == frozenset()
+        assert await write_pool.end_cycle(60.0) == frozenset()
     assert all(job.good for job in others)
     await write_pool.stop()
 
@@ -179,7 +183,7 @@ async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_
     """Extras would run without their core (G1), and what was decided grows old."""
     cluster, late = Cluster(Random(0), unconfirmed=1.0), list[bool]()
     write_pool = WritePool(2, late.append)
-    write_pool.open()
+    write_pool.begin_cycle()
     for job in cluster.gang("g", 4, 2):
         job.rest_seconds = 0.2
     write_pool.add(cluster.jobs["g"])
@@ -188,37 +192,37 @@ async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_
     cluster.unconfirmed = 0.0
     write_pool.add(others)
     async with asyncio.timeout(1):
-        assert await write_pool.settle(60.0) == {"g"}
+        assert await write_pool.end_cycle(60.0) == {"g"}
     assert all(job.good for job in others)
     assert write_pool.unsettled == {"g"}
     sent = sum(job.sent for job in cluster.jobs["g"])
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("g", 2, 2))
-    assert await write_pool.settle(0.01) == {"g"}
+    assert await write_pool.end_cycle(0.01) == {"g"}
     assert sum(job.sent for job in cluster.jobs["g"]) == sent <= 2
     async with asyncio.timeout(2):
         while not write_pool.at_rest:
             await asyncio.sleep(0.01)
     assert late == [True] * sent
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("g", 2, 2))
-    assert await write_pool.settle(1.0) == frozenset()
+    assert await write_pool.end_cycle(1.0) == frozenset()
 
 
 async def test_answers_to_others_do_not_keep_a_turn_open() -> None:
     """Somebody who is in doubt for long says so again and again."""
     cluster = Cluster(Random(0), hangs=1.0)
     write_pool = WritePool(4)
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("old", 2, 0))
-    await write_pool.settle(0.005)
-    write_pool.open()
+    await write_pool.end_cycle(0.005)
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("new", 1, 0))
     await asyncio.sleep(0)
     began = asyncio.get_running_loop().time()
     asyncio.get_running_loop().call_later(0.05, cluster.go.set)
     cluster.jobs["new"][0].cluster = Cluster(Random(0), hangs=1.0)
-    assert await write_pool.settle(0.01) == frozenset()
+    assert await write_pool.end_cycle(0.01) == frozenset()
     assert asyncio.get_running_loop().time() - began < 0.05
     await write_pool.stop()
 
@@ -235,26 +239,26 @@ async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
             if self.name == "g0-0":
                 raise RuntimeError("a bug")
             await asyncio.sleep(0.1)
-            return WriteResult.YES
+            return WriteResult.CONFIRMED
 
-    def gang(whose: str) -> list[Job]:
-        return [Bug(Cluster(Random(0)), whose, i < 2, f"{whose}-{i}") for i in range(4)]
+    def gang(owner: str) -> list[Job]:
+        return [Bug(Cluster(Random(0)), owner, i < 2, f"{owner}-{i}") for i in range(4)]
 
     woken = asyncio.Event()
     write_pool = WritePool(4, lambda _: woken.set())
-    write_pool.open()
-    for whose in ("g0", "g1", "g2"):
-        write_pool.add(gang(whose))
+    write_pool.begin_cycle()
+    for owner in ("g0", "g1", "g2"):
+        write_pool.add(gang(owner))
     if late:
-        await write_pool.settle(0.005)
+        await write_pool.end_cycle(0.005)
         await woken.wait()
         with pytest.raises(RuntimeError, match="a bug"):
-            write_pool.open()
+            write_pool.begin_cycle()
     else:
         await asyncio.sleep(0.002)
         write_pool.add(gang("g9"))
         with pytest.raises(RuntimeError, match="a bug"):
-            await write_pool.settle(1.0)
+            await write_pool.end_cycle(1.0)
     await write_pool.stop()
     assert len(sent) <= 4
 
@@ -263,10 +267,10 @@ async def test_turns_that_hang_add_half_of_the_places_each_and_no_more() -> None
     """An API server that does not answer is not sent more and more at once."""
     cluster, write_pool = Cluster(Random(0), hangs=1.0), WritePool(4)
     for turn in range(4):
-        write_pool.open()
+        write_pool.begin_cycle()
         for i in range(6):
             write_pool.add(cluster.gang(f"g{turn}-{i}", 1, 0))
-        await write_pool.settle(0.005)
+        await write_pool.end_cycle(0.005)
     assert cluster.most == 4 + 2 + 2 + 2
     await write_pool.stop()
 
@@ -277,15 +281,15 @@ async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
 
     class Told(Job):
         async def send(self) -> WriteResult:
-            sent.append(self.whose)
+            sent.append(self.owner)
             await asyncio.sleep(0)
-            return WriteResult.YES
+            return WriteResult.CONFIRMED
 
     write_pool = WritePool(1)
-    write_pool.open()
-    write_pool.add([Told(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c")])
+    write_pool.begin_cycle()
+    write_pool.add([Told(Cluster(Random(0)), owner, True, owner) for owner in ("a", "b", "c")])
     write_pool.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
-    assert await write_pool.settle(1.0) == frozenset()
+    assert await write_pool.end_cycle(1.0) == frozenset()
     assert sent == ["a", "urgent", "b", "c"]
 
 
@@ -295,19 +299,19 @@ async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() 
 
     class Bug(Job):
         async def send(self) -> WriteResult:
-            sent.append(self.whose)
+            sent.append(self.owner)
             await go.wait()
-            if self.whose == "a":
+            if self.owner == "a":
                 raise RuntimeError("a bug")
-            return WriteResult.YES
+            return WriteResult.CONFIRMED
 
     write_pool = WritePool(2)
-    write_pool.open()
-    write_pool.add([Bug(Cluster(Random(0)), whose, True, whose) for whose in ("a", "b", "c", "d")])
+    write_pool.begin_cycle()
+    write_pool.add([Bug(Cluster(Random(0)), owner, True, owner) for owner in ("a", "b", "c", "d")])
     await asyncio.sleep(0)
     go.set()
     with pytest.raises(RuntimeError, match="a bug"):
-        await write_pool.settle(1.0)
+        await write_pool.end_cycle(1.0)
     assert sent == ["a", "b"]
 
 
@@ -322,10 +326,10 @@ async def test_when_all_are_stopped_every_one_has_ended() -> None:
             finally:
                 await asyncio.sleep(0.01)
                 ended.append(self.name)
-            return WriteResult.YES
+            return WriteResult.CONFIRMED
 
     write_pool = WritePool(4)
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add([Busy(Cluster(Random(0)), f"g{i}", True, f"g{i}") for i in range(3)])
     await asyncio.sleep(0)
     await write_pool.stop()
@@ -336,7 +340,7 @@ async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
     """G5: a plan is told gang by gang as it is made, and its extras may come when the core was refused already."""
     cluster = Cluster(Random(0), refuses=1.0)
     write_pool = WritePool(4)
-    write_pool.open()
+    write_pool.begin_cycle()
     write_pool.add(cluster.gang("g", 1, 0))
     async with asyncio.timeout(1):
         while "g" not in cluster.failed:
@@ -344,5 +348,5 @@ async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
     await asyncio.sleep(0)
     extras = cluster.gang("g", 0, 2)
     write_pool.add(extras)
-    assert await write_pool.settle(1.0) == frozenset()
+    assert await write_pool.end_cycle(1.0) == frozenset()
     assert [job.sent for job in extras] == [0, 0]

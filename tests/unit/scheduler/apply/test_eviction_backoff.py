@@ -2,7 +2,7 @@
 
 from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
-from muster.scheduler.eviction_backoff import FIRST_SECONDS, LONGEST_SECONDS, EvictionBackoff
+from muster.scheduler.apply.eviction_backoff import FIRST_SECONDS, LONGEST_SECONDS, EvictionBackoff
 
 
 class Bench:
@@ -37,7 +37,7 @@ def test_who_leaves_after_all_is_forgotten() -> None:
     bench = Bench()
     bench.refusals.refused("team/a", "u-a")
     bench.refusals.refused("team/b", "u-b")
-    bench.refusals.taken("team/a")
+    bench.refusals.evicted("team/a")
     assert bench.untouchable() == {"team/b"}
 
 

@@ -34,7 +34,7 @@ class EvictionBackoff:
         seconds = min(before.seconds * 2, LONGEST_SECONDS) if before and again else FIRST_SECONDS
         self._refused[pod] = RefusedEviction(uid, self._clock() + seconds, seconds)
 
-    def taken(self, pod: str) -> None:
+    def evicted(self, pod: str) -> None:
         """It leaves after all."""
         self._refused.pop(pod, None)
 

@@ -19,11 +19,18 @@ from muster.model.snapshot import take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason
 from muster.reporting.explain import sentence
-from muster.scheduler import binder, plan_applier
+from muster.scheduler.apply import plan_applier, pod_api
+from muster.scheduler.apply.apply_result import ApplyResult
+from muster.scheduler.apply.binder import Binder
+from muster.scheduler.apply.eviction_backoff import EvictionBackoff
+from muster.scheduler.apply.evictor import Evictor
+from muster.scheduler.apply.nominator import Nominator
+from muster.scheduler.apply.plan_applier import PlanApplier, concerned_pods
+from muster.scheduler.apply.pod_api import PodApi
+from muster.scheduler.apply.write_pool import WritePool
+from muster.scheduler.apply.write_state import LOST_SECONDS, RESEND_SECONDS
 from muster.scheduler.assumed_pods import AssumedPods
-from muster.scheduler.binder import AGAIN_SECONDS, LOST_SECONDS, Done, Writer
 from muster.scheduler.observer import NoObserver
-from muster.scheduler.plan_applier import Applier, concerned
 from tests.support.live.faults import Call, Crash, Fault, Faulty, Script
 from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import World
@@ -71,22 +78,29 @@ class Bench:
         for i in range(pods):
             self.world.create(PODS, gpu_pod(f"p{i}", "g"))
         self.cluster, self.assumed_pods, self.leadership = Faulty(self.world.memory, script), AssumedPods(), Flag()
-        self.applier, self.seen = self.applying(self.cluster, at_once), Seen()
+        self.seen = Seen()
+        self.applier = self.applying(self.cluster, at_once)
         self.look()
 
-    def applying(self, cluster: Cluster, at_once: int = 64, seconds: float = 10.0) -> Applier:
-        return Applier(
-            Writer(cluster, self.assumed_pods, self.leadership, lambda: self.world.seconds, seconds), at_once
-        )
+    def applying(
+        self,
+        cluster: Cluster,
+        at_once: int = 64,
+        seconds: float = 10.0,
+        settled_late: Callable[[bool], None] = lambda _: None,
+    ) -> PlanApplier:
+        api = PodApi(cluster, self.leadership, lambda: self.world.seconds, seconds, self.seen)
+        binder = Binder(api, self.assumed_pods)
+        evictor = Evictor(api, self.assumed_pods, EvictionBackoff(lambda: self.world.seconds))
+        return PlanApplier(WritePool(at_once, settled_late), binder, evictor, Nominator(api))
 
     def look(self) -> None:
         """What the next plan is made from."""
         found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
         self.pods = {key(one.metadata): one for one in found}
 
-    async def do(self, plan: CyclePlan) -> Done:
-        self.applier.writer.observer = self.seen
-        return await self.applier.carry_out(plan, self.pods)
+    async def do(self, plan: CyclePlan) -> ApplyResult:
+        return await self.applier.apply(plan, self.pods, self.leadership.term)
 
 
 def to_a(name: str, role: Role = "core", gang: str = "g") -> Binding:
@@ -109,7 +123,7 @@ async def test_evictions_come_before_nominations_and_bindings_wait_for_neither()
     bench = Bench()
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     plan = CyclePlan(bindings=(to_a("p2"),), nominations=(to_a("p1"),), evictions=(out("p0"),))
-    assert await bench.do(plan) == Done(bound=1, evicted=1, nominated=1)
+    assert await bench.do(plan) == ApplyResult(bound=1, evicted=1, nominated=1)
     assert [line for line in bench.cluster.log if "bind" not in line] == ["evict p0", "patch pods p1 status"]
     assert "bind p2" in bench.cluster.log
     assert bench.world.pod("p1")["status"]["nominatedNodeName"] == "a"
@@ -134,7 +148,7 @@ async def test_extras_stay_where_a_pod_of_the_core_failed(fault: Fault) -> None:
 @pytest.mark.parametrize("fault", ["broken", "lost", "unanswered"])
 async def test_extras_wait_while_a_pod_of_the_core_is_in_doubt(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """G1: they are not worth having without it. The pod itself is asked, and bound again where it was not (I1, I2)."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: fault if (call.verb, call.what, call.again) == ("bind", "p1", 0) else None)
     done = await bench.do(CyclePlan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
     assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
@@ -150,10 +164,10 @@ async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_mo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its node has gone, say. It keeps its room until no request can be on its way any more."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
-    bench.applier.writer.still = lambda *_: False
+    bench.applier.binder.is_wanted = lambda *_: False
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await asyncio.sleep(0.02)
     assert (bench.cluster.log.count("bind p0: lost"), len(bench.assumed_pods)) == (1, 1)
@@ -164,7 +178,7 @@ async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_mo
 
 @pytest.mark.parametrize("fate", ["gone", "another", "elsewhere"])
 async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     store = bench.world.memory.store
@@ -180,7 +194,7 @@ async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: py
 
 async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first try arrives after the pod was asked, so the second one is refused: that is no clear no (I2)."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     bench = Bench()
     store, rooms = bench.world.memory.store, []
 
@@ -199,7 +213,7 @@ async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch
 
 
 async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.02)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     bench.leadership.leading = False
@@ -214,13 +228,13 @@ async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(m
 @pytest.mark.parametrize("fault", ["busy", "forbidden", "conflict", "broken"])
 async def test_after_doubt_only_the_pod_itself_can_say_no(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """I2: the first try may still arrive, whatever is said to the second one; after a while nothing more is sent."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: None if call.verb != "bind" else fault if call.again else "lost")
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await until(lambda: bench.cluster.log.count(f"bind p0: {fault}") > 1)
     assert len(bench.assumed_pods) == 1
-    await bench.world.time.advance(AGAIN_SECONDS + 1)
+    await bench.world.time.advance(RESEND_SECONDS + 1)
     await asyncio.sleep(0.05)
     tries = bench.cluster.log.count(f"bind p0: {fault}")
     await bench.world.time.advance(LOST_SECONDS - 1)
@@ -231,8 +245,8 @@ async def test_after_doubt_only_the_pod_itself_can_say_no(fault: Fault, monkeypa
 async def test_what_was_promised_goes_with_the_next_list_that_does_not_show_it() -> None:
     bench = Bench()
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
-    assert len(bench.assumed_pods.laid(bench.pods.get, bench.world.time.now(), 0)) == 1
-    assert len(bench.assumed_pods.laid(bench.pods.get, bench.world.time.now(), 1)) == 0
+    assert len(bench.assumed_pods.overlay(bench.pods.get, bench.world.time.now(), 0)) == 1
+    assert len(bench.assumed_pods.overlay(bench.pods.get, bench.world.time.now(), 1)) == 0
 
 
 async def test_one_gang_does_not_stop_another() -> None:
@@ -266,7 +280,7 @@ async def test_a_pod_that_came_back_under_its_name_is_not_bound_evicted_or_nomin
 async def test_who_is_gone_need_not_be_evicted() -> None:
     bench = Bench()
     bench.world.memory.store.delete(PODS, "default", "p0")
-    assert await bench.do(CyclePlan(evictions=(out("p0"),))) == Done()
+    assert await bench.do(CyclePlan(evictions=(out("p0"),))) == ApplyResult()
 
 
 async def test_the_fence_is_asked_before_every_single_write() -> None:
@@ -280,7 +294,7 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
     done = await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"), to_a("p2"))))
     assert (done.bound, len(done.failures)) == (2, 1)
     assert bench.cluster.log == ["bind p0", "bind p1"]
-    assert await bench.do(CyclePlan(nominations=(to_a("p2"),))) == Done()
+    assert await bench.do(CyclePlan(nominations=(to_a("p2"),))) == ApplyResult()
     assert (await bench.do(CyclePlan(evictions=(out("p0"),)))).evicted == 0
     assert bench.cluster.calls == 2
 
@@ -294,7 +308,7 @@ async def test_nobody_is_evicted_for_a_gang_unless_all_can_be() -> None:
     done = await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))
     assert (done.evicted, len(done.failures)) == (0, 1)
     assert not any(line.startswith("evict") for line in bench.cluster.log)
-    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == {"default/p1"}
+    assert bench.applier.evictor.backoff.untouchable(bench.pods.get) == {"default/p1"}
 
 
 async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
@@ -311,13 +325,13 @@ async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
 @pytest.mark.parametrize(("fault", "counts"), [("broken", 0), ("lost", 0), ("unanswered", 1)])
 async def test_an_eviction_counts_once_it_is_known(fault: Fault, counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """I7: until then the pod holds its share of its queue; where the API server says no, it is left alone."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 60.0)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 60.0)
     bench = Bench(script=fails("evict", "p0", fault))
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     bench.look()
     await bench.do(CyclePlan(evictions=(out("p0"),)))
     assert len(bench.assumed_pods) == counts
-    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == ({"default/p0"} if fault == "broken" else set())
+    assert bench.applier.evictor.backoff.untouchable(bench.pods.get) == ({"default/p0"} if fault == "broken" else set())
     assert bench.applier.write_pool.at_rest == (fault != "lost"), "asked again later"
     await bench.applier.write_pool.stop()
 
@@ -343,7 +357,7 @@ async def test_no_more_at_once_than_allowed() -> None:
     bench = Bench(pods=12)
     slow = Slow(bench.world.memory)
     plan = CyclePlan(bindings=tuple(to_a(f"p{i}", gang=f"g{i % 3}") for i in range(12)))
-    done = await bench.applying(slow, at_once=4).carry_out(plan, bench.pods)
+    done = await bench.applying(slow, at_once=4).apply(plan, bench.pods, 0)
     assert (done.bound, slow.most) == (12, 4)
 
 
@@ -361,7 +375,7 @@ async def test_a_gang_that_gets_no_answer_does_not_hold_up_the_others(stuck: int
     core = tuple(to_a(f"p{i}", gang="a") for i in range(6))
     extras = tuple(to_a(f"p{i}", "extra", gang=f"g{i % 2}") for i in range(8, 12))
     plan = CyclePlan(bindings=(*core, to_a("p6", gang="g0"), to_a("p7", gang="g1"), *extras))
-    work = asyncio.create_task(bench.applying(slow, at_once=4).carry_out(plan, bench.pods))
+    work = asyncio.create_task(bench.applying(slow, at_once=4).apply(plan, bench.pods, 0))
     await until(lambda: len(bench.world.seats()) == 12 - stuck)
     assert not work.done()
     slow.go.set()
@@ -373,13 +387,16 @@ class Late:
     """A gang of four whose first binding gets no answer, beside another; it may have one of two requests at once."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, hangs: str = "p0") -> None:
-        monkeypatch.setattr(plan_applier, "SETTLE_SECONDS", 0.02)
+        monkeypatch.setattr(plan_applier, "QUIET_SECONDS", 0.02)
         self.bench = Bench(pods=6)
         self.cluster = Slow(self.bench.world.memory, hangs)
         self.woken: list[bool] = []
-        self.bench.applier = self.applier = Applier(self.bench.applying(self.cluster).writer, 2, self.woken.append)
+        self.use(self.cluster)
 
-    async def first_turn(self) -> Done:
+    def use(self, cluster: Cluster) -> None:
+        self.bench.applier = self.applier = self.bench.applying(cluster, 2, settled_late=self.woken.append)
+
+    async def first_turn(self) -> ApplyResult:
         core = (to_a("p0"), to_a("p1"), to_a("p2"))
         return await self.bench.do(CyclePlan(bindings=(*core, to_a("p3", "extra"), to_a("p5", gang="x"))))
 
@@ -388,7 +405,7 @@ class Late:
         seen = {key: one for key, one in self.bench.pods.items() if one.metadata.name not in self.bench.world.seats()}
         return {
             one.metadata.name: one.spec.node_name
-            for one in self.bench.assumed_pods.laid(seen.get, self.bench.world.time.now(), 0).values()
+            for one in self.bench.assumed_pods.overlay(seen.get, self.bench.world.time.now(), 0).values()
         }
 
 
@@ -463,10 +480,10 @@ async def test_nothing_is_asked_again_while_it_is_not_answered(wish: str, monkey
             await go.wait()
             return {}
 
-    late.applier.writer.cluster = Hangs(late.bench.world.memory)
+    late.use(Hangs(late.bench.world.memory))
     plan = CyclePlan(evictions=(out("p2"),)) if wish == "eviction" else CyclePlan(nominations=(to_a("p2"),))
     for _ in range(3):
-        assert await late.bench.do(plan) == Done()
+        assert await late.bench.do(plan) == ApplyResult()
     assert len(log) == 1
     go.set()
     await until(lambda: late.applier.write_pool.at_rest)
@@ -484,7 +501,7 @@ async def test_where_the_core_fails_the_rest_of_the_gang_is_left_to_the_next_pla
     plan = CyclePlan(
         bindings=(*(to_a(f"p{i}", gang="a") for i in range(6)), to_a("p6", gang="b"), to_a("p7", gang="b"))
     )
-    done = await bench.applying(faulty, at_once=1).carry_out(plan, bench.pods)
+    done = await bench.applying(faulty, at_once=1).apply(plan, bench.pods, 0)
     assert faulty.writes() == ("bind p0: unanswered", "bind p6", "bind p7")
     assert (done.bound, len(done.failures)) == (2, 1)
 
@@ -524,7 +541,7 @@ async def test_nothing_is_written_after_it_was_cancelled() -> None:
     bench = Bench(pods=6)
     slow = Slow(bench.world.memory, "p0")
     plan = CyclePlan(bindings=tuple(to_a(f"p{i}") for i in range(6)))
-    work = asyncio.create_task(bench.applying(slow, at_once=4).carry_out(plan, bench.pods))
+    work = asyncio.create_task(bench.applying(slow, at_once=4).apply(plan, bench.pods, 0))
     await until(lambda: slow.now == 2)
     work.cancel()
     await asyncio.wait([work])
@@ -549,7 +566,7 @@ async def test_ten_thousand_bindings_are_no_burden() -> None:
 
     bindings = tuple(to_a(f"p{i}", "core" if i % 10 < 8 else "extra", f"g{i // 10}") for i in range(10_000))
     began = time.process_time()
-    done = await bench.applying(Instant(bench.world.memory)).carry_out(CyclePlan(bindings=bindings), {})
+    done = await bench.applying(Instant(bench.world.memory)).apply(CyclePlan(bindings=bindings), {}, 0)
     assert (done.bound, most) == (10_000, 64)
     assert time.process_time() - began < 5.0
 
@@ -608,7 +625,7 @@ def test_a_plan_is_about_few_pods() -> None:
     bench = Bench(pods=5)
     noted = replace(bench.pods["default/p4"], status=PodStatus(nominated_node_name="a"))
     plan = CyclePlan(bindings=(to_a("p0"),), nominations=(to_a("p1"),), evictions=(out("p2"),))
-    found = concerned(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
+    found = concerned_pods(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
     assert sorted(found) == ["default/p0", "default/p1", "default/p2", "default/p4"]
 
 
@@ -638,7 +655,7 @@ async def test_a_plan_is_told_as_it_went() -> None:
     bench = Bench(pods=6, script=lambda call: "forbidden" if call.what in ("p0", "p4") else None)
     gangs = (about("p0", "p1", verdict="Scheduled"), about("p2", "p3", "p4", name="h", verdict="Scheduled"))
     bindings = (to_a("p0"), to_a("p1"), to_a("p2", gang="h"), to_a("p3", "extra", "h"), to_a("p4", "extra", "h"))
-    async with bench.applier.at_work(bench.pods) as work:
+    async with bench.applier.applying(bench.pods, 0) as work:
         work.finish(CyclePlan(bindings=bindings, gangs=gangs), bench.pods)
     first, second = work.plan.gangs
     assert (first.verdict, [refusal.reason for refusal in first.refusals]) == ("Waiting", ["BindingFailed"])
@@ -670,8 +687,8 @@ async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> No
 
 async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
     """I9: another leader may have given the node away meanwhile. Its room is kept until nothing can be on its way."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     bench.leadership.term += 1
@@ -687,11 +704,11 @@ async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_mo
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """I2: counted from the last try that was not answered, not from the first one."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
-    await bench.world.time.advance(AGAIN_SECONDS - 1)
+    await bench.world.time.advance(RESEND_SECONDS - 1)
     tries = bench.cluster.log.count("bind p0: lost")
     await until(lambda: bench.cluster.log.count("bind p0: lost") > tries + 1)
     await bench.world.time.advance(LOST_SECONDS - 5)
@@ -719,7 +736,7 @@ async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
 
 async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is dead for one question must not leave a gang in doubt for ever."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
 
     class Mute(Faulty):
         asked = 0
@@ -741,12 +758,12 @@ async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytes
 @pytest.mark.parametrize("fault", ["lost", "unanswered"])
 async def test_doubt_is_over_when_the_binding_is_settled(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the next one would be told at once, as if it had lasted since then."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     bench = Bench(script=lambda call: fault if (call.verb, call.again) == ("bind", 0) else None)
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
-    assert set(bench.applier.writer.unconfirmed) == {"default/g"}
+    assert set(bench.applier.binder.unconfirmed) == {"default/g"}
     await until(lambda: bench.applier.write_pool.at_rest)
-    assert (bench.applier.writer.unconfirmed, set(bench.world.seats())) == ({}, {"p0"})
+    assert (bench.applier.binder.unconfirmed, set(bench.world.seats())) == ({}, {"p0"})
 
 
 async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
@@ -766,9 +783,9 @@ async def test_who_was_not_refused_but_not_reached_may_be_asked_again_at_once() 
     bench = Bench(script=fails("probe", "p1", "lost"))
     seated(bench, "p0", "p1")
     assert (await bench.do(CyclePlan(evictions=(out("p0"), out("p1"))))).evicted == 0
-    assert bench.applier.writer.refusals.untouchable(bench.pods.get) == frozenset()
+    assert bench.applier.evictor.backoff.untouchable(bench.pods.get) == frozenset()
     bench.cluster.script = lambda _: None
-    assert await bench.do(CyclePlan(evictions=(out("p0"), out("p1")))) == Done(evicted=2)
+    assert await bench.do(CyclePlan(evictions=(out("p0"), out("p1")))) == ApplyResult(evicted=2)
 
 
 async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
@@ -782,8 +799,8 @@ async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
 
 async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """E1: that one of them was found says nothing about the other one, and somebody waits to be told."""
-    monkeypatch.setattr(binder, "FIRST_SECONDS", 0.002)
-    monkeypatch.setattr(binder, "LONGEST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
 
     def script(call: Call) -> Fault | None:
         if call.verb == "bind":
@@ -797,5 +814,5 @@ async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeyp
     await until(lambda: bench.cluster.log.count("get pods p1") > asked + 2)
     await asyncio.sleep(0.02)
     assert bench.applier.write_pool.unsettled == {"default/g"}
-    assert set(bench.applier.writer.unconfirmed) == {"default/g"}
+    assert set(bench.applier.binder.unconfirmed) == {"default/g"}
     await bench.applier.write_pool.stop()

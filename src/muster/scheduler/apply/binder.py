@@ -1,0 +1,187 @@
+"""Performs bindings: posts each one, and follows it until it is confirmed or rejected (I1, I2).
+
+Rule 1: `write_state` decides; here is the I/O. Rule 2: leadership is checked right before every request. Rule 3: from
+the moment a binding is sent until it is rejected, its pod is assumed on its node.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from muster.kube.cache.cache import Cache
+from muster.kube.errors import ApiError
+from muster.planning.decision import Binding
+from muster.scheduler.apply.apply_result import ANOTHER_LEADER, ApplyTally, Record
+from muster.scheduler.apply.pod_api import PodApi, settle_backoff
+from muster.scheduler.apply.write_state import (
+    Accepted,
+    Answer,
+    BindRequest,
+    Confirmed,
+    Event,
+    Rejected,
+    Resent,
+    Sent,
+    TermEnded,
+    Unconfirmed,
+    Write,
+    WriteResult,
+    last_sent_at,
+    may_resend,
+    result_of,
+    step,
+)
+from muster.scheduler.assumed_pods import AssumedPods
+from muster.scheduler.leadership import within_leadership
+
+Preparation = Callable[[Binding], Awaitable[None]]  # returns when the pod may be bound; ApiError: it may not
+
+
+class UnconfirmedBinding(Struct, frozen=True):
+    """A binding of which it is not known whether it was carried out."""
+
+    since: float
+    message: str
+
+
+class BindingWrite(Struct, eq=False):
+    """One binding, from the plan to its final state; see PendingWrite."""
+
+    binder: "Binder"
+    binding: Binding
+    uid: str
+    term: int  # of the leadership in which it was decided
+    tally: ApplyTally
+    state: Write | None = None  # None: not sent yet
+    unconfirmed: UnconfirmedBinding | None = None
+
+    @property
+    def owner(self) -> str:
+        """The gang."""
+        return self.binding.gang
+
+    @property
+    def is_first(self) -> bool:
+        """The core is bound before the extras."""
+        return self.binding.role == "core"
+
+    async def send(self) -> WriteResult:
+        """Posts the binding."""
+        return await self.binder.send(self)
+
+    async def settle(self) -> WriteResult:
+        """Follows an unconfirmed binding to its end."""
+        return await self.binder.settle(self)
+
+
+class Binder:
+    """Binds pods in one cluster."""
+
+    def __init__(
+        self,
+        api: PodApi,
+        assumed_pods: AssumedPods,
+        preparations: tuple[Preparation, ...] = (),
+        is_wanted: Callable[[Binding, str], bool] = lambda *_: True,
+        record: Record = lambda *_: None,
+    ) -> None:
+        self.api, self.assumed_pods = api, assumed_pods
+        self._preparations, self._record = preparations, record
+        self.is_wanted = is_wanted  # whether a binding of the pod with a uid may be sent again
+        self._unconfirmed: dict[str, BindingWrite] = {}  # by pod
+
+    @property
+    def unconfirmed(self) -> dict[str, UnconfirmedBinding]:
+        """The oldest unconfirmed binding of each gang that has one."""
+        oldest: dict[str, UnconfirmedBinding] = {}
+        for write in self._unconfirmed.values():
+            found = write.unconfirmed
+            if found is not None and (write.owner not in oldest or found.since < oldest[write.owner].since):
+                oldest[write.owner] = found
+        return oldest
+
+    async def send(self, write: BindingWrite) -> WriteResult:
+        """Posts a binding for the first time."""
+        problem = await self._prepare(write)
+        if problem:
+            write.tally.add_binding_failure(write.binding, problem)
+            return WriteResult.REJECTED
+        write.state = Sent(BindRequest(write.uid, write.binding.node), self.api.clock())
+        answer = await self._post(write)
+        if not isinstance(answer, Accepted):
+            write.tally.add_binding_failure(write.binding, answer.message)
+        if isinstance(write.state, Unconfirmed) and not isinstance(answer, Accepted):
+            write.unconfirmed = UnconfirmedBinding(answer.at, _unconfirmed_message(write.binding, answer.message))
+            self._unconfirmed[write.binding.key] = write
+        return result_of(write.state)
+
+    async def settle(self, write: BindingWrite) -> WriteResult:
+        """Reads the pod until it is known what became of the binding; meanwhile sends it again where that is allowed.
+
+        To the same node, where the pod holds its resources either way.
+        """
+        backoff, binding = settle_backoff(), write.binding
+        while isinstance(write.state, Unconfirmed):
+            await asyncio.sleep(backoff.next_seconds())
+            self._advance(write, await self.api.read(binding.namespace, binding.pod))
+            now = self.api.clock()
+            if not self.api.leads_in(write.term):
+                self._advance(write, TermEnded(now))
+            if may_resend(write.state, now) and self.is_wanted(binding, write.uid):
+                self._advance(write, Resent(now))
+                await self._post(write)
+        return result_of(write.state)
+
+    async def _prepare(self, write: BindingWrite) -> str:
+        """Why the binding may not be sent; empty: it may."""
+        for prepare in self._preparations:
+            if not self.api.leads_in(write.term):
+                return ANOTHER_LEADER
+            try:
+                async with within_leadership(self.api.leadership, self.api.seconds):
+                    await prepare(write.binding)
+            except ApiError as error:
+                return error.message
+        return "" if self.api.leads_in(write.term) else ANOTHER_LEADER
+
+    async def _post(self, write: BindingWrite) -> Answer:
+        binding, began = write.binding, self.api.clock()
+        self.assumed_pods.assume(binding.key, write.uid, binding.node)
+        answer = await self.api.bind(binding.namespace, binding.pod, write.uid, binding.node)
+        if not isinstance(answer, Accepted):
+            self.api.observer.bind_failed(answer.reason, answer.at - began)
+        self._advance(write, answer)
+        return answer
+
+    def _advance(self, write: BindingWrite, event: Event) -> None:
+        """Moves a binding to its next state; what follows from a final state is done here."""
+        before, binding = write.state, write.binding
+        if not isinstance(before, Sent | Unconfirmed):
+            return
+        write.state = step(before, event)
+        if isinstance(write.state, Confirmed | Rejected):
+            self._unconfirmed.pop(binding.key, None)
+        if isinstance(write.state, Rejected):
+            self.assumed_pods.forget(binding.key, write.uid)
+        if isinstance(write.state, Confirmed):
+            self.assumed_pods.confirm(binding.key, write.uid)
+            self.api.observer.bound(binding.role, self.api.clock() - last_sent_at(before))
+            write.tally.bound.add(binding.key)
+            self._record(binding, write.uid, write.term)
+
+
+def wanted_in(cache: Cache, assumed_pods: AssumedPods) -> Callable[[Binding, str], bool]:
+    """Whether a binding may be sent again, as far as the cache knows: the plan that decided it may be out of date."""
+
+    def is_wanted(binding: Binding, uid: str) -> bool:
+        pod, node = cache.pod(binding.key), cache.node(binding.node)
+        waits = pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None
+        in_gang = cache.pod_group(binding.gang) is not None and not assumed_pods.is_evicted(binding.key, uid)
+        return waits and in_gang and node is not None and not node.spec.unschedulable
+
+    return is_wanted
+
+
+def _unconfirmed_message(binding: Binding, why: str) -> str:
+    return f"it is not known yet whether pod `{binding.pod}` was bound to `{binding.node}`: {why}"
