@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.rest.api_server import application, face
+from muster.embedded.rest.api_server import application, server_context
 from tests.e2e.asgi import Reply, ask
 from tests.property.values import NASTY, with_each_value
 
@@ -251,7 +251,7 @@ BEGIN = [
 
 
 async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Reply]:
-    app = application(face(ClusterStore()))
+    app = application(server_context(ClusterStore()))
     async with asyncio.timeout(LONGEST_SECONDS * len(sent)):
         for call in begin:
             assert (await ask(app, *call)).status == 201, call
@@ -319,7 +319,7 @@ def test_requests_leave_nothing_behind() -> None:
     Without the places where anything of any name may be made and stays: namespaces and definitions.
     """
     places = [place for place in PLACES if "/namespaces/default/" in place and "sea.io" not in place]
-    app = application(face(ClusterStore(history=KEPT_EVENTS)))
+    app = application(server_context(ClusterStore(history=KEPT_EVENTS)))
     calls_each = [call for place in places for call in odd_calls(place, REQUESTS // len(places) // 2 + 1)]
 
     async def send_all() -> None:

@@ -1,4 +1,4 @@
-"""The embedded cluster on a socket: TLS, a token, a kubeconfig; gone without a trace when it is left."""
+"""Serves the embedded cluster on a socket with TLS, a token and a kubeconfig; leaves no files behind."""
 
 import asyncio
 import secrets
@@ -16,21 +16,19 @@ from starlette.types import ASGIApp
 from muster.embedded import tls
 from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig
 from muster.embedded.memory_cluster import MemoryCluster
-from muster.embedded.rest.api_server import application, face, now
+from muster.embedded.rest.api_server import application, now, server_context
 from muster.errors import InputError
 from muster.observability.asgi_server import AsgiServer, listening
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-GRACE_SECONDS = 2  # for requests under way when it ends
-KEEP_ALIVE_SECONDS = (
-    120  # clients come back to a connection after their pauses: kubectl drain after 5 s, others after 30
-)
+SHUTDOWN_GRACE_SECONDS = 2  # for requests in flight
+KEEP_ALIVE_SECONDS = 120  # clients reuse a connection after a pause: kubectl drain after 5 s, others after 30
 OTHER_HOST = "--host is an address of this machine, such as 127.0.0.1"
 OTHER_PORT = f"choose another --port, 0 is any that is free; {OTHER_HOST}"
 
 
 class Serving(Struct, frozen=True):
-    """Where it listens, and the file that opens it."""
+    """The address of the server and its kubeconfig."""
 
     address: str
     kubeconfig: Path
@@ -46,9 +44,9 @@ async def serve(
     token: str = "",
     clock: Callable[[], datetime] = now,
 ) -> AsyncIterator[Serving]:
-    """Answers while it is open. Port 0: any that is free; empty token: a new one; no path: a file that goes with it.
+    """Serve until left. Port 0: any free port; empty token: a new one; no path: a temporary kubeconfig.
 
-    Another host than loopback is for whoever asks for it by name.
+    Listens on loopback unless another host is given.
     """
     token = token or secrets.token_urlsafe(32)
     certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
@@ -58,17 +56,17 @@ async def serve(
     ):
         address = _address(host, listener.getsockname()[1])
         path = kubeconfig_path or Path(folder) / "kubeconfig"
-        served = face(memory.store, token, clock)
-        context = tls.server_context(certificates, Path(folder))
-        server = AsgiServer(_config(application(served), context))
+        context = server_context(memory.store, token, clock)
+        ssl_context = tls.server_context(certificates, Path(folder))
+        server = AsgiServer(_config(application(context), ssl_context))
         running = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            await _started(server, running)
+            await _wait_until_started(server, running)
             with publish_kubeconfig(path, build_kubeconfig(address, token, certificates.authority)):
                 yield Serving(address, path)
         finally:
             server.should_exit = True
-            served.watches.end()
+            context.watches.close_all()
             await running
 
 
@@ -81,22 +79,22 @@ def _config(app: ASGIApp, context: ssl.SSLContext) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE_SECONDS,
     )
     config.load()
     config.ssl = context
     return config
 
 
-async def _started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
+async def _wait_until_started(server: uvicorn.Server, running: asyncio.Task[None]) -> None:
     while not server.started:
         if running.done():
             running.result()
-            raise InputError("the API server ended before it began")
+            raise InputError("the API server ended before it started")
         await asyncio.sleep(0.005)
 
 
 def _address(host: str, port: int) -> str:
-    """As clients reach it: every address is also the loopback one."""
-    reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"https://[{reached}]:{port}" if ":" in reached else f"https://{reached}:{port}"
+    """The URL for clients: a wildcard host is reached on loopback."""
+    client_host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"https://[{client_host}]:{port}" if ":" in client_host else f"https://{client_host}:{port}"

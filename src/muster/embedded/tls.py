@@ -1,6 +1,6 @@
-"""A certificate authority of one server, made anew at each start: kubectl trusts it through the kubeconfig.
+"""A certificate authority of one server, generated at each start: clients trust it through the kubeconfig.
 
-Rule: the key of the authority never leaves this function; nothing can be signed with it later.
+Rule: the key of the authority never leaves `generate`; nothing can be signed with it later.
 """
 
 import ipaddress
@@ -21,18 +21,18 @@ VALID_DAYS = 365
 
 
 class ServerCertificates(Struct, frozen=True):
-    """PEM: what clients trust, and what the server shows."""
+    """PEM: the CA that clients trust, and the certificate and key of the server."""
 
     authority: bytes
     certificate: bytes
     key: bytes
 
     def __repr__(self) -> str:
-        return "Certificates(…)"  # a key has no place in logs
+        return "ServerCertificates(…)"  # a key has no place in logs
 
 
 def generate(hosts: Iterable[str], now: datetime) -> ServerCertificates:
-    """A certificate for names and addresses, signed by an authority that is forgotten at once."""
+    """A certificate for these hosts, signed by an authority whose key is dropped."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority_name = named("muster embedded CA")
     until = now + timedelta(days=VALID_DAYS)
@@ -58,7 +58,7 @@ def generate(hosts: Iterable[str], now: datetime) -> ServerCertificates:
 
 
 def server_context(certificates: ServerCertificates, folder: Path) -> ssl.SSLContext:
-    """What a listening socket needs. Python reads keys from files only: they are gone when this returns."""
+    """The TLS context of a listening socket. Python reads keys from files only: the file is deleted on return."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     chain = folder / "serving.pem"

@@ -1,4 +1,4 @@
-"""What is served, told twice: group by group as ever, and all at once (`APIGroupDiscoveryList`) for newer clients."""
+"""Discovery: group by group, and aggregated (`APIGroupDiscoveryList`) for newer clients."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,8 +17,8 @@ from muster.api.resources import (
     SUBJECT_ACCESS_REVIEWS,
     Resource,
 )
-from muster.embedded.rest.negotiation import accepted
-from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.negotiation import parse_accept
+from muster.embedded.rest.responses import status_error
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 
@@ -29,11 +29,11 @@ DISCOVERY_VERSIONS = ("v2", "v2beta1")
 
 
 class DiscoveryEntry(Struct, frozen=True):
-    """One line of discovery: a kind, or a subresource of it."""
+    """One entry of discovery: a kind, or a subresource of it."""
 
     resource: Resource
     name: str  # `pods`, `pods/status`
-    response: tuple[str, str, str]  # group, version and kind of what it answers with
+    response: tuple[str, str, str]  # group, version and kind of its responses
     verbs: tuple[str, ...]
     singular: str = ""
     short_names: tuple[str, ...] = ()
@@ -51,39 +51,43 @@ SUBRESOURCES: dict[str, tuple[tuple[str, str, str] | None, tuple[str, ...]]] = {
     "eviction": (_response(EVICTIONS), ("create",)),
     "finalize": (None, ("update",)),
 }
-# answered without being stored, by group
+# answered, never stored
 REVIEWS = (SELF_SUBJECT_REVIEWS, SELF_SUBJECT_ACCESS_REVIEWS, SELF_SUBJECT_RULES_REVIEWS, SUBJECT_ACCESS_REVIEWS)
 
 
 def entries(kinds: Iterable[Kind]) -> list[DiscoveryEntry]:
-    """Everything that is served, by group and version, the core group first."""
-    found = [entry for kind in kinds for entry in _of_kind(kind)]
-    found += [DiscoveryEntry(one, one.plural, _response(one), ("create",), one.kind.lower()) for one in REVIEWS]
-    return sorted(found, key=lambda entry: (entry.resource.group, *_rank(entry.resource.version), entry.name))
+    """All served kinds and subresources, by group and version, the core group first."""
+    served = [entry for kind in kinds for entry in _kind_entries(kind)]
+    served += [
+        DiscoveryEntry(review, review.plural, _response(review), ("create",), review.kind.lower()) for review in REVIEWS
+    ]
+    return sorted(served, key=lambda entry: (entry.resource.group, *_version_rank(entry.resource.version), entry.name))
 
 
-def _rank(version: str) -> tuple[int, int, int, str]:
+def _version_rank(version: str) -> tuple[int, int, int, str]:
     """Most stable first, then newest first, as Kubernetes prefers them: v10, v2, v11beta2, v10beta3, v1alpha1, foo."""
-    found = _VERSION.fullmatch(version)
-    if not found:
+    match = _VERSION.fullmatch(version)
+    if not match:
         return 3, 0, 0, version
-    stage = {"": 0, "beta": 1, "alpha": 2}[found[2] or ""]
-    return stage, -int(found[1]), -int(found[3] or 0), version
+    stage = {"": 0, "beta": 1, "alpha": 2}[match[2] or ""]
+    return stage, -int(match[1]), -int(match[3] or 0), version
 
 
-def _of_kind(kind: Kind) -> Iterable[DiscoveryEntry]:
-    one = kind.resource
-    verbs = NAMESPACE_VERBS if one == NAMESPACES else OBJECT_VERBS
-    yield DiscoveryEntry(one, one.plural, _response(one), verbs, kind.singular, kind.short_names, kind.categories)
+def _kind_entries(kind: Kind) -> Iterable[DiscoveryEntry]:
+    resource = kind.resource
+    verbs = NAMESPACE_VERBS if resource == NAMESPACES else OBJECT_VERBS
+    yield DiscoveryEntry(
+        resource, resource.plural, _response(resource), verbs, kind.singular, kind.short_names, kind.categories
+    )
     for name in kind.subresources:
         response, verbs = SUBRESOURCES[name]
-        yield DiscoveryEntry(one, f"{one.plural}/{name}", response or _response(one), verbs)
+        yield DiscoveryEntry(resource, f"{resource.plural}/{name}", response or _response(resource), verbs)
 
 
-def _groups(found: Iterable[DiscoveryEntry]) -> dict[str, dict[str, list[DiscoveryEntry]]]:
-    """By group, then by version; the version that is preferred comes first."""
+def _by_group(served: Iterable[DiscoveryEntry]) -> dict[str, dict[str, list[DiscoveryEntry]]]:
+    """Entries by group, then by version; the preferred version comes first."""
     groups: dict[str, dict[str, list[DiscoveryEntry]]] = {}
-    for (group, version), members in groupby(found, key=lambda entry: (entry.resource.group, entry.resource.version)):
+    for (group, version), members in groupby(served, key=lambda entry: (entry.resource.group, entry.resource.version)):
         groups.setdefault(group, {})[version] = list(members)
     return groups
 
@@ -100,9 +104,9 @@ def core_versions(address: str) -> Raw:
     }
 
 
-def group_list(found: Sequence[DiscoveryEntry]) -> Raw:
+def group_list(served: Sequence[DiscoveryEntry]) -> Raw:
     """`/apis`."""
-    groups = _groups(found)
+    groups = _by_group(served)
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
@@ -110,24 +114,24 @@ def group_list(found: Sequence[DiscoveryEntry]) -> Raw:
     }
 
 
-def group(found: Sequence[DiscoveryEntry], name: str) -> Raw:
-    """`/apis/{group}`; 404 where there is none."""
-    versions = _groups(found).get(name)
+def group(served: Sequence[DiscoveryEntry], name: str) -> Raw:
+    """`/apis/{group}`; ApiError 404 where it is not served."""
+    versions = _by_group(served).get(name)
     if not name or versions is None:
-        raise refusal(404, f"the server does not serve the group `{name[:253]}`")
+        raise status_error(404, f"the server does not serve the group `{name[:253]}`")
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
 
 
 def _group(name: str, versions: Iterable[str]) -> Raw:
-    told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
 
 
-def resource_list(found: Sequence[DiscoveryEntry], name: str, version: str) -> Raw:
-    """`/api/v1` and `/apis/{group}/{version}`; 404 where there is none."""
-    members = _groups(found).get(name, {}).get(version)
+def resource_list(served: Sequence[DiscoveryEntry], name: str, version: str) -> Raw:
+    """`/api/v1` and `/apis/{group}/{version}`; ApiError 404 where it is not served."""
+    members = _by_group(served).get(name, {}).get(version)
     if members is None:
-        raise refusal(404, f"the server does not serve `{name[:253]}/{version[:63]}`")
+        raise status_error(404, f"the server does not serve `{name[:253]}/{version[:63]}`")
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -138,12 +142,12 @@ def resource_list(found: Sequence[DiscoveryEntry], name: str, version: str) -> R
 
 def _resource(entry: DiscoveryEntry) -> Raw:
     group_name, version, kind = entry.response
-    elsewhere = (group_name, version) != (entry.resource.group, entry.resource.version)
+    is_foreign = (group_name, version) != (entry.resource.group, entry.resource.version)
     return {
         "name": entry.name,
         "singularName": entry.singular,
         "namespaced": entry.resource.namespaced,
-        **({"group": group_name, "version": version} if elsewhere else {}),
+        **({"group": group_name, "version": version} if is_foreign else {}),
         "kind": kind,
         "verbs": list(entry.verbs),
         **({"shortNames": list(entry.short_names)} if entry.short_names else {}),
@@ -151,14 +155,14 @@ def _resource(entry: DiscoveryEntry) -> Raw:
     }
 
 
-# all at once --------------------------------------------------------------------------------------------------------
+# aggregated ---------------------------------------------------------------------------------------------------------
 
 
 def aggregated_version(accept: str) -> str:
-    """The version of the aggregated form that the client prefers to the plain one; empty: the plain one."""
-    for media in accepted(accept):
-        version, asked = media.parameters.get("v", ""), media.parameters.get("as")
-        if asked == "APIGroupDiscoveryList" and media.parameters.get("g") == "apidiscovery.k8s.io":
+    """The version of aggregated discovery that the client prefers; empty: it prefers the plain form."""
+    for media in parse_accept(accept):
+        version, view = media.parameters.get("v", ""), media.parameters.get("as")
+        if view == "APIGroupDiscoveryList" and media.parameters.get("g") == "apidiscovery.k8s.io":
             if media.type == "application/json" and version in DISCOVERY_VERSIONS:
                 return version
         elif media.type in ("application/json", "*/*"):
@@ -166,31 +170,33 @@ def aggregated_version(accept: str) -> str:
     return ""
 
 
-def aggregated(found: Sequence[DiscoveryEntry], version: str, *, core: bool) -> Raw:
-    """`/api` or `/apis` in one answer."""
+def aggregated(served: Sequence[DiscoveryEntry], version: str, *, core: bool) -> Raw:
+    """`/api` or `/apis` in one response."""
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [_told(name, versions) for name, versions in _groups(found).items() if core is (name == "")],
+        "items": [
+            _group_discovery(name, versions) for name, versions in _by_group(served).items() if core is (name == "")
+        ],
     }
 
 
-def _told(name: str, versions: dict[str, list[DiscoveryEntry]]) -> Raw:
+def _group_discovery(name: str, versions: dict[str, list[DiscoveryEntry]]) -> Raw:
     return {
         "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
         "versions": [
-            {"version": version, "freshness": "Current", "resources": list(_nested(members))}
+            {"version": version, "freshness": "Current", "resources": list(_resource_discoveries(members))}
             for version, members in versions.items()
         ],
     }
 
 
-def _nested(members: Sequence[DiscoveryEntry]) -> Iterable[Raw]:
+def _resource_discoveries(members: Sequence[DiscoveryEntry]) -> Iterable[Raw]:
     for entry in members:
         if "/" in entry.name:
             continue
-        subs = [one for one in members if one.name.startswith(f"{entry.name}/")]
+        subresources = [sub for sub in members if sub.name.startswith(f"{entry.name}/")]
         yield {
             "resource": entry.name,
             "responseKind": _kind(entry),
@@ -199,11 +205,11 @@ def _nested(members: Sequence[DiscoveryEntry]) -> Iterable[Raw]:
             "verbs": list(entry.verbs),
             **({"shortNames": list(entry.short_names)} if entry.short_names else {}),
             **({"categories": list(entry.categories)} if entry.categories else {}),
-            **({"subresources": [_sub(one) for one in subs]} if subs else {}),
+            **({"subresources": [_subresource(sub) for sub in subresources]} if subresources else {}),
         }
 
 
-def _sub(entry: DiscoveryEntry) -> Raw:
+def _subresource(entry: DiscoveryEntry) -> Raw:
     name = entry.name.partition("/")[2]
     return {"subresource": name, "responseKind": _kind(entry), "verbs": list(entry.verbs)}
 

@@ -1,6 +1,6 @@
-"""What a list or a watch asks for beside its target.
+"""ListOptions: the query parameters of a list or a watch.
 
-Rule: options that contradict one another are refused in Kubernetes' words (422), never passed over.
+Rule: contradicting options are rejected in Kubernetes' words (422), never ignored.
 """
 
 from collections.abc import Iterator
@@ -10,14 +10,14 @@ from starlette.datastructures import QueryParams
 
 from muster.api.resources import LIST_OPTIONS
 from muster.embedded.api_errors import Cause, invalid
-from muster.embedded.rest.negotiation import flag, whole
+from muster.embedded.rest.negotiation import query_flag, query_int
 
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 _MATCH = "resourceVersionMatch"
 
 
 class ListOptions(Struct, frozen=True):
-    """ListOptions."""
+    """The options of a list or a watch."""
 
     watch: bool
     labels: str
@@ -25,70 +25,70 @@ class ListOptions(Struct, frozen=True):
     version: str  # empty: the latest
     match: str  # empty, Exact or NotOlderThan
     limit: int  # 0: all
-    after: str
-    seconds: int  # of a watch; 0: nothing was said
-    initial: bool | None  # whether a watch begins with what is there; None: nothing was said
+    after: str  # the continue token
+    timeout_seconds: int  # of a watch; 0: not set
+    initial: bool | None  # sendInitialEvents; None: not set
     bookmarks: bool
 
     @property
     def exact(self) -> bool:
-        """Whether this very version is meant: so it is for pages, where nothing else is said."""
+        """Whether to list at this very version; the default for pages of a version."""
         return self.match == EXACT or (not self.match and self.limit > 0 and self.version not in ("", "0"))
 
 
-def asked(query: QueryParams) -> ListOptions:
-    """400 for what is no number, 422 for what makes no sense together."""
-    watch, version, match = flag(query, "watch"), query.get("resourceVersion", ""), query.get(_MATCH, "")
-    initial = flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
+def parse_list_options(query: QueryParams) -> ListOptions:
+    """The options of a query; ApiError 400 for a value of the wrong type, 422 for contradictions."""
+    watch, version, match = query_flag(query, "watch"), query.get("resourceVersion", ""), query.get(_MATCH, "")
+    initial = query_flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
     if watch and initial is None and not match and version in ("", "0"):
         initial, match = True, NOT_OLDER
-    found = ListOptions(
+    options = ListOptions(
         watch,
         query.get("labelSelector", ""),
         query.get("fieldSelector", ""),
         version,
         match,
-        max(whole(query, "limit") or 0, 0),
+        max(query_int(query, "limit") or 0, 0),
         query.get("continue", ""),
-        max(whole(query, "timeoutSeconds") or 0, 0),
+        max(query_int(query, "timeoutSeconds") or 0, 0),
         initial,
-        flag(query, "allowWatchBookmarks"),
+        query_flag(query, "allowWatchBookmarks"),
     )
-    causes = tuple(_watched(found) if watch else _listed(found))
+    causes = tuple(_watch_problems(options) if watch else _list_problems(options))
     if causes:
         raise invalid(LIST_OPTIONS, "", causes)
-    return found
+    return options
 
 
-def _forbidden(field: str, why: str) -> Cause:
-    return Cause(field, f"Forbidden: {why}", "FieldValueForbidden")
+def _forbidden(field: str, reason: str) -> Cause:
+    return Cause(field, f"Forbidden: {reason}", "FieldValueForbidden")
 
 
-def _unsupported(match: str, *known: str) -> Cause:
-    words = ", ".join(f'"{one}"' for one in known)
-    said = f'Unsupported value: "{match[:60]}": supported values: {words}'
-    return Cause(_MATCH, said, "FieldValueNotSupported")
+def _unsupported(match: str, *supported: str) -> Cause:
+    listed = ", ".join(f'"{value}"' for value in supported)
+    message = f'Unsupported value: "{match[:60]}": supported values: {listed}'
+    return Cause(_MATCH, message, "FieldValueNotSupported")
 
 
-def _listed(found: ListOptions) -> Iterator[Cause]:
-    if found.match and not found.version:
+def _list_problems(options: ListOptions) -> Iterator[Cause]:
+    if options.match and not options.version:
         yield _forbidden(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    if found.match and found.after:
+    if options.match and options.after:
         yield _forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided")
-    if found.match not in ("", EXACT, NOT_OLDER):
-        yield _unsupported(found.match, EXACT, NOT_OLDER, "")
-    if found.match == EXACT and found.version == "0":
+    if options.match not in ("", EXACT, NOT_OLDER):
+        yield _unsupported(options.match, EXACT, NOT_OLDER, "")
+    if options.match == EXACT and options.version == "0":
         yield _forbidden(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    if found.initial is not None:
+    if options.initial is not None:
         yield _forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
 
 
-def _watched(found: ListOptions) -> Iterator[Cause]:
-    if found.initial is not None and found.match != NOT_OLDER:
+def _watch_problems(options: ListOptions) -> Iterator[Cause]:
+    if options.initial is not None and options.match != NOT_OLDER:
         yield _forbidden(_MATCH, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-    if found.match and found.initial is None:
+    if options.match and options.initial is None:
         yield _forbidden(_MATCH, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-    if found.match not in ("", NOT_OLDER):
-        yield _unsupported(found.match, NOT_OLDER)
-    if found.match and found.after:
+    if options.match not in ("", NOT_OLDER):
+        yield _unsupported(options.match, NOT_OLDER)
+    if options.match and options.after:
         yield _forbidden(_MATCH, "resourceVersionMatch is forbidden when continue is provided")

@@ -1,6 +1,6 @@
-"""What a client sends and what it would like to receive: media types, bodies, query parameters.
+"""Content negotiation and request decoding: media types, bodies, query parameters.
 
-Rule: whatever a client may write wrongly is answered here with 400, 406, 413 or 415 and a sentence.
+Rule: malformed input is rejected here with 400, 406, 413 or 415 and a message that says what is wrong.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -14,70 +14,70 @@ from starlette.requests import ClientDisconnect, Request
 from muster.api.reader import documents
 from muster.embedded.rest import protobuf
 from muster.embedded.rest.protobuf import PROTOBUF
-from muster.embedded.rest.responses import JSON, YAML, refusal
+from muster.embedded.rest.responses import JSON, YAML, status_error
 from muster.errors import InputError
 from muster.kube.cluster import PatchType
 
-LARGEST_BODY = 3 * 1024 * 1024  # bytes, as Kubernetes
+MAX_BODY_BYTES = 3 * 1024 * 1024  # bytes, as Kubernetes
 View = Literal["Object", "Table", "PartialObjectMetadata"]
 META_VERSIONS = ("v1", "v1beta1")
-PATCHES = get_args(PatchType)
-WRITTEN = (JSON, YAML, PROTOBUF)
+PATCH_TYPES = get_args(PatchType)
+OBJECT_MEDIA_TYPES = (JSON, YAML, PROTOBUF)
 
 
-class Wanted(Struct, frozen=True):
-    """The form of an answer that suits the client."""
+class ResponseFormat(Struct, frozen=True):
+    """The view and the media type of a response."""
 
     view: View = "Object"
     media: str = JSON
     version: str = "v1"  # of meta.k8s.io, for tables and metadata
 
 
-class Media(Struct, frozen=True):
+class MediaType(Struct, frozen=True):
     """One entry of an Accept header."""
 
     type: str
     parameters: dict[str, str]
 
 
-def accepted(header: str) -> Iterator[Media]:
-    """Entries of an Accept header, in the order of preference: q first, then as written."""
-    entries = [_media(part) for part in header.split(",")[:50] if part.strip()]
-    yield from sorted(entries, key=lambda media: -_weight(media))
+def parse_accept(header: str) -> Iterator[MediaType]:
+    """Media types of an Accept header by preference: by q, then in the order of the header."""
+    entries = [_parse_media_type(part) for part in header.split(",")[:50] if part.strip()]
+    yield from sorted(entries, key=lambda media: -_quality(media))
 
 
-def wanted(header: str) -> Wanted:
-    """The first form that both sides know; 406 where there is none."""
-    for media in accepted(header or "*/*"):
-        found = _form(media)
-        if found:
-            return found
-    raise refusal(406, f"only the following media types are accepted: {JSON}, {YAML}")
+def negotiate_format(header: str) -> ResponseFormat:
+    """The first format of an Accept header that is supported; ApiError 406 where none is."""
+    for media in parse_accept(header or "*/*"):
+        response_format = _format_of(media)
+        if response_format:
+            return response_format
+    raise status_error(406, f"only the following media types are accepted: {JSON}, {YAML}")
 
 
-def _form(media: Media) -> Wanted | None:
-    written = {"*/*": JSON, "application/*": JSON, JSON: JSON, YAML: YAML}.get(media.type)
-    if written is None:
+def _format_of(media: MediaType) -> ResponseFormat | None:
+    base = {"*/*": JSON, "application/*": JSON, JSON: JSON, YAML: YAML}.get(media.type)
+    if base is None:
         return None
     view, version = media.parameters.get("as", ""), media.parameters.get("v", "")
     if not view:
-        return Wanted(media=written)
+        return ResponseFormat(media=base)
     if media.parameters.get("g") != "meta.k8s.io" or version not in META_VERSIONS:
         return None
     if view == "Table":
-        return Wanted("Table", written, version)
+        return ResponseFormat("Table", base, version)
     if view.removesuffix("List") == "PartialObjectMetadata":
-        return Wanted("PartialObjectMetadata", written, version)
+        return ResponseFormat("PartialObjectMetadata", base, version)
     return None
 
 
-def _media(part: str) -> Media:
-    kind, *rest = (piece.strip() for piece in part.split(";"))
+def _parse_media_type(part: str) -> MediaType:
+    name, *rest = (piece.strip() for piece in part.split(";"))
     pairs = (piece.partition("=") for piece in rest)
-    return Media(kind.lower(), {name.strip().lower(): value.strip().strip('"') for name, _, value in pairs})
+    return MediaType(name.lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs})
 
 
-def _weight(media: Media) -> float:
+def _quality(media: MediaType) -> float:
     try:
         return float(media.parameters.get("q", "1"))
     except ValueError:
@@ -87,25 +87,27 @@ def _weight(media: Media) -> float:
 # bodies -------------------------------------------------------------------------------------------------------------
 
 
-def content_type(request: Request, known: tuple[str, ...] = WRITTEN) -> str:
-    """What the body is said to be; nothing said is JSON. 415 for what is not known here."""
-    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if said in known:
-        return said
-    if not said and JSON in known:
+def content_type(request: Request, supported: tuple[str, ...] = OBJECT_MEDIA_TYPES) -> str:
+    """The media type of the body, JSON by default; ApiError 415 where it is not supported."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media in supported:
+        return media
+    if not media and JSON in supported:
         return JSON
-    told = ", ".join(known)
-    raise refusal(415, f"the body of the request was in an unknown format - accepted media types include: {told}")
+    listed = ", ".join(supported)
+    raise status_error(
+        415, f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    )
 
 
-async def body(request: Request) -> bytes:
-    """The whole body; 413 as soon as it is too large, before it is held."""
+async def read_body(request: Request) -> bytes:
+    """The whole body; ApiError 413 as soon as it is too large."""
     pieces: list[bytes] = []
     size = 0
     async for piece in _stream(request):
         size += len(piece)
-        if size > LARGEST_BODY:
-            raise refusal(413, f"Request entity too large: limit is {LARGEST_BODY}")
+        if size > MAX_BODY_BYTES:
+            raise status_error(413, f"Request entity too large: limit is {MAX_BODY_BYTES}")
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -115,65 +117,65 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
         async for piece in request.stream():
             yield piece
     except ClientDisconnect:
-        raise refusal(400, "the client went away in the middle of its request") from None
+        raise status_error(400, "the client went away in the middle of its request") from None
 
 
-def value(data: bytes, media: str) -> Any:
-    """One JSON or YAML value; 400 says what is wrong with it."""
+def decode_body(data: bytes, media: str) -> Any:
+    """The one value in a JSON, YAML or protobuf body; ApiError 400 where it cannot be read."""
     if media == PROTOBUF:
         return protobuf.read(data)
     try:
-        found = documents(data, "the body.json" if media.endswith("json") else "the body")
-        msgspec.json.encode(found)
+        values = documents(data, "the body.json" if media.endswith("json") else "the body")
+        msgspec.json.encode(values)
     except InputError as error:
-        raise refusal(400, error.message.replace("the body.json", "the body")) from None
+        raise status_error(400, error.message.replace("the body.json", "the body")) from None
     except (ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-        raise refusal(400, f"the body cannot be read: {error}") from None
-    if len(found) != 1:
-        raise refusal(400, "the body must hold one value" if found else "the body is empty: expected an object")
-    return found[0]
+        raise status_error(400, f"the body cannot be read: {error}") from None
+    if len(values) != 1:
+        raise status_error(400, "the body must hold one value" if values else "the body is empty: expected an object")
+    return values[0]
 
 
-async def sent_object(request: Request) -> dict[str, Any]:
-    """An object that a client sends; 400 where it is something else."""
+async def read_object(request: Request) -> dict[str, Any]:
+    """The object in the body; ApiError 400 where it is something else."""
     media = content_type(request)
-    found = value(await body(request), media)
-    if not isinstance(found, dict):
-        raise refusal(400, "the body must be an object")
-    return found
+    value = decode_body(await read_body(request), media)
+    if not isinstance(value, dict):
+        raise status_error(400, "the body must be an object")
+    return value
 
 
 # query --------------------------------------------------------------------------------------------------------------
 
 
-def flag(query: QueryParams, name: str) -> bool:
-    """`true` and `1` are true, as in Go; 400 for words that are neither."""
-    said = query.get(name, "")
-    if said.lower() in ("true", "1", "t"):
+def query_flag(query: QueryParams, name: str) -> bool:
+    """A boolean query parameter, `true` and `1` as in Go; ApiError 400 for other words."""
+    text = query.get(name, "")
+    if text.lower() in ("true", "1", "t"):
         return True
-    if said.lower() in ("", "false", "0", "f"):
+    if text.lower() in ("", "false", "0", "f"):
         return False
-    raise refusal(400, f"query parameter `{name}` must be true or false, not `{said[:60]}`")
+    raise status_error(400, f"query parameter `{name}` must be true or false, not `{text[:60]}`")
 
 
-def whole(query: QueryParams, name: str) -> int | None:
-    """A number; None: nothing was said."""
-    said = query.get(name, "")
-    if not said:
+def query_int(query: QueryParams, name: str) -> int | None:
+    """An integer query parameter; None: not set. ApiError 400 for other text."""
+    text = query.get(name, "")
+    if not text:
         return None
-    digits = said.removeprefix("-")
+    digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 18):
-        raise refusal(400, f"query parameter `{name}` must be a number, not `{said[:60]}`")
-    return int(said)
+        raise status_error(400, f"query parameter `{name}` must be a number, not `{text[:60]}`")
+    return int(text)
 
 
-def dry_run(query: QueryParams, options: dict[str, Any] | None = None) -> bool:
-    """Whether nothing is to be stored; 400 for anything but `All`."""
-    said = [*query.getlist("dryRun"), *_texts((options or {}).get("dryRun"))]
-    if any(word != "All" for word in said if word):
-        raise refusal(400, "dryRun: the only value that is known is `All`")
-    return "All" in said
+def is_dry_run(query: QueryParams, options: dict[str, Any] | None = None) -> bool:
+    """Whether the request is a dry run; ApiError 400 for any value but `All`."""
+    values = [*query.getlist("dryRun"), *_as_list((options or {}).get("dryRun"))]
+    if any(value != "All" for value in values if value):
+        raise status_error(400, "dryRun: the only value that is known is `All`")
+    return "All" in values
 
 
-def _texts(found: Any) -> list[Any]:
-    return found if isinstance(found, list) else []
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

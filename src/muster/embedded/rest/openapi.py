@@ -1,7 +1,7 @@
-"""OpenAPI v3 of what is served, as far as kubectl reads it: `explain`, and that the server validates fields itself.
+"""OpenAPI v3 of the served kinds, as far as kubectl reads it: for `explain`, and for server-side field validation.
 
-Custom kinds have the schemas of their CRDs. Of built-in kinds the fields are told that muster and its store read; more
-may stand there as well. Version 2 is answered with an empty document: there is nothing in it that version 3 lacks.
+Custom kinds have the schemas of their CRDs. Built-in kinds list the fields that muster and its store read; objects may
+have more. OpenAPI v2 is an empty document: it has nothing that v3 lacks.
 """
 
 from collections.abc import Sequence
@@ -12,34 +12,33 @@ import msgspec
 
 from muster.api.objects import KINDS
 from muster.embedded.admission.builtin_schemas import METADATA, STRING, builtin_schema, fields
-from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.responses import status_error
 from muster.embedded.store.kinds import Kind
 from muster.kube.cluster import Raw
 from muster.validation.crds import schema
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-V2_ASKED = (V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")  # Go reads no `@` in answers
+# kubectl accepts the form with `@`, but Go cannot read it in a response
+V2_PROTOBUF_ACCEPTED = (V2_PROTOBUF, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 _TITLE, _VERSION = "muster", "v1"
 
 
 def root(kinds: Sequence[Kind]) -> Raw:
-    """`/openapi/v3`: where the document of each group and version is."""
-    places = dict.fromkeys(_place(kind) for kind in kinds)
+    """`/openapi/v3`: the path of the document of each group and version."""
+    paths = dict.fromkeys(_group_version_path(kind) for kind in kinds)
     kinds = tuple(kinds)
-    return {
-        "paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_hash(kinds, place)}"} for place in places}
-    }
+    return {"paths": {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={_hash(kinds, path)}"} for path in paths}}
 
 
-def document(kinds: Sequence[Kind], place: str) -> Raw:
-    """`/openapi/v3/apis/{group}/{version}`; 404 where there is none."""
-    members = [kind for kind in kinds if _place(kind) == place]
+def document(kinds: Sequence[Kind], path: str) -> Raw:
+    """`/openapi/v3/apis/{group}/{version}`; ApiError 404 where it is not served."""
+    members = [kind for kind in kinds if _group_version_path(kind) == path]
     if not members:
-        raise refusal(404, f"there is no OpenAPI document for `{place[:300]}`")
+        raise status_error(404, f"there is no OpenAPI document for `{path[:300]}`")
     return {
         "openapi": "3.0.0",
         "info": {"title": _TITLE, "version": _VERSION},
-        "paths": {path: item for kind in members for path, item in _paths(kind).items()},
+        "paths": {url: item for kind in members for url, item in _paths(kind).items()},
         "components": {"schemas": {_component(kind): _schema(kind) for kind in members}},
     }
 
@@ -50,7 +49,7 @@ def empty_v2() -> Raw:
 
 
 def empty_v2_protobuf() -> bytes:
-    """The same, as kubectl asks for it: swagger (field 1), info (2) with title (1) and version (2), paths (8)."""
+    """`/openapi/v2` as protobuf: swagger (field 1), info (2) with title (1) and version (2), paths (8)."""
     info = _field(1, _TITLE.encode()) + _field(2, _VERSION.encode())
     return _field(1, b"2.0") + _field(2, info) + _field(8, b"")
 
@@ -59,13 +58,13 @@ def _field(number: int, data: bytes) -> bytes:
     return bytes([number << 3 | 2, len(data)]) + data
 
 
-def _place(kind: Kind) -> str:
-    one = kind.resource
-    return f"apis/{one.group}/{one.version}" if one.group else f"api/{one.version}"
+def _group_version_path(kind: Kind) -> str:
+    resource = kind.resource
+    return f"apis/{resource.group}/{resource.version}" if resource.group else f"api/{resource.version}"
 
 
-def _hash(kinds: Sequence[Kind], place: str) -> str:
-    return sha256(msgspec.json.encode(document(kinds, place))).hexdigest()[:32].upper()
+def _hash(kinds: Sequence[Kind], path: str) -> str:
+    return sha256(msgspec.json.encode(document(kinds, path))).hexdigest()[:32].upper()
 
 
 def _gvk(kind: Kind) -> Raw:
@@ -74,31 +73,29 @@ def _gvk(kind: Kind) -> Raw:
 
 def _component(kind: Kind) -> str:
     """`ai.run.scheduling.v2alpha2.PodGroup`, as Kubernetes names it."""
-    one = kind.resource
-    return ".".join([*reversed((one.group or "core.api.k8s.io").split(".")), one.version, one.kind])
+    resource = kind.resource
+    return ".".join([*reversed((resource.group or "core.api.k8s.io").split(".")), resource.version, resource.kind])
 
 
 def _schema(kind: Kind) -> Raw:
-    known = KINDS.get((kind.resource.api_version, kind.resource.kind))
-    found: Raw = kind.schema or (schema(known) if known else {"type": "object"})
-    for more in () if kind.is_custom else builtin_schema(kind.resource):
-        found = _joined(found, more)
-    found = _joined(found, fields(apiVersion=STRING, kind=STRING, metadata=METADATA))
-    return {**found, "x-kubernetes-group-version-kind": [_gvk(kind)]}
+    wire_type = KINDS.get((kind.resource.api_version, kind.resource.kind))
+    merged: Raw = kind.schema or (schema(wire_type) if wire_type else {"type": "object"})
+    for addition in () if kind.is_custom else builtin_schema(kind.resource):
+        merged = _merge_schemas(merged, addition)
+    merged = _merge_schemas(merged, fields(apiVersion=STRING, kind=STRING, metadata=METADATA))
+    return {**merged, "x-kubernetes-group-version-kind": [_gvk(kind)]}
 
 
-def _joined(one: Raw, other: Raw) -> Raw:
-    """What either of two schemas of the same value knows; the first has the words."""
-    found = {**other, **one}
-    if "properties" in other:
-        own = one.get("properties", {})
-        found["properties"] = {
-            **own,
-            **{name: _joined(own.get(name, {}), more) for name, more in other["properties"].items()},
-        }
-    if "items" in other:
-        found["items"] = _joined(one.get("items", {}), other["items"])
-    return found
+def _merge_schemas(base: Raw, addition: Raw) -> Raw:
+    """The fields of both schemas of a value; the first one prevails."""
+    merged = {**addition, **base}
+    if "properties" in addition:
+        own = base.get("properties", {})
+        added = addition["properties"].items()
+        merged["properties"] = {**own, **{name: _merge_schemas(own.get(name, {}), field) for name, field in added}}
+    if "items" in addition:
+        merged["items"] = _merge_schemas(base.get("items", {}), addition["items"])
+    return merged
 
 
 # paths --------------------------------------------------------------------------------------------------------------
@@ -108,12 +105,13 @@ _PATCHES = ("application/json-patch+json", "application/merge-patch+json", "appl
 
 
 def _paths(kind: Kind) -> Raw:
-    """Only what says which parameters and patches there are."""
-    one = kind.resource
-    whole = f"/{_place(kind)}/" + ("namespaces/{namespace}/" if one.namespaced else "") + one.plural
+    """The operations with their query parameters and patch types."""
+    resource = kind.resource
+    scope = "namespaces/{namespace}/" if resource.namespaced else ""
+    collection = f"/{_group_version_path(kind)}/{scope}{resource.plural}"
     return {
-        whole: {"get": _operation(kind, "list"), "post": _operation(kind, "post", _QUERY)},
-        f"{whole}/{{name}}": {
+        collection: {"get": _operation(kind, "list"), "post": _operation(kind, "post", _QUERY)},
+        f"{collection}/{{name}}": {
             "get": _operation(kind, "get"),
             "put": _operation(kind, "put", _QUERY),
             "patch": {

@@ -1,7 +1,7 @@
 """Kubernetes' protobuf, as far as kubectl sends it: `create namespace`, `create configmap` …, `drain`, `auth`.
 
-kubectl reads JSON answers, and `apply` and `create -f` send JSON; these few send protobuf, whatever the server says.
-Rule: a field that is not in the table refuses the request (415). Nothing that was sent is ever lost without a word.
+kubectl reads JSON responses, and `apply` and `create -f` send JSON; these few commands always send protobuf.
+Rule: a field that is not in the table rejects the request (415). No field is dropped silently.
 """
 
 from base64 import b64encode
@@ -12,16 +12,16 @@ from typing import Any
 from msgspec import Struct
 
 from muster.api.moment import stamp
-from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.responses import status_error
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"
-DEEPEST = 20  # messages in messages; a Deployment has 6
+MAX_DEPTH = 20  # of nested messages; a Deployment has 6
 
-# message: number name type, …   s text, i number, b truth, x bytes, - left out, else a message; `[]`: many, `{}`: by
-# name, `?`: kept when it is zero
+# message: number name type, …   s string, i integer, b boolean, x bytes, - ignored, else a message; `[]`: repeated,
+# `{}`: a map, `?`: kept when it is zero
 _TABLE = """
 Unknown: 1 type TypeMeta, 2 raw x, 3 contentEncoding s, 4 contentType s
 TypeMeta: 1 apiVersion s, 2 kind s
@@ -76,7 +76,7 @@ Env: 1 name s, 2 value s
 Requirements: 1 limits Quantity{}, 2 requests Quantity{}
 Nothing:
 """
-# kinds that may be sent; reviews are answered whatever they hold
+# supported kinds; the content of reviews is ignored
 _REVIEWS = frozenset(("SelfSubjectReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"))
 _KINDS = frozenset(("DeleteOptions", "Eviction", "Namespace", "ConfigMap", "Secret", "ServiceAccount")) | frozenset(
     ("PriorityClass", "PodDisruptionBudget", "Deployment", "Job", "CronJob", "Service")
@@ -84,12 +84,12 @@ _KINDS = frozenset(("DeleteOptions", "Eviction", "Namespace", "ConfigMap", "Secr
 
 
 class Field(Struct, frozen=True):
-    """How one field is read."""
+    """How one field is decoded."""
 
     name: str
     type: str
-    many: str = ""  # empty, `[]` or `{}`
-    zero: bool = False  # whether zero says something
+    cardinality: str = ""  # empty, `[]` or `{}`
+    keeps_zero: bool = False
 
 
 def _field(words: str) -> tuple[int, Field]:
@@ -108,62 +108,62 @@ MESSAGES = dict(_message(line) for line in _TABLE.strip().splitlines())
 
 
 def read(data: bytes) -> Raw:
-    """The object in a body; 400 where it is broken, 415 where it holds more than we know."""
+    """The object in a body; ApiError 400 where it is malformed, 415 where it has unsupported fields."""
     if not data.startswith(MAGIC):
-        raise refusal(400, "the body is not Kubernetes' protobuf")
+        raise status_error(400, "the body is not Kubernetes' protobuf")
     try:
         envelope = _fields(data[len(MAGIC) :], "Unknown")
-        known, raw = envelope.get("type", {}), envelope.get("raw", b"")
-        kind = known.get("kind", "")
+        type_meta, raw = envelope.get("type", {}), envelope.get("raw", b"")
+        kind = type_meta.get("kind", "")
         if kind in _REVIEWS:
-            return dict(known)
+            return dict(type_meta)
         if kind not in _KINDS:
-            raise unknown(f"a `{kind[:60]}`")
-        return {**known, **_fields(raw, kind)}
-    except (IndexError, OverflowError, OSError, ValueError):  # OSError: a time that no calendar has
-        raise refusal(400, "the body is broken: it ends too early, or is not protobuf") from None
+            raise unsupported(f"a `{kind[:60]}`")
+        return {**type_meta, **_fields(raw, kind)}
+    except (IndexError, OverflowError, OSError, ValueError):  # OSError: a time out of range
+        raise status_error(400, "the body is broken: it ends too early, or is not protobuf") from None
 
 
-def unknown(what: str) -> ApiError:
-    """415."""
-    return refusal(415, f"this server does not read {what} in protobuf: send JSON, as `kubectl apply -f` does")
+def unsupported(what: str) -> ApiError:
+    """The ApiError 415 for content that is not supported."""
+    return status_error(415, f"this server does not read {what} in protobuf: send JSON, as `kubectl apply -f` does")
 
 
 def _fields(data: bytes, message: str, depth: int = 0) -> Raw:
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise ValueError(message)
-    found: Raw = {}
-    for number, value in _pieces(data):
+    fields: Raw = {}
+    for number, value in _records(data):
         field = MESSAGES[message].get(number)
         if field is None:
-            raise unknown(f"field {number} of a {message}")
-        _put(found, field, value, message, depth)
-    return found
+            raise unsupported(f"field {number} of a {message}")
+        _put(fields, field, value, message, depth)
+    return fields
 
 
-def _put(found: Raw, field: Field, value: bytes | int, message: str, depth: int) -> None:
-    if field.many == "{}":
-        key, inner = _entry(value, field, depth)
-        found.setdefault(field.name, {})[key] = inner
+def _put(fields: Raw, field: Field, value: bytes | int, message: str, depth: int) -> None:
+    if field.cardinality == "{}":
+        key, item = _entry(value, field, depth)
+        fields.setdefault(field.name, {})[key] = item
         return
     if field.type == "-":
         return
-    told = value if message == "Unknown" and field.type == "x" else _value(value, field.type, depth)
-    if field.many == "[]":
-        found.setdefault(field.name, []).append(told)
-    elif told not in ("", 0, {}, None) or field.zero or field.type == "IntOrString":
-        found[field.name] = told
+    decoded = value if message == "Unknown" and field.type == "x" else _value(value, field.type, depth)
+    if field.cardinality == "[]":
+        fields.setdefault(field.name, []).append(decoded)
+    elif decoded not in ("", 0, {}, None) or field.keeps_zero or field.type == "IntOrString":
+        fields[field.name] = decoded
 
 
 def _entry(value: bytes | int, field: Field, depth: int) -> tuple[str, Any]:
-    """One entry of a map: its key, and its value."""
-    key, inner = "", _value(b"", field.type, depth)
-    for number, part in _pieces(_bytes(value)):
+    """Key and value of a map entry."""
+    key, item = "", _value(b"", field.type, depth)
+    for number, part in _records(_bytes(value)):
         if number == 1:
             key = _bytes(part).decode()
         else:
-            inner = _value(part, field.type, depth)
-    return key, inner
+            item = _value(part, field.type, depth)
+    return key, item
 
 
 def _value(value: bytes | int, kind: str, depth: int) -> Any:
@@ -177,12 +177,12 @@ def _value(value: bytes | int, kind: str, depth: int) -> Any:
         case "b":
             return _number(value) != 0
         case "IntOrString":
-            parts = dict(_pieces(_bytes(value)))
+            parts = dict(_records(_bytes(value)))
             return _bytes(parts.get(3, b"")).decode() if parts.get(1) else _number(parts.get(2, 0))
         case "Quantity":
-            return _bytes(dict(_pieces(_bytes(value))).get(1, b"")).decode()
+            return _bytes(dict(_records(_bytes(value))).get(1, b"")).decode()
         case "Time":
-            seconds = dict(_pieces(_bytes(value))).get(1, 0)
+            seconds = dict(_records(_bytes(value))).get(1, 0)
             return stamp(datetime.fromtimestamp(_number(seconds), UTC)) if seconds else None
         case _:
             return _fields(_bytes(value), kind, depth + 1)
@@ -200,8 +200,8 @@ def _number(value: bytes | int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _pieces(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Numbers of fields, with what stands there: a number, or bytes."""
+def _records(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Field numbers with their values: a varint, or bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -215,17 +215,17 @@ def _pieces(data: bytes) -> Iterator[tuple[int, bytes | int]]:
                     raise IndexError(size)
                 yield tag >> 3, data[at : at + size]
                 at += size
-            case other:
-                raise ValueError(other)
+            case wire_type:
+                raise ValueError(wire_type)
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
+    number = shift = 0
     while shift < 70:
         byte = data[at]
         at += 1
-        found |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            return found & (2**64 - 1), at
+            return number & (2**64 - 1), at
         shift += 7
     raise ValueError("a number of more than ten bytes")

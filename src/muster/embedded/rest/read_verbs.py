@@ -1,4 +1,4 @@
-"""Objects on their way out: one, many, or as they change; whole, as a table, or their metadata alone."""
+"""The read verbs: get, list and watch, of whole objects, tables or partial metadata."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -8,44 +8,45 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.rest.list_options import asked
-from muster.embedded.rest.negotiation import Wanted, wanted
+from muster.embedded.rest.list_options import parse_list_options
+from muster.embedded.rest.negotiation import ResponseFormat, negotiate_format
 from muster.embedded.rest.request_target import Target
-from muster.embedded.rest.responses import answer
-from muster.embedded.rest.table.tables import include, partial, partial_list, table
-from muster.embedded.rest.watch_stream import Watches, watch
+from muster.embedded.rest.responses import object_response
+from muster.embedded.rest.table.tables import parse_include, partial_metadata, partial_metadata_list, to_table
+from muster.embedded.rest.watch_stream import OpenWatches, watch_objects
 from muster.kube.cluster import Listing, Raw
 
 
-class Face(Struct, frozen=True):
-    """The store, and what its REST face keeps beside it."""
+class ServerContext(Struct, frozen=True):
+    """What the verbs share: the store, its clock, the open watches and the token."""
 
     store: ClusterStore
     clock: Callable[[], datetime]
-    watches: Watches
-    token: str = ""  # empty: whoever reaches it may
+    watches: OpenWatches
+    token: str = ""  # empty: no authentication
 
     def __repr__(self) -> str:
-        return "Face(…)"
+        return "ServerContext(…)"  # a token has no place in logs
 
 
-async def read(face: Face, found: Target, request: Request) -> Response:
-    """One object."""
-    form, version = wanted(request.headers.get("accept", "")), request.query_params.get("resourceVersion", "")
-    raw = face.store.get(found.resource, found.namespace, found.name, found.subresource, version=version)
-    return shown_as(face, found, request, raw, form)
+async def get_object(context: ServerContext, target: Target, request: Request) -> Response:
+    """Get one object."""
+    response_format = negotiate_format(request.headers.get("accept", ""))
+    version = request.query_params.get("resourceVersion", "")
+    raw = context.store.get(target.resource, target.namespace, target.name, target.subresource, version=version)
+    return format_object(context, target, request, raw, response_format)
 
 
-async def listed(face: Face, found: Target, request: Request) -> Response:
-    """Many objects, or their events."""
+async def list_objects(context: ServerContext, target: Target, request: Request) -> Response:
+    """List a collection, or watch it."""
     query = request.query_params
-    options = asked(query)
+    options = parse_list_options(query)
     if options.watch:
-        return watch(face.store, face.watches, found, request, options, face.clock)
-    form = wanted(request.headers.get("accept", ""))
-    listing = face.store.list(
-        found.resource,
-        found.namespace,
+        return watch_objects(context.store, context.watches, target, request, options, context.clock)
+    response_format = negotiate_format(request.headers.get("accept", ""))
+    listing = context.store.list(
+        target.resource,
+        target.namespace,
         labels=options.labels,
         fields=options.fields,
         limit=options.limit,
@@ -53,21 +54,28 @@ async def listed(face: Face, found: Target, request: Request) -> Response:
         version=options.version,
         exact=options.exact,
     )
-    metadata = _of_list(listing)
-    match form.view:
+    metadata = _list_metadata(listing)
+    match response_format.view:
         case "Table":
-            carry = include(query.get("includeObject", ""))
-            columns, version = found.columns, form.version
-            shown = table(columns, listing.items, face.clock(), carry=carry, version=version, metadata=metadata)
+            include_object = parse_include(query.get("includeObject", ""))
+            columns, version = target.columns, response_format.version
+            shown = to_table(
+                columns,
+                listing.items,
+                context.clock(),
+                include_object=include_object,
+                version=version,
+                metadata=metadata,
+            )
         case "PartialObjectMetadata":
-            shown = partial_list(listing.items, metadata, form.version)
+            shown = partial_metadata_list(listing.items, metadata, response_format.version)
         case "Object":
-            shown = whole_list(found, listing.items, metadata)
-    return answer(shown, media=form.media)
+            shown = object_list(target, listing.items, metadata)
+    return object_response(shown, media=response_format.media)
 
 
-def _of_list(listing: Listing) -> Raw:
-    """The metadata of a page."""
+def _list_metadata(listing: Listing) -> Raw:
+    """The ListMeta of a page."""
     return {
         "resourceVersion": listing.resource_version,
         **({"continue": listing.more} if listing.more else {}),
@@ -75,25 +83,38 @@ def _of_list(listing: Listing) -> Raw:
     }
 
 
-def whole_list(found: Target, items: tuple[Raw, ...], metadata: Raw) -> Raw:
-    """Objects as the list of their kind."""
+def object_list(target: Target, items: tuple[Raw, ...], metadata: Raw) -> Raw:
+    """Objects as a list of their kind."""
     return {
-        "kind": found.kind.list_kind,
-        "apiVersion": found.resource.api_version,
+        "kind": target.kind.list_kind,
+        "apiVersion": target.resource.api_version,
         "metadata": metadata,
         "items": items,
     }
 
 
-def shown_as(
-    face: Face, found: Target, request: Request, raw: Raw, form: Wanted, code: int = 200, warnings: Sequence[str] = ()
+def format_object(
+    context: ServerContext,
+    target: Target,
+    request: Request,
+    raw: Raw,
+    response_format: ResponseFormat,
+    code: int = 200,
+    warnings: Sequence[str] = (),
 ) -> Response:
-    """An object as the client likes it."""
-    if raw.get("kind") == "Status" or form.view == "Object":
-        return answer(raw, code, form.media, warnings)
-    if form.view == "PartialObjectMetadata":
-        return answer(partial(raw, form.version), code, form.media, warnings)
-    carry = include(request.query_params.get("includeObject", ""))
+    """The response with an object in the negotiated format."""
+    if raw.get("kind") == "Status" or response_format.view == "Object":
+        return object_response(raw, code, response_format.media, warnings)
+    if response_format.view == "PartialObjectMetadata":
+        return object_response(partial_metadata(raw, response_format.version), code, response_format.media, warnings)
+    include_object = parse_include(request.query_params.get("includeObject", ""))
     metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
-    shown = table(found.columns, [raw], face.clock(), carry=carry, version=form.version, metadata=metadata)
-    return answer(shown, code, form.media, warnings)
+    shown = to_table(
+        target.columns,
+        [raw],
+        context.clock(),
+        include_object=include_object,
+        version=response_format.version,
+        metadata=metadata,
+    )
+    return object_response(shown, code, response_format.media, warnings)

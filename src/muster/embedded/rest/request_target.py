@@ -1,4 +1,4 @@
-"""What a path under `/api` or `/apis` points at: a kind, and perhaps a namespace, a name, a subresource."""
+"""The target of a path under `/api` or `/apis`: a kind, with namespace, name and subresource where it has them."""
 
 from collections.abc import Sequence
 
@@ -6,19 +6,19 @@ from msgspec import Struct
 
 from muster.api.resources import NAMESPACES, Resource
 from muster.embedded.cluster_store import ClusterStore
-from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.responses import status_error
 from muster.embedded.rest.table.kind_columns import columns_of
 from muster.embedded.rest.table.printer_columns import Column
 from muster.embedded.rest.table.workload_columns import SCALE
 from muster.embedded.store.kinds import Kind
 from muster.kube.errors import ApiError
 
-NOWHERE = "the server could not find the requested resource"
-UNSIMULATED = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")
+NOT_FOUND = "the server could not find the requested resource"
+UNSUPPORTED_SUBRESOURCES = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers", "resize")
 
 
 class Target(Struct, frozen=True):
-    """One object, or a collection of them where there is no name."""
+    """One object, or a collection where there is no name."""
 
     kind: Kind
     namespace: str = ""  # empty: of all namespaces, or of none
@@ -27,50 +27,52 @@ class Target(Struct, frozen=True):
 
     @property
     def resource(self) -> Resource:
-        """The kind as the store names it."""
+        """Group, version and plural of the kind."""
         return self.kind.resource
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """How it is shown in a table."""
+        """The printer columns of its table."""
         return SCALE if self.subresource == "scale" else columns_of(self.kind)
 
 
-def target(store: ClusterStore, group: str, version: str, rest: Sequence[str]) -> Target:
-    """404 for paths that lead nowhere."""
+def parse_target(store: ClusterStore, group: str, version: str, rest: Sequence[str]) -> Target:
+    """The target of the path below group and version; ApiError 404 where there is none."""
     namespace, parts = "", tuple(rest)
     if not all(parts):
-        raise nowhere()
-    own = len(parts) <= 2 or (len(parts) == 3 and parts[2] in ("status", "finalize"))
-    if parts[0] == "namespaces" and not (own and not group):
+        raise not_found_error()
+    is_namespace = len(parts) <= 2 or (len(parts) == 3 and parts[2] in ("status", "finalize"))
+    if parts[0] == "namespaces" and not (is_namespace and not group):
         if len(parts) < 3:
-            raise nowhere()
+            raise not_found_error()
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource = (*parts, "", "", "")[:3]
     if len(parts) > 3:
-        raise nowhere()
-    found = Target(_kind(store, group, version, plural), namespace, name, subresource)
-    _check(found)
-    return found
+        raise not_found_error()
+    target = Target(_kind(store, group, version, plural), namespace, name, subresource)
+    _check_scope(target)
+    return target
 
 
-def nowhere(message: str = NOWHERE) -> ApiError:
-    """404."""
-    return refusal(404, message)
+def not_found_error(message: str = NOT_FOUND) -> ApiError:
+    """The ApiError 404 of a path without a target."""
+    return status_error(404, message)
 
 
 def _kind(store: ClusterStore, group: str, version: str, plural: str) -> Kind:
     try:
         return store.kind(group, version, plural)
     except ApiError as error:
-        raise nowhere() if error.status == 404 else error from None
+        raise not_found_error() if error.status == 404 else error from None
 
 
-def _check(found: Target) -> None:
-    if found.namespace and not found.resource.namespaced:
-        raise nowhere()
-    if found.name and found.resource.namespaced and not found.namespace and found.resource != NAMESPACES:
-        raise nowhere()
-    if found.subresource and found.subresource not in found.kind.subresources:
-        told = f"`{found.resource.plural}/{found.subresource[:63]}`"
-        raise nowhere(f"simulated pods have no {told}" if found.subresource in UNSIMULATED else NOWHERE)
+def _check_scope(target: Target) -> None:
+    if target.namespace and not target.resource.namespaced:
+        raise not_found_error()
+    if target.name and target.resource.namespaced and not target.namespace and target.resource != NAMESPACES:
+        raise not_found_error()
+    if target.subresource and target.subresource not in target.kind.subresources:
+        path = f"`{target.resource.plural}/{target.subresource[:63]}`"
+        raise not_found_error(
+            f"simulated pods have no {path}" if target.subresource in UNSUPPORTED_SUBRESOURCES else NOT_FOUND
+        )

@@ -1,4 +1,4 @@
-"""What goes back: JSON or YAML, and Kubernetes' `Status` for everything that is not an object."""
+"""Responses: objects as JSON or YAML, and a Kubernetes `Status` for everything else."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ JSON = "application/json"
 YAML = "application/yaml"
 
 
-def refusal(code: int, message: str, details: Mapping[str, Any] | None = None) -> ApiError:
-    """An answer other than success, with Kubernetes' word for its status."""
+def status_error(code: int, message: str, details: Mapping[str, Any] | None = None) -> ApiError:
+    """An ApiError with Kubernetes' reason for the status code."""
     return ApiError(code, REASONS[code], message, details)
 
 
-def status(error: ApiError) -> dict[str, Any]:
-    """An error as an object."""
+def failure_status(error: ApiError) -> dict[str, Any]:
+    """An error as a `Status` object."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -32,8 +32,8 @@ def status(error: ApiError) -> dict[str, Any]:
     }
 
 
-def success(details: Mapping[str, Any] | None = None, code: int = 200) -> dict[str, Any]:
-    """That it is done, where there is no object to show."""
+def success_status(details: Mapping[str, Any] | None = None, code: int = 200) -> dict[str, Any]:
+    """The `Status` of a success that returns no object."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -44,18 +44,18 @@ def success(details: Mapping[str, Any] | None = None, code: int = 200) -> dict[s
     }
 
 
-def answer(value: Any, code: int = 200, media: str = JSON, warnings: Sequence[str] = ()) -> Response:
-    """One object; each warning is a header that kubectl prints."""
+def object_response(value: Any, code: int = 200, media: str = JSON, warnings: Sequence[str] = ()) -> Response:
+    """A response with one object; kubectl prints the warnings, each in a header."""
     body = to_yaml([value]).encode() if media == YAML else msgspec.json.encode(value) + b"\n"
     response = Response(body, code, media_type=media, headers={"Cache-Control": "no-cache, private"})
     for warning in warnings:
-        response.headers.append("Warning", f"299 - {_quoted(warning)}")
+        response.headers.append("Warning", f"299 - {_quote(warning)}")
     return response
 
 
-def failure(error: ApiError) -> Response:
-    """An error as an answer. Clients come back by themselves where they are told when."""
-    response = answer(status(error), error.status)
+def error_response(error: ApiError) -> Response:
+    """The response for an error; `Retry-After` makes clients retry by themselves."""
+    response = object_response(failure_status(error), error.status)
     seconds = error.details.get("retryAfterSeconds")
     if isinstance(seconds, int) and seconds > 0:
         response.headers["Retry-After"] = str(seconds)
@@ -64,7 +64,7 @@ def failure(error: ApiError) -> Response:
     return response
 
 
-def _quoted(warning: str) -> str:
-    """A header holds one line of ASCII."""
+def _quote(warning: str) -> str:
+    """A warning as a quoted string of printable ASCII, as headers require."""
     plain = "".join(c if " " <= c <= "~" else "?" for c in warning[:500])
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'

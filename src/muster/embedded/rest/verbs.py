@@ -1,4 +1,4 @@
-"""What is done to a target: one function a verb, and the table that says which there are."""
+"""The write verbs, and the table of all verbs by kind of target."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import cast
@@ -7,88 +7,96 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from muster.api.resources import NAMESPACES, SCALES, Resource
-from muster.embedded.rest.negotiation import PATCHES, body, content_type, sent_object, value, wanted
-from muster.embedded.rest.read_verbs import Face, listed, read, shown_as, whole_list
+from muster.embedded.rest.negotiation import (
+    PATCH_TYPES,
+    content_type,
+    decode_body,
+    negotiate_format,
+    read_body,
+    read_object,
+)
+from muster.embedded.rest.read_verbs import ServerContext, format_object, get_object, list_objects, object_list
 from muster.embedded.rest.request_target import Target
-from muster.embedded.rest.responses import answer, refusal, success
-from muster.embedded.rest.write_options import deleting, deleting_from, writing
+from muster.embedded.rest.responses import object_response, status_error, success_status
+from muster.embedded.rest.write_options import eviction_options, parse_delete_options, parse_write_options
 from muster.kube.cluster import PatchType, Raw
 from muster.kube.errors import ApiError
 
-Verb = Callable[[Face, Target, Request], Awaitable[Response]]
+Verb = Callable[[ServerContext, Target, Request], Awaitable[Response]]
 
 
-async def act(face: Face, found: Target, request: Request) -> Response:
-    """Whatever the method means for the target; 405 where it means nothing."""
-    verb = _verbs(found).get(request.method)
+async def dispatch(context: ServerContext, target: Target, request: Request) -> Response:
+    """Run the verb of the method on the target; ApiError 405 where there is none."""
+    verb = _verbs(target).get(request.method)
     if verb is None:
-        raise refusal(405, "the server does not allow this method on the requested resource")
-    return await verb(face, found, request)
+        raise status_error(405, "the server does not allow this method on the requested resource")
+    return await verb(context, target, request)
 
 
-# writing ------------------------------------------------------------------------------------------------------------
+# create, update and patch --------------------------------------------------------------------------------------------
 
 
-def _place(found: Target) -> tuple[Resource, str, str]:
-    return found.resource, found.namespace, found.name
+def _object_key(target: Target) -> tuple[Resource, str, str]:
+    return target.resource, target.namespace, target.name
 
 
-async def create(face: Face, found: Target, request: Request) -> Response:
-    """A new object in a collection."""
-    form, options = wanted(request.headers.get("accept", "")), writing(request)
-    raw = _fitting(found, await sent_object(request))
-    stored = face.store.create(
-        found.resource,
+async def create(context: ServerContext, target: Target, request: Request) -> Response:
+    """Create an object in a collection."""
+    response_format, options = negotiate_format(request.headers.get("accept", "")), parse_write_options(request)
+    raw = _with_kind(target, await read_object(request))
+    stored = context.store.create(
+        target.resource,
         raw,
-        namespace=found.namespace,
+        namespace=target.namespace,
         dry_run=options.dry_run,
-        field_manager=options.manager,
+        field_manager=options.field_manager,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return shown_as(face, found, request, stored, form, 201, options.warnings)
+    return format_object(context, target, request, stored, response_format, 201, options.warnings)
 
 
-async def replace(face: Face, found: Target, request: Request) -> Response:
-    """An object, its status or its scale as a whole."""
-    form, options = wanted(request.headers.get("accept", "")), writing(request)
-    raw = _named(found, _fitting(found, await sent_object(request)))
-    stored = face.store.replace(
-        found.resource,
+async def replace(context: ServerContext, target: Target, request: Request) -> Response:
+    """Replace an object, its status or its scale."""
+    response_format, options = negotiate_format(request.headers.get("accept", "")), parse_write_options(request)
+    raw = _with_name(target, _with_kind(target, await read_object(request)))
+    stored = context.store.replace(
+        target.resource,
         raw,
-        found.subresource,
-        namespace=found.namespace,
+        target.subresource,
+        namespace=target.namespace,
         dry_run=options.dry_run,
-        field_manager=options.manager,
+        field_manager=options.field_manager,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return shown_as(face, found, request, stored, form, warnings=options.warnings)
+    return format_object(context, target, request, stored, response_format, warnings=options.warnings)
 
 
-async def patch(face: Face, found: Target, request: Request) -> Response:
-    """Part of an object; server-side apply may create it."""
-    form, media = wanted(request.headers.get("accept", "")), cast("PatchType", content_type(request, PATCHES))
-    applies = media == "application/apply-patch+yaml"
-    options = writing(request, applies=applies)
-    change = value(await body(request), media)
-    if applies and isinstance(change, dict):
-        change = _named(found, _fitting(found, change))
-    created = applies and not found.subresource and not _exists(face, found)
-    stored = face.store.patch(
-        *_place(found),
-        change,
+async def patch(context: ServerContext, target: Target, request: Request) -> Response:
+    """Patch an object; server-side apply may create it."""
+    response_format = negotiate_format(request.headers.get("accept", ""))
+    media = cast("PatchType", content_type(request, PATCH_TYPES))
+    is_apply = media == "application/apply-patch+yaml"
+    options = parse_write_options(request, is_apply=is_apply)
+    document = decode_body(await read_body(request), media)
+    if is_apply and isinstance(document, dict):
+        document = _with_name(target, _with_kind(target, document))
+    creates = is_apply and not target.subresource and not _exists(context, target)
+    stored = context.store.patch(
+        *_object_key(target),
+        document,
         media,
-        found.subresource,
-        field_manager=options.manager,
+        target.subresource,
+        field_manager=options.field_manager,
         force=options.force,
         dry_run=options.dry_run,
         on_unknown_fields=options.on_unknown_fields,
     )
-    return shown_as(face, found, request, stored, form, 201 if created else 200, options.warnings)
+    return format_object(context, target, request, stored, response_format, 201 if creates else 200, options.warnings)
 
 
-def _exists(face: Face, found: Target) -> bool:
+def _exists(context: ServerContext, target: Target) -> bool:
     try:
-        face.store.get(*_place(found))
+        context.store.get(*_object_key(target))
     except ApiError as error:
         if error.status == 404:
             return False
@@ -96,120 +104,122 @@ def _exists(face: Face, found: Target) -> bool:
     return True
 
 
-def _fitting(found: Target, raw: Raw) -> Raw:
-    """The object with its kind; 400 where it says another one than the path."""
-    resource = SCALES if found.subresource == "scale" else found.resource
-    for key, right in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        said = raw.get(key, right)
-        if said != right:
-            raise refusal(400, f"the {key} in the data ({str(said)[:300]}) does not match the expected one ({right})")
+def _with_kind(target: Target, raw: Raw) -> Raw:
+    """The object with apiVersion and kind; ApiError 400 where they differ from those of the path."""
+    resource = SCALES if target.subresource == "scale" else target.resource
+    for key, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        stated = raw.get(key, expected)
+        if stated != expected:
+            raise status_error(
+                400, f"the {key} in the data ({str(stated)[:300]}) does not match the expected one ({expected})"
+            )
     if not isinstance(raw.get("metadata", {}), dict):
-        raise refusal(400, "metadata: must be an object")
+        raise status_error(400, "metadata: must be an object")
     return {**raw, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def _named(found: Target, raw: Raw) -> Raw:
-    """With the name and namespace of the path; 400 where it says others."""
+def _with_name(target: Target, raw: Raw) -> Raw:
+    """The object with the name and namespace of the path; ApiError 400 where it has others."""
     metadata = {**raw.get("metadata", {})}
-    for key, right in (("name", found.name), ("namespace", found.namespace)):
-        said = metadata.get(key) or right
-        if said != right:
-            raise refusal(
-                400, f"the {key} of the object ({str(said)[:253]}) does not match the {key} on the URL ({right})"
+    for key, expected in (("name", target.name), ("namespace", target.namespace)):
+        stated = metadata.get(key) or expected
+        if stated != expected:
+            raise status_error(
+                400, f"the {key} of the object ({str(stated)[:253]}) does not match the {key} on the URL ({expected})"
             )
-        if right:
-            metadata[key] = right
+        if expected:
+            metadata[key] = expected
     return {**raw, "metadata": metadata}
 
 
-# letting go ---------------------------------------------------------------------------------------------------------
+# deletion -----------------------------------------------------------------------------------------------------------
 
 
-async def delete(face: Face, found: Target, request: Request) -> Response:
-    """Gone, or on its way."""
-    form, options = wanted(request.headers.get("accept", "")), await deleting(request)
-    left = face.store.delete(
-        *_place(found),
+async def delete(context: ServerContext, target: Target, request: Request) -> Response:
+    """Delete an object; it may stay, terminating."""
+    response_format, options = negotiate_format(request.headers.get("accept", "")), await parse_delete_options(request)
+    result = context.store.delete(
+        *_object_key(target),
         uid=options.uid,
         resource_version=options.resource_version,
         grace_seconds=options.grace_seconds,
         propagation=options.propagation,
         dry_run=options.dry_run,
     )
-    return shown_as(face, found, request, left, form)
+    return format_object(context, target, request, result, response_format)
 
 
-async def delete_collection(face: Face, found: Target, request: Request) -> Response:
-    """All that the selectors find."""
+async def delete_collection(context: ServerContext, target: Target, request: Request) -> Response:
+    """Delete the objects that the selectors match."""
     query = request.query_params
-    options = await deleting(request)
-    listing = face.store.delete_collection(
-        found.resource,
-        found.namespace,
+    options = await parse_delete_options(request)
+    listing = context.store.delete_collection(
+        target.resource,
+        target.namespace,
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
         grace_seconds=options.grace_seconds,
         propagation=options.propagation,
         dry_run=options.dry_run,
     )
-    return answer(whole_list(found, listing.items, {"resourceVersion": listing.resource_version}))
+    return object_response(object_list(target, listing.items, {"resourceVersion": listing.resource_version}))
 
 
 # pods ---------------------------------------------------------------------------------------------------------------
 
 
-async def bind(face: Face, found: Target, request: Request) -> Response:
-    """`pods/binding`."""
-    options = writing(request)
-    sent = _named(found, _of_kind(await sent_object(request), "Binding"))
+async def bind(context: ServerContext, target: Target, request: Request) -> Response:
+    """Bind a pod: `pods/binding`."""
+    options = parse_write_options(request)
+    sent = _with_name(target, _require_kind(await read_object(request), "Binding"))
     node, metadata = sent.get("target"), sent["metadata"]
     if not isinstance(node, dict) or not isinstance(node.get("name"), str) or not node["name"]:
-        raise refusal(422, "target.name: Required value: the node to bind to")
+        raise status_error(422, "target.name: Required value: the node to bind to")
     uid = metadata.get("uid") or ""
     if not isinstance(uid, str):
-        raise refusal(400, "metadata.uid: must be text")
-    face.store.bind(found.namespace, found.name, uid, node["name"], dry_run=options.dry_run, metadata=metadata)
-    return answer(success(code=201), 201)
+        raise status_error(400, "metadata.uid: must be text")
+    context.store.bind(target.namespace, target.name, uid, node["name"], dry_run=options.dry_run, metadata=metadata)
+    return object_response(success_status(code=201), 201)
 
 
-async def evict(face: Face, found: Target, request: Request) -> Response:
-    """`pods/eviction`."""
-    sent = _named(found, _of_kind(await sent_object(request), "Eviction"))
-    options = deleting_from(sent.get("deleteOptions"), request)
-    face.store.evict(
-        found.namespace, found.name, options.uid, grace_seconds=options.grace_seconds, dry_run=options.dry_run
+async def evict(context: ServerContext, target: Target, request: Request) -> Response:
+    """Evict a pod: `pods/eviction`."""
+    sent = _with_name(target, _require_kind(await read_object(request), "Eviction"))
+    options = eviction_options(sent.get("deleteOptions"), request)
+    context.store.evict(
+        target.namespace, target.name, options.uid, grace_seconds=options.grace_seconds, dry_run=options.dry_run
     )
-    return answer(success(code=201), 201)
+    return object_response(success_status(code=201), 201)
 
 
-def _of_kind(raw: Raw, kind: str) -> Raw:
+def _require_kind(raw: Raw, kind: str) -> Raw:
     if raw.get("kind", kind) != kind or not isinstance(raw.get("metadata", {}), dict):
-        raise refusal(400, f"the body must be a {kind}")
+        raise status_error(400, f"the body must be a {kind}")
     return raw
 
 
-# the table ----------------------------------------------------------------------------------------------------------
+# all verbs ----------------------------------------------------------------------------------------------------------
 
-COLLECTION: Mapping[str, Verb] = {"GET": listed, "POST": create, "DELETE": delete_collection}
-EVERYWHERE: Mapping[str, Verb] = {"GET": listed}  # across namespaces nothing is made, and nothing goes at once
-OBJECT: Mapping[str, Verb] = {"GET": read, "PUT": replace, "PATCH": patch, "DELETE": delete}
-PART: Mapping[str, Verb] = {"GET": read, "PUT": replace, "PATCH": patch}
-ACTIONS: Mapping[str, Mapping[str, Verb]] = {
+COLLECTION: Mapping[str, Verb] = {"GET": list_objects, "POST": create, "DELETE": delete_collection}
+ALL_NAMESPACES: Mapping[str, Verb] = {"GET": list_objects}  # no create and no deletecollection across namespaces
+OBJECT: Mapping[str, Verb] = {"GET": get_object, "PUT": replace, "PATCH": patch, "DELETE": delete}
+SUBRESOURCE: Mapping[str, Verb] = {"GET": get_object, "PUT": replace, "PATCH": patch}
+ACTION_SUBRESOURCES: Mapping[str, Mapping[str, Verb]] = {
     "binding": {"POST": bind},
     "eviction": {"POST": evict},
     "finalize": {"PUT": replace},
 }
 
 
-def _verbs(found: Target) -> Mapping[str, Verb]:
-    if not found.name:
-        return _of_many(found)
-    if not found.subresource:
+def _verbs(target: Target) -> Mapping[str, Verb]:
+    if not target.name:
+        return _collection_verbs(target)
+    if not target.subresource:
         return OBJECT
-    return ACTIONS.get(found.subresource, PART)
+    return ACTION_SUBRESOURCES.get(target.subresource, SUBRESOURCE)
 
 
-def _of_many(found: Target) -> Mapping[str, Verb]:
-    if found.resource.namespaced and not found.namespace:
-        return EVERYWHERE
-    return {"GET": listed, "POST": create} if found.resource == NAMESPACES else COLLECTION
+def _collection_verbs(target: Target) -> Mapping[str, Verb]:
+    if target.resource.namespaced and not target.namespace:
+        return ALL_NAMESPACES
+    return {"GET": list_objects, "POST": create} if target.resource == NAMESPACES else COLLECTION

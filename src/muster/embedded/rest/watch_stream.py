@@ -1,6 +1,6 @@
-"""Watches as answers that go on: a line of JSON for each event, until the client leaves, time is up, or we stop.
+"""Watch responses: a line of JSON for each event, until the client disconnects, time is up or the server stops.
 
-Rule: whoever ends a watch closes it; the stream sees that and ends as it should, so the connection can be used again.
+Rule: a watch ends by closing its StoreWatch; the stream then ends in order, so that the connection can be reused.
 """
 
 import asyncio
@@ -15,64 +15,65 @@ from starlette.types import Message, Receive, Scope, Send
 
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.list_options import ListOptions
-from muster.embedded.rest.negotiation import Wanted, wanted
+from muster.embedded.rest.negotiation import ResponseFormat, negotiate_format
 from muster.embedded.rest.request_target import Target
-from muster.embedded.rest.responses import JSON, refusal, status
-from muster.embedded.rest.table.tables import Include, include, partial, table
+from muster.embedded.rest.responses import JSON, failure_status, status_error
+from muster.embedded.rest.table.tables import Include, parse_include, partial_metadata, to_table
 from muster.embedded.store.watch import StoreWatch
 from muster.kube.cluster import Change, Raw
 from muster.kube.errors import ApiError
 
-Show = Callable[[Change], Raw]
-LONGEST_SECONDS = 3600.0
+EventFormat = Callable[[Change], Raw]  # the object of an event
+MAX_TIMEOUT_SECONDS = 3600.0
 BOOKMARK_SECONDS = 60.0
 
 
-class Watches:
-    """Those that are open. Once they are ended, no new one stays open either."""
+class OpenWatches:
+    """The open watches of a server. After `close_all`, new ones are closed at once."""
 
     def __init__(self) -> None:
         self._open: set[StoreWatch] = set()
-        self._ended = False
+        self._is_closed = False
 
-    def add(self, opened: StoreWatch) -> None:
-        """From now on it is ended with the others."""
-        self._open.add(opened)
-        if self._ended:
-            opened.close()
+    def add(self, store_watch: StoreWatch) -> None:
+        """Register a watch."""
+        self._open.add(store_watch)
+        if self._is_closed:
+            store_watch.close()
 
-    def discard(self, opened: StoreWatch) -> None:
-        """It has ended by itself."""
-        self._open.discard(opened)
+    def discard(self, store_watch: StoreWatch) -> None:
+        """Forget a watch that has ended."""
+        self._open.discard(store_watch)
 
-    def end(self) -> None:
-        """All of them."""
-        self._ended = True
-        for opened in tuple(self._open):
-            opened.close()
+    def close_all(self) -> None:
+        """Close all watches, also those that are opened later."""
+        self._is_closed = True
+        for store_watch in tuple(self._open):
+            store_watch.close()
 
     def __len__(self) -> int:
         return len(self._open)
 
 
-def watch(
+def watch_objects(
     store: ClusterStore,
-    watches: Watches,
-    found: Target,
+    watches: OpenWatches,
+    target: Target,
     request: Request,
     options: ListOptions,
     clock: Callable[[], datetime],
 ) -> Response:
-    """The events of a collection; a version that is too old is told as the first event."""
-    form = wanted(request.headers.get("accept", ""))
-    if form.media != JSON:
-        raise refusal(406, f"a watch is only told as {JSON}")
-    show = _show(found, form, include(request.query_params.get("includeObject", "")), clock)
+    """The watch response of a collection; a version that is too old is an ERROR event."""
+    response_format = negotiate_format(request.headers.get("accept", ""))
+    if response_format.media != JSON:
+        raise status_error(406, f"a watch is only served as {JSON}")
+    include_object = parse_include(request.query_params.get("includeObject", ""))
+    format_event = _event_format(target, response_format, include_object, clock)
     try:
-        opened = store.watch(
-            found.resource,
+        store_watch = store.watch(
+            target.resource,
             options.version,
-            found.namespace,
+            target.namespace,
             labels=options.labels,
             fields=options.fields,
             initial=options.initial,
@@ -80,99 +81,115 @@ def watch(
     except ApiError as error:
         if error.status != 410:
             raise
-        return Response(_line({"type": "ERROR", "object": status(error)}), media_type=JSON)
-    seconds = min(options.seconds or LONGEST_SECONDS, LONGEST_SECONDS)
-    return Stream(opened, watches, show, seconds, bookmarks=options.bookmarks)
+        return Response(_line({"type": "ERROR", "object": failure_status(error)}), media_type=JSON)
+    seconds = min(options.timeout_seconds or MAX_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS)
+    return WatchStream(store_watch, watches, format_event, seconds, bookmarks=options.bookmarks)
 
 
-class Stream(Response):
-    """A watch as an ASGI answer."""
+class WatchStream(Response):
+    """A watch as an ASGI response."""
 
     def __init__(
-        self, opened: StoreWatch, watches: Watches, show: Show, seconds: float, *, bookmarks: bool = False
+        self,
+        store_watch: StoreWatch,
+        watches: OpenWatches,
+        format_event: EventFormat,
+        seconds: float,
+        *,
+        bookmarks: bool = False,
     ) -> None:
         super().__init__(media_type=JSON)
         del self.headers["content-length"]
-        self._watch, self._watches, self._show = opened, watches, show
+        self._watch, self._watches, self._format_event = store_watch, watches, format_event
         self._seconds, self._bookmarks = seconds, bookmarks
         self._woken = asyncio.Event()
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the watch is closed: by the client, by time, or by us."""
+        """Send events until the watch is closed: by the client, the timeout or the server."""
         loop = asyncio.get_running_loop()
         self._watch.wake = self._woken.set
         self._watches.add(self._watch)
         timer = loop.call_later(self._seconds, self._watch.close)
-        left = loop.create_task(self._until_left(receive))
+        disconnect = loop.create_task(self._close_on_disconnect(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await self._events(send)
-            await send(_piece(b"", more=False))
+            await self._send_events(send)
+            await send(_body_part(b"", more=False))
         except OSError:
-            pass  # nobody is there any more
+            pass  # the client has disconnected
         finally:
             timer.cancel()
-            left.cancel()
+            disconnect.cancel()
             self._watch.close()
             self._watches.discard(self._watch)
 
-    async def _until_left(self, receive: Receive) -> None:
+    async def _close_on_disconnect(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
         self._watch.close()
 
-    async def _events(self, send: Send) -> None:
+    async def _send_events(self, send: Send) -> None:
         try:
             while not self._watch.closed:
                 self._woken.clear()
-                await self._tell(self._watch.take(), send)
+                await self._send(self._watch.take(), send)
                 if self._watch.pending:
-                    await asyncio.sleep(0)  # others want their turn
+                    await asyncio.sleep(0)  # let other tasks run
                 else:
-                    await self._quiet(send)
+                    await self._wait(send)
         except ApiError as error:
-            await send(_piece(_line({"type": "ERROR", "object": status(error)})))
+            await send(_body_part(_line({"type": "ERROR", "object": failure_status(error)})))
 
-    async def _quiet(self, send: Send) -> None:
-        """Nothing to tell until something changes; now and then a bookmark."""
+    async def _wait(self, send: Send) -> None:
+        """Wait for a change; send a bookmark after an idle period."""
         try:
             async with asyncio.timeout(BOOKMARK_SECONDS):
                 await self._woken.wait()
         except TimeoutError:
-            await self._tell([self._watch.bookmark()], send)
+            await self._send([self._watch.bookmark()], send)
 
-    async def _tell(self, changes: Iterable[Change], send: Send) -> None:
-        """Bookmarks are for those who asked for them, also the one after the initial events."""
-        told = [change for change in changes if self._bookmarks or change.type != "BOOKMARK"]
-        if told:
-            lines = (_line({"type": change.type, "object": self._show(change)}) for change in told)
-            await send(_piece(b"".join(lines)))
+    async def _send(self, changes: Iterable[Change], send: Send) -> None:
+        """Send changes; bookmarks only where the client allows them, also the one after the initial events."""
+        allowed = [change for change in changes if self._bookmarks or change.type != "BOOKMARK"]
+        if allowed:
+            lines = (_line({"type": change.type, "object": self._format_event(change)}) for change in allowed)
+            await send(_body_part(b"".join(lines)))
 
 
-def _show(found: Target, form: Wanted, carry: Include, clock: Callable[[], datetime]) -> Show:
-    """How each event shows its object. The first row of a table comes with the heads."""
-    heads = True
+def _event_format(
+    target: Target, response_format: ResponseFormat, include_object: Include, clock: Callable[[], datetime]
+) -> EventFormat:
+    """How events show their objects: the first row of a table has the column definitions."""
+    with_definitions = True
 
     def row(change: Change) -> Raw:
-        nonlocal heads
-        shown = [] if change.type == "BOOKMARK" else [change.object]
+        nonlocal with_definitions
+        rows = [] if change.type == "BOOKMARK" else [change.object]
         metadata = {"resourceVersion": change.resource_version}
-        made = table(found.columns, shown, clock(), carry=carry, version=form.version, metadata=metadata, heads=heads)
-        heads = False
-        return made
+        result = to_table(
+            target.columns,
+            rows,
+            clock(),
+            include_object=include_object,
+            version=response_format.version,
+            metadata=metadata,
+            with_definitions=with_definitions,
+        )
+        with_definitions = False
+        return result
 
-    def short(change: Change) -> Raw:
-        return partial(change.object, form.version)
+    def metadata_only(change: Change) -> Raw:
+        return partial_metadata(change.object, response_format.version)
 
     def whole_object(change: Change) -> Raw:
         return change.object
 
-    return {"Table": row, "PartialObjectMetadata": short, "Object": whole_object}[form.view]
+    return {"Table": row, "PartialObjectMetadata": metadata_only, "Object": whole_object}[response_format.view]
 
 
 def _line(event: Any) -> bytes:
     return msgspec.json.encode(event) + b"\n"
 
 
-def _piece(data: bytes, *, more: bool = True) -> Message:
+def _body_part(data: bytes, *, more: bool = True) -> Message:
     return {"type": "http.response.body", "body": data, "more_body": more}

@@ -18,9 +18,9 @@ from muster.embedded import tls
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest import discovery, verbs
-from muster.embedded.rest.api_server import application, face
-from muster.embedded.rest.negotiation import LARGEST_BODY
-from muster.embedded.rest.watch_stream import Watches
+from muster.embedded.rest.api_server import application, server_context
+from muster.embedded.rest.negotiation import MAX_BODY_BYTES
+from muster.embedded.rest.watch_stream import OpenWatches
 from muster.embedded.server import serve
 from muster.embedded.store.kinds import BUILT_IN
 from muster.errors import InputError
@@ -63,8 +63,8 @@ class World:
         self.now = T0
         numbers = itertools.count()
         self.store = ClusterStore(clock=lambda: self.now, new_uid=lambda: f"uid-{next(numbers)}")
-        self.face = face(self.store, token, lambda: self.now)
-        self.app: ASGIApp = application(self.face)
+        self.server_context = server_context(self.store, token, lambda: self.now)
+        self.app: ASGIApp = application(self.server_context)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("POST", PODS, b"k8s\0\x0a\x09\x0a\x02v1\x12\x03Pod", PROTOBUF, 415, "UnsupportedMediaType"),
     ("PATCH", f"{PODS}/a", b"{}", {}, 415, "UnsupportedMediaType"),
     ("PATCH", f"{PODS}/a", b"{}", {"Content-Type": "application/json"}, 415, "UnsupportedMediaType"),
-    ("POST", PODS, b" " * (LARGEST_BODY + 1), {}, 413, "RequestEntityTooLarge"),
+    ("POST", PODS, b" " * (MAX_BODY_BYTES + 1), {}, 413, "RequestEntityTooLarge"),
     ("POST", PODS, b"", {}, 400, "BadRequest"),
     ("POST", PODS, b"{", {}, 400, "BadRequest"),
     ("POST", PODS, b"\xff\xfe", {}, 400, "BadRequest"),
@@ -216,7 +216,7 @@ async def test_health_and_version_are_told_to_everyone(path: str) -> None:
 
 def test_secrets_do_not_show_in_representations() -> None:
     """What is printed by accident lands in logs."""
-    assert "token" not in repr(World("token").face)
+    assert "token" not in repr(World("token").server_context)
     assert "PRIVATE" not in repr(tls.generate(["localhost"], T0))
 
 
@@ -502,7 +502,7 @@ async def test_a_version_from_the_future_of_another_store_is_refused(app: ASGIAp
 async def test_a_version_that_is_too_old_is_told_as_an_event(world: World) -> None:
     """As API servers do: the client lists anew."""
     world.store = ClusterStore(history=2)
-    app = application(face(world.store))
+    app = application(server_context(world.store))
     for name in string.ascii_lowercase:
         await ask(app, "POST", PODS, pod(name))
     reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=1&timeoutSeconds=1")
@@ -514,18 +514,18 @@ async def test_a_client_that_leaves_ends_its_watch(world: World) -> None:
     """Nothing is kept for those who are gone."""
     watch = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1", stays_seconds=0.1))
     await asyncio.sleep(0.05)
-    assert len(world.face.watches) == 1
+    assert len(world.server_context.watches) == 1
     await watch
-    assert len(world.face.watches) == 0
+    assert len(world.server_context.watches) == 0
 
 
 async def test_no_watch_stays_open_after_the_end(world: World) -> None:
     """A client that comes too late is sent away at once."""
-    watches: Watches = world.face.watches
+    watches: OpenWatches = world.server_context.watches
     early = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1"))
     await asyncio.sleep(0.05)
     async with asyncio.timeout(1):
-        watches.end()
+        watches.close_all()
         await early
         await ask(world.app, "GET", f"{PODS}?watch=1")
 
@@ -586,7 +586,7 @@ async def test_a_new_definition_is_discovered_at_once(app: ASGIApp) -> None:
 def test_versions_are_preferred_as_kubernetes_prefers_them() -> None:
     """Stable before beta before alpha, newer before older."""
     versions = ["foo10", "v1alpha1", "v10beta3", "v1", "v2", "v11beta2", "v10"]
-    found = sorted(versions, key=discovery._rank)
+    found = sorted(versions, key=discovery._version_rank)
     assert found == ["v10", "v2", "v1", "v11beta2", "v10beta3", "v1alpha1", "foo10"]
 
 

@@ -1,1 +1,1 @@
-"""Objects as rows of a table, as `kubectl get` shows them."""
+"""Objects as rows of a `Table`, as `kubectl get` prints them."""

@@ -12,8 +12,8 @@ _STEP = re.compile(
 
 
 @lru_cache(maxsize=1024)
-def steps(expression: str) -> tuple[tuple[str, str], ...]:
-    """The steps of a path; what cannot be read ends it, and finds nothing."""
+def parse_path(expression: str) -> tuple[tuple[str, str], ...]:
+    """The steps of a path; one that cannot be read matches nothing."""
     text = expression.strip().removeprefix("{").removesuffix("}").removeprefix("$")
     parts: list[tuple[str, str]] = []
     at = 0
@@ -36,26 +36,26 @@ def _step(step: re.Match[str]) -> tuple[str, str]:
     return ("field", (step["field"] or step["quoted"]).replace("\\.", "."))
 
 
-def found(raw: Any, expression: str) -> list[Any]:
-    """Everything that a path leads to, without nulls."""
+def evaluate(raw: Any, expression: str) -> list[Any]:
+    """The values at a path, without nulls."""
     values = [raw]
-    for how, what in steps(expression):
-        values = [inner for value in values for inner in _inner(value, how, what)]
+    for operation, operand in parse_path(expression):
+        values = [inner for value in values for inner in _inner(value, operation, operand)]
     return [value for value in values if value is not None]
 
 
-def _inner(value: Any, how: str, what: str) -> Iterator[Any]:
-    match how, value:
+def _inner(value: Any, operation: str, operand: str) -> Iterator[Any]:
+    match operation, value:
         case "field", dict():
-            yield value.get(what)
-        case "index", list() if -len(value) <= int(what) < len(value):
-            yield value[int(what)]
+            yield value.get(operand)
+        case "index", list() if -len(value) <= int(operand) < len(value):
+            yield value[int(operand)]
         case "all", list():
             yield from value
         case "all", dict():
             yield from value.values()
         case "where", list():
-            field, _, wanted = what.partition("=")
-            yield from (one for one in value if any(str(got) == wanted for got in found(one, f".{field}")))
+            field, _, expected = operand.partition("=")
+            yield from (item for item in value if expected in map(str, evaluate(item, f".{field}")))
         case _:
             return

@@ -1,4 +1,4 @@
-"""How objects are shown in a table: a column is a name and a function from an object, and the time, to a cell."""
+"""Printer columns: a column is a name and a function from an object and the time to a cell."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -7,47 +7,47 @@ from typing import Any
 from msgspec import Struct
 
 from muster.api.moment import moment
-from muster.embedded.rest.table.jsonpath import found
+from muster.embedded.rest.table.jsonpath import evaluate
 from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 
 # fields of events, as `v1` and as `events.k8s.io` name them
-_ABOUT = ("involvedObject", "regarding")
-_LAST = ("lastTimestamp", "deprecatedLastTimestamp")
-_BEGUN = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
-_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_INVOLVED = ("involvedObject", "regarding")
+_LAST_TIMES = ("lastTimestamp", "deprecatedLastTimestamp")
+_FIRST_TIMES = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 
 Cell = str | int | float | bool | None
-Cells = Callable[[Raw, datetime], Cell]
+CellFunction = Callable[[Raw, datetime], Cell]
 
 
 class Column(Struct, frozen=True, eq=False):
     """One column. `priority` above 0: only with `-o wide`."""
 
     name: str
-    cell: Cells
+    cell: CellFunction
     type: str = "string"
     format: str = ""
     description: str = ""
     priority: int = 0
 
 
-def path(name: str, expression: str, kind: str = "string", priority: int = 0, empty: Cell = "<none>") -> Column:
-    """A column that shows what a JSONPath finds."""
-    return Column(name, lambda raw, now: _shown(raw, expression, kind, now, empty), kind, priority=priority)
+def path_column(name: str, expression: str, kind: str = "string", priority: int = 0, empty: Cell = "<none>") -> Column:
+    """A column with the value at a JSONPath."""
+    return Column(name, lambda raw, now: _path_cell(raw, expression, kind, now, empty), kind, priority=priority)
 
 
 def from_paths(columns: Iterable[Raw]) -> tuple[Column, ...]:
-    """Name and the columns that a CRD asks for; Age where it asks for none."""
-    own = tuple(
-        path(one["name"], one["jsonPath"], one.get("type", "string"), one.get("priority", 0), empty=None)
-        for one in columns
+    """Name and the additionalPrinterColumns of a CRD; Name and Age where it has none."""
+    additional = tuple(
+        path_column(item["name"], item["jsonPath"], item.get("type", "string"), item.get("priority", 0), empty=None)
+        for item in columns
     )
-    return (NAME, *(own or (AGE,)))
+    return (NAME, *(additional or (AGE,)))
 
 
 def age(since: Any, now: datetime) -> str:
-    """How long ago, as kubectl words it: two units below a certain size, one above."""
+    """How long ago a timestamp was, as kubectl prints it."""
     start = moment(since) if isinstance(since, str) else None
     if start is None:
         return "<unknown>"
@@ -60,23 +60,23 @@ def short_duration(seconds: int) -> str:
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     table = (
         (seconds < 120, f"{seconds}s"),
-        (minutes < 10, f"{minutes}m{_rest(seconds % 60, 's')}"),
+        (minutes < 10, f"{minutes}m{_nonzero(seconds % 60, 's')}"),
         (minutes < 180, f"{minutes}m"),
-        (hours < 8, f"{hours}h{_rest(minutes % 60, 'm')}"),
+        (hours < 8, f"{hours}h{_nonzero(minutes % 60, 'm')}"),
         (hours < 48, f"{hours}h"),
-        (days < 8, f"{days}d{_rest(hours % 24, 'h')}"),
+        (days < 8, f"{days}d{_nonzero(hours % 24, 'h')}"),
         (days < 730, f"{days}d"),
-        (days < 8 * 365, f"{days // 365}y{_rest(days % 365, 'd')}"),
+        (days < 8 * 365, f"{days // 365}y{_nonzero(days % 365, 'd')}"),
     )
     return next((text for fits, text in table if fits), f"{days // 365}y")
 
 
-def _rest(number: int, unit: str) -> str:
+def _nonzero(number: int, unit: str) -> str:
     return f"{number}{unit}" if number else ""
 
 
-def _shown(raw: Raw, expression: str, kind: str, now: datetime, empty: Cell) -> Cell:
-    values = found(raw, expression)
+def _path_cell(raw: Raw, expression: str, kind: str, now: datetime, empty: Cell) -> Cell:
+    values = evaluate(raw, expression)
     if not values:
         return empty
     if kind == "date":
@@ -88,7 +88,7 @@ def _shown(raw: Raw, expression: str, kind: str, now: datetime, empty: Cell) -> 
 
 def _ready(raw: Raw, _: datetime) -> Cell:
     states = raw.get("status", {}).get("containerStatuses", ())
-    return f"{sum(bool(one.get('ready')) for one in states)}/{len(raw.get('spec', {}).get('containers', ()))}"
+    return f"{sum(bool(item.get('ready')) for item in states)}/{len(raw.get('spec', {}).get('containers', ()))}"
 
 
 def _pod_status(raw: Raw, _: datetime) -> Cell:
@@ -96,8 +96,8 @@ def _pod_status(raw: Raw, _: datetime) -> Cell:
     if raw["metadata"].get("deletionTimestamp"):
         return "Terminating"
     gated = any(
-        one.get("type") == "PodScheduled" and one.get("reason") == "SchedulingGated"
-        for one in status.get("conditions", ())
+        item.get("type") == "PodScheduled" and item.get("reason") == "SchedulingGated"
+        for item in status.get("conditions", ())
     )
     if gated:
         return "SchedulingGated"
@@ -108,72 +108,71 @@ def _pod_status(raw: Raw, _: datetime) -> Cell:
 
 
 def _restarts(raw: Raw, _: datetime) -> Cell:
-    return str(sum(one.get("restartCount", 0) for one in raw.get("status", {}).get("containerStatuses", ())))
+    return str(sum(item.get("restartCount", 0) for item in raw.get("status", {}).get("containerStatuses", ())))
 
 
 def _gates(raw: Raw, _: datetime) -> Cell:
-    conditions = [one for gate in raw.get("spec", {}).get("readinessGates", ()) for one in (gate["conditionType"],)]
-    true = {one["type"] for one in raw.get("status", {}).get("conditions", ()) if one.get("status") == "True"}
-    return f"{sum(one in true for one in conditions)}/{len(conditions)}" if conditions else "<none>"
+    gates = [gate["conditionType"] for gate in raw.get("spec", {}).get("readinessGates", ())]
+    conditions = raw.get("status", {}).get("conditions", ())
+    ready = {condition["type"] for condition in conditions if condition.get("status") == "True"}
+    return f"{sum(gate in ready for gate in gates)}/{len(gates)}" if gates else "<none>"
 
 
 def _node_status(raw: Raw, _: datetime) -> Cell:
-    ready = [one.get("status") for one in raw.get("status", {}).get("conditions", ()) if one.get("type") == "Ready"]
-    word = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
-    return f"{word},SchedulingDisabled" if raw.get("spec", {}).get("unschedulable") else word
+    ready = [item.get("status") for item in raw.get("status", {}).get("conditions", ()) if item.get("type") == "Ready"]
+    status = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if raw.get("spec", {}).get("unschedulable") else status
 
 
 def _roles(raw: Raw, _: datetime) -> Cell:
     prefix = "node-role.kubernetes.io/"
-    found_roles = sorted(
-        label[len(prefix) :] for label in raw["metadata"].get("labels", {}) if label.startswith(prefix)
-    )
-    return ",".join(found_roles) or "<none>"
+    roles = sorted(label[len(prefix) :] for label in raw["metadata"].get("labels", {}) if label.startswith(prefix))
+    return ",".join(roles) or "<none>"
 
 
-def _address(kind: str) -> Cells:
+def _address(kind: str) -> CellFunction:
     def cell(raw: Raw, _: datetime) -> Cell:
-        all_of_them = raw.get("status", {}).get("addresses", ())
-        return next((one["address"] for one in all_of_them if one.get("type") == kind), "<none>")
+        addresses = raw.get("status", {}).get("addresses", ())
+        return next((item["address"] for item in addresses if item.get("type") == kind), "<none>")
 
     return cell
 
 
-def _count(field: str) -> Cells:
+def _count(field: str) -> CellFunction:
     return lambda raw, _: len(raw.get(field) or ())
 
 
 def _first(raw: Raw, *names: str) -> Any:
-    """The first of some fields that says something."""
+    """The value of the first field that is set."""
     return next((raw[name] for name in names if raw.get(name)), None)
 
 
 def _last_seen(raw: Raw, now: datetime) -> Cell:
     series = (raw.get("series") or {}).get("lastObservedTime")
-    return age(series, now) if series else age(_first(raw, *_LAST, *_BEGUN), now)
+    return age(series, now) if series else age(_first(raw, *_LAST_TIMES, *_FIRST_TIMES), now)
 
 
 def _first_seen(raw: Raw, now: datetime) -> Cell:
-    return age(_first(raw, *_BEGUN), now)
+    return age(_first(raw, *_FIRST_TIMES), now)
 
 
-def _about(raw: Raw, _: datetime) -> Cell:
-    what = _first(raw, *_ABOUT) or {}
-    return f"{str(what.get('kind', '')).lower()}/{what.get('name', '')}"
+def _involved_object(raw: Raw, _: datetime) -> Cell:
+    reference = _first(raw, *_INVOLVED) or {}
+    return f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
 
 
-def _part(raw: Raw, _: datetime) -> Cell:
-    return str((_first(raw, *_ABOUT) or {}).get("fieldPath", ""))
+def _field_path(raw: Raw, _: datetime) -> Cell:
+    return str((_first(raw, *_INVOLVED) or {}).get("fieldPath", ""))
 
 
 def _source(raw: Raw, _: datetime) -> Cell:
     source = _first(raw, "source", "deprecatedSource") or {}
-    who = source.get("component") or _first(raw, "reportingComponent", "reportingController") or ""
-    where = source.get("host") or raw.get("reportingInstance") or ""
-    return f"{who}, {where}" if where else who
+    component = source.get("component") or _first(raw, "reportingComponent", "reportingController") or ""
+    host = source.get("host") or raw.get("reportingInstance") or ""
+    return f"{component}, {host}" if host else component
 
 
-def _times(raw: Raw, _: datetime) -> Cell:
+def _occurrences(raw: Raw, _: datetime) -> Cell:
     return (raw.get("series") or {}).get("count") or _first(raw, "count", "deprecatedCount") or 1
 
 
@@ -182,12 +181,12 @@ def _message(raw: Raw, _: datetime) -> Cell:
 
 
 def _ports(raw: Raw, _: datetime) -> Cell:
-    return ",".join(_port(one) for one in raw.get("spec", {}).get("ports", ())) or "<none>"
+    return ",".join(_port(item) for item in raw.get("spec", {}).get("ports", ())) or "<none>"
 
 
-def _port(one: Raw) -> str:
-    node = f":{one['nodePort']}" if one.get("nodePort") else ""
-    return f"{one.get('port')}{node}/{one.get('protocol', 'TCP')}"
+def _port(port: Raw) -> str:
+    node = f":{port['nodePort']}" if port.get("nodePort") else ""
+    return f"{port.get('port')}{node}/{port.get('protocol', 'TCP')}"
 
 
 def _external(raw: Raw, _: datetime) -> Cell:
@@ -195,18 +194,22 @@ def _external(raw: Raw, _: datetime) -> Cell:
     kind = spec.get("type", "ClusterIP")
     if kind == "ExternalName":
         return str(spec.get("externalName", ""))
-    balanced = kind == "LoadBalancer"
-    places = [one.get("ip") or one.get("hostname") for one in ingress] if balanced else []
-    places += spec.get("externalIPs", ())
-    return ",".join(places) or ("<pending>" if balanced else "<none>")
+    is_balanced = kind == "LoadBalancer"
+    addresses = [item.get("ip") or item.get("hostname") for item in ingress] if is_balanced else []
+    addresses += spec.get("externalIPs", ())
+    return ",".join(addresses) or ("<pending>" if is_balanced else "<none>")
 
 
-def _selected(raw: Raw, _: datetime) -> Cell:
+def _service_selector(raw: Raw, _: datetime) -> Cell:
     return selector_text({"matchLabels": raw.get("spec", {}).get("selector")}) or "<none>"
 
 
-def _modes(part: str) -> Cells:
-    return lambda raw, _: ",".join(_MODES.get(one, str(one)) for one in raw.get(part, {}).get("accessModes") or ())
+def _access_modes(part: str) -> CellFunction:
+    def cell(raw: Raw, _: datetime) -> Cell:
+        modes = raw.get(part, {}).get("accessModes") or ()
+        return ",".join(_ACCESS_MODES.get(mode, str(mode)) for mode in modes)
+
+    return cell
 
 
 def _claim(raw: Raw, _: datetime) -> Cell:
@@ -223,9 +226,9 @@ POD = (
     Column("Status", _pod_status),
     Column("Restarts", _restarts),
     AGE,
-    path("IP", ".status.podIP", priority=1),
-    path("Node", ".spec.nodeName", priority=1),
-    path("Nominated Node", ".status.nominatedNodeName", priority=1),
+    path_column("IP", ".status.podIP", priority=1),
+    path_column("Node", ".spec.nodeName", priority=1),
+    path_column("Nominated Node", ".status.nominatedNodeName", priority=1),
     Column("Readiness Gates", _gates, priority=1),
 )
 NODE = (
@@ -233,85 +236,85 @@ NODE = (
     Column("Status", _node_status),
     Column("Roles", _roles),
     AGE,
-    path("Version", ".status.nodeInfo.kubeletVersion", empty=""),
+    path_column("Version", ".status.nodeInfo.kubeletVersion", empty=""),
     Column("Internal-IP", _address("InternalIP"), priority=1),
     Column("External-IP", _address("ExternalIP"), priority=1),
-    path("OS-Image", ".status.nodeInfo.osImage", priority=1, empty="<unknown>"),
-    path("Kernel-Version", ".status.nodeInfo.kernelVersion", priority=1, empty="<unknown>"),
-    path("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion", priority=1, empty="<unknown>"),
+    path_column("OS-Image", ".status.nodeInfo.osImage", priority=1, empty="<unknown>"),
+    path_column("Kernel-Version", ".status.nodeInfo.kernelVersion", priority=1, empty="<unknown>"),
+    path_column("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion", priority=1, empty="<unknown>"),
 )
-NAMESPACE = (NAME, path("Status", ".status.phase"), AGE)
+NAMESPACE = (NAME, path_column("Status", ".status.phase"), AGE)
 EVENT = (
     Column("Last Seen", _last_seen),
-    path("Type", ".type"),
-    path("Reason", ".reason"),
-    Column("Object", _about),
-    Column("Subobject", _part, priority=1),
+    path_column("Type", ".type"),
+    path_column("Reason", ".reason"),
+    Column("Object", _involved_object),
+    Column("Subobject", _field_path, priority=1),
     Column("Source", _source, priority=1),
     Column("Message", _message),
     Column("First Seen", _first_seen, priority=1),
-    Column("Count", _times, priority=1),
+    Column("Count", _occurrences, priority=1),
     Column("Name", NAME.cell, format="name", priority=1),
 )
 SERVICE = (
     NAME,
-    path("Type", ".spec.type", empty="ClusterIP"),
-    path("Cluster-IP", ".spec.clusterIP"),
+    path_column("Type", ".spec.type", empty="ClusterIP"),
+    path_column("Cluster-IP", ".spec.clusterIP"),
     Column("External-IP", _external),
     Column("Port(s)", _ports),
     AGE,
-    Column("Selector", _selected, priority=1),
+    Column("Selector", _service_selector, priority=1),
 )
 CONFIG_MAP = (NAME, Column("Data", _count("data")), AGE)
-SECRET = (NAME, path("Type", ".type", empty="Opaque"), Column("Data", _count("data")), AGE)
-_ATTRIBUTES = path("VolumeAttributesClass", ".spec.volumeAttributesClassName", empty="<unset>")
-_VOLUME_MODE = path("VolumeMode", ".spec.volumeMode", priority=1, empty="Filesystem")
+SECRET = (NAME, path_column("Type", ".type", empty="Opaque"), Column("Data", _count("data")), AGE)
+_ATTRIBUTES_CLASS = path_column("VolumeAttributesClass", ".spec.volumeAttributesClassName", empty="<unset>")
+_VOLUME_MODE = path_column("VolumeMode", ".spec.volumeMode", priority=1, empty="Filesystem")
 VOLUME = (
     NAME,
-    path("Capacity", ".spec.capacity.storage", empty="0"),
-    Column("Access Modes", _modes("spec")),
-    path("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy", empty="Retain"),
-    path("Status", ".status.phase", empty="Available"),
+    path_column("Capacity", ".spec.capacity.storage", empty="0"),
+    Column("Access Modes", _access_modes("spec")),
+    path_column("Reclaim Policy", ".spec.persistentVolumeReclaimPolicy", empty="Retain"),
+    path_column("Status", ".status.phase", empty="Available"),
     Column("Claim", _claim),
-    path("StorageClass", ".spec.storageClassName", empty=""),
-    _ATTRIBUTES,
-    path("Reason", ".status.reason", empty=""),
+    path_column("StorageClass", ".spec.storageClassName", empty=""),
+    _ATTRIBUTES_CLASS,
+    path_column("Reason", ".status.reason", empty=""),
     AGE,
     _VOLUME_MODE,
 )
 CLAIM = (
     NAME,
-    path("Status", ".status.phase", empty="Pending"),
-    path("Volume", ".spec.volumeName", empty=""),
-    path("Capacity", ".status.capacity.storage", empty=""),
-    Column("Access Modes", _modes("status")),
-    path("StorageClass", ".spec.storageClassName", empty=""),
-    _ATTRIBUTES,
+    path_column("Status", ".status.phase", empty="Pending"),
+    path_column("Volume", ".spec.volumeName", empty=""),
+    path_column("Capacity", ".status.capacity.storage", empty=""),
+    Column("Access Modes", _access_modes("status")),
+    path_column("StorageClass", ".spec.storageClassName", empty=""),
+    _ATTRIBUTES_CLASS,
     AGE,
     _VOLUME_MODE,
 )
 BUDGET = (
     NAME,
-    path("Min Available", ".spec.minAvailable", empty="N/A"),
-    path("Max Unavailable", ".spec.maxUnavailable", empty="N/A"),
-    path("Allowed Disruptions", ".status.disruptionsAllowed", "integer", empty=0),
+    path_column("Min Available", ".spec.minAvailable", empty="N/A"),
+    path_column("Max Unavailable", ".spec.maxUnavailable", empty="N/A"),
+    path_column("Allowed Disruptions", ".status.disruptionsAllowed", "integer", empty=0),
     AGE,
 )
 PRIORITY = (
     NAME,
-    path("Value", ".value", "integer", empty=0),
-    path("Global-Default", ".globalDefault", "boolean", empty=False),
+    path_column("Value", ".value", "integer", empty=0),
+    path_column("Global-Default", ".globalDefault", "boolean", empty=False),
     AGE,
-    path("PreemptionPolicy", ".preemptionPolicy", empty=""),
+    path_column("PreemptionPolicy", ".preemptionPolicy", empty=""),
 )
 STORAGE_CLASS = (
     NAME,
-    path("Provisioner", ".provisioner", empty=""),
-    path("ReclaimPolicy", ".reclaimPolicy", empty="Delete"),
-    path("VolumeBindingMode", ".volumeBindingMode", empty="Immediate"),
-    path("AllowVolumeExpansion", ".allowVolumeExpansion", "boolean", empty=False),
+    path_column("Provisioner", ".provisioner", empty=""),
+    path_column("ReclaimPolicy", ".reclaimPolicy", empty="Delete"),
+    path_column("VolumeBindingMode", ".volumeBindingMode", empty="Immediate"),
+    path_column("AllowVolumeExpansion", ".allowVolumeExpansion", "boolean", empty=False),
     AGE,
 )
-LEASE = (NAME, path("Holder", ".spec.holderIdentity", empty=""), AGE)
+LEASE = (NAME, path_column("Holder", ".spec.holderIdentity", empty=""), AGE)
 DEFINITION = (NAME, Column("Created At", lambda raw, _: raw["metadata"].get("creationTimestamp"), "date"))
 WEBHOOKS = (NAME, Column("Webhooks", _count("webhooks"), "integer"), AGE)

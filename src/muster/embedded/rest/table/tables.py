@@ -1,51 +1,51 @@
-"""Objects as clients like them: whole, as rows of a `Table`, or their metadata alone."""
+"""Objects as rows of a `Table`, or as partial metadata."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from muster.embedded.rest.responses import refusal
+from muster.embedded.rest.responses import status_error
 from muster.embedded.rest.table.printer_columns import Cell, Column
 from muster.kube.cluster import Raw
 
 Include = Literal["Metadata", "Object", "None"]
 
 
-def include(said: str) -> Include:
-    """What each row carries of its object; 400 for other words."""
-    match said or "Metadata":
+def parse_include(text: str) -> Include:
+    """The value of `includeObject`: what each row holds of its object; ApiError 400 for others."""
+    match text or "Metadata":
         case "Metadata":
             return "Metadata"
         case "Object":
             return "Object"
         case "None":
             return "None"
-        case other:
-            raise refusal(400, f"includeObject must be None, Metadata or Object, not `{other[:60]}`")
+        case value:
+            raise status_error(400, f"includeObject must be None, Metadata or Object, not `{value[:60]}`")
 
 
-def table(
+def to_table(
     columns: Sequence[Column],
     objects: Sequence[Raw],
     now: datetime,
     *,
-    carry: Include = "Metadata",
+    include_object: Include = "Metadata",
     version: str = "v1",
     metadata: Raw | None = None,
-    heads: bool = True,
+    with_definitions: bool = True,
 ) -> Raw:
-    """A `Table`; without heads it goes on with an earlier one, as in a watch."""
+    """A `Table`; without column definitions it continues an earlier one, as in a watch."""
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata or {},
-        "columnDefinitions": [_head(column) for column in columns] if heads else None,
-        "rows": [_row(columns, raw, now, carry, version) for raw in objects],
+        "columnDefinitions": [_column_definition(column) for column in columns] if with_definitions else None,
+        "rows": [_row(columns, raw, now, include_object, version) for raw in objects],
     }
 
 
-def partial(raw: Raw, version: str = "v1") -> Raw:
-    """An object's metadata alone."""
+def partial_metadata(raw: Raw, version: str = "v1") -> Raw:
+    """The PartialObjectMetadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"meta.k8s.io/{version}",
@@ -53,17 +53,17 @@ def partial(raw: Raw, version: str = "v1") -> Raw:
     }
 
 
-def partial_list(objects: Sequence[Raw], metadata: Raw, version: str = "v1") -> Raw:
-    """The metadata of many."""
+def partial_metadata_list(objects: Sequence[Raw], metadata: Raw, version: str = "v1") -> Raw:
+    """The PartialObjectMetadataList of objects."""
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": metadata,
-        "items": [partial(raw, version) for raw in objects],
+        "items": [partial_metadata(raw, version) for raw in objects],
     }
 
 
-def _head(column: Column) -> Raw:
+def _column_definition(column: Column) -> Raw:
     return {
         "name": column.name,
         "type": column.type,
@@ -74,18 +74,18 @@ def _head(column: Column) -> Raw:
 
 
 def _cell(column: Column, raw: Raw, now: datetime) -> Cell:
-    """Built-in kinds have no schema: a cell that makes no sense of an object stays empty, and the table stands."""
+    """One cell; empty where the object is malformed: built-in kinds have no complete schema."""
     try:
         return column.cell(raw, now)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def _row(columns: Sequence[Column], raw: Raw, now: datetime, carry: Include, version: str) -> Raw:
+def _row(columns: Sequence[Column], raw: Raw, now: datetime, include_object: Include, version: str) -> Raw:
     cells = [_cell(column, raw, now) for column in columns]
-    match carry:
+    match include_object:
         case "Metadata":
-            return {"cells": cells, "object": partial(raw, version)}
+            return {"cells": cells, "object": partial_metadata(raw, version)}
         case "Object":
             return {"cells": cells, "object": raw}
         case "None":

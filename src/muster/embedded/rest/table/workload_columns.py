@@ -1,34 +1,44 @@
-"""How workloads are shown in a table: what they run, how far they are, and the Scale of those that have one."""
+"""Printer columns of workloads and of the scale subresource."""
 
 from datetime import datetime
 from typing import Any
 
 from muster.api.moment import moment
-from muster.embedded.rest.table.printer_columns import AGE, NAME, Cell, Cells, Column, age, path, short_duration
+from muster.embedded.rest.table.printer_columns import (
+    AGE,
+    NAME,
+    Cell,
+    CellFunction,
+    Column,
+    age,
+    path_column,
+    short_duration,
+)
 from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
 
 _JOB_TEMPLATE = "jobTemplate"
-_GOING = "Terminating"
-_JOB_STATES = ("Complete", "Failed", _GOING, "Suspended", "FailureTarget", "SuccessCriteriaMet")  # the first that holds
+_TERMINATING = "Terminating"
+# the status of a job is the first of these that is true
+_JOB_STATES = ("Complete", "Failed", _TERMINATING, "Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
-def _work(raw: Raw) -> Any:
-    """The spec that has the selector and the template of the pods."""
+def _pod_owner_spec(raw: Raw) -> Any:
+    """The spec with the pod template and its selector; of a CronJob, that of its job template."""
     spec = raw.get("spec", {})
     return spec.get(_JOB_TEMPLATE, {}).get("spec", {}) if _JOB_TEMPLATE in spec else spec
 
 
-def _of_containers(field: str) -> Cells:
+def _container_fields(field: str) -> CellFunction:
     def cell(raw: Raw, _: datetime) -> Cell:
-        containers = _work(raw).get("template", {}).get("spec", {}).get("containers") or ()
-        return ",".join(str(one.get(field, "")) for one in containers)
+        containers = _pod_owner_spec(raw).get("template", {}).get("spec", {}).get("containers") or ()
+        return ",".join(str(item.get(field, "")) for item in containers)
 
     return cell
 
 
-def _selector(empty: str) -> Cells:
-    return lambda raw, _: selector_text(_work(raw).get("selector")) or empty
+def _selector(empty: str) -> CellFunction:
+    return lambda raw, _: selector_text(_pod_owner_spec(raw).get("selector")) or empty
 
 
 def _replicas(raw: Raw, _: datetime) -> Cell:
@@ -51,10 +61,10 @@ def _duration(raw: Raw, now: datetime) -> Cell:
 
 def _job_status(raw: Raw, _: datetime) -> Cell:
     conditions = raw.get("status", {}).get("conditions", ())
-    holds = [one.get("type") for one in conditions if one.get("status") == "True"]
+    true_conditions = [item.get("type") for item in conditions if item.get("status") == "True"]
     if raw["metadata"].get("deletionTimestamp"):
-        holds.append(_GOING)
-    return next((state for state in _JOB_STATES if state in holds), "Running")
+        true_conditions.append(_TERMINATING)
+    return next((state for state in _JOB_STATES if state in true_conditions), "Running")
 
 
 def _suspended(raw: Raw, _: datetime) -> Cell:
@@ -71,44 +81,44 @@ def _last_schedule(raw: Raw, now: datetime) -> Cell:
 
 
 def _node_selector(raw: Raw, _: datetime) -> Cell:
-    found = _work(raw).get("template", {}).get("spec", {}).get("nodeSelector")
-    return selector_text({"matchLabels": found}) or "<none>"
+    labels = _pod_owner_spec(raw).get("template", {}).get("spec", {}).get("nodeSelector")
+    return selector_text({"matchLabels": labels}) or "<none>"
 
 
-def _counted(name: str, field: str) -> Column:
-    return path(name, f".status.{field}", "integer", empty=0)
+def _count_column(name: str, field: str) -> Column:
+    return path_column(name, f".status.{field}", "integer", empty=0)
 
 
-_RUNS = (
-    Column("Containers", _of_containers("name"), priority=1),
-    Column("Images", _of_containers("image"), priority=1),
+_CONTAINERS = (
+    Column("Containers", _container_fields("name"), priority=1),
+    Column("Images", _container_fields("image"), priority=1),
 )
-_WIDE = (*_RUNS, Column("Selector", _selector("<none>"), priority=1))
+_WIDE = (*_CONTAINERS, Column("Selector", _selector("<none>"), priority=1))
 DEPLOYMENT = (
     NAME,
     Column("Ready", _replicas),
-    path("Up-to-date", ".status.updatedReplicas", empty=0),
-    path("Available", ".status.availableReplicas", empty=0),
+    path_column("Up-to-date", ".status.updatedReplicas", empty=0),
+    path_column("Available", ".status.availableReplicas", empty=0),
     AGE,
-    *_RUNS,
+    *_CONTAINERS,
     Column("Selector", _selector(""), priority=1),
 )
 REPLICA_SET = (
     NAME,
-    path("Desired", ".spec.replicas", "integer", empty=1),
-    _counted("Current", "replicas"),
-    _counted("Ready", "readyReplicas"),
+    path_column("Desired", ".spec.replicas", "integer", empty=1),
+    _count_column("Current", "replicas"),
+    _count_column("Ready", "readyReplicas"),
     AGE,
     *_WIDE,
 )
-STATEFUL_SET = (NAME, Column("Ready", _replicas), AGE, *_RUNS)
+STATEFUL_SET = (NAME, Column("Ready", _replicas), AGE, *_CONTAINERS)
 DAEMON_SET = (
     NAME,
-    _counted("Desired", "desiredNumberScheduled"),
-    _counted("Current", "currentNumberScheduled"),
-    _counted("Ready", "numberReady"),
-    _counted("Up-to-date", "updatedNumberScheduled"),
-    _counted("Available", "numberAvailable"),
+    _count_column("Desired", "desiredNumberScheduled"),
+    _count_column("Current", "currentNumberScheduled"),
+    _count_column("Ready", "numberReady"),
+    _count_column("Up-to-date", "updatedNumberScheduled"),
+    _count_column("Available", "numberAvailable"),
     Column("Node Selector", _node_selector),
     AGE,
     *_WIDE,
@@ -123,8 +133,8 @@ JOB = (
 )
 CRON_JOB = (
     NAME,
-    path("Schedule", ".spec.schedule", empty=""),
-    path("Timezone", ".spec.timeZone"),
+    path_column("Schedule", ".spec.schedule", empty=""),
+    path_column("Timezone", ".spec.timeZone"),
     Column("Suspend", _suspended, "boolean"),
     Column("Active", _active, "integer"),
     Column("Last Schedule", _last_schedule),
@@ -133,7 +143,7 @@ CRON_JOB = (
 )
 SCALE = (
     Column("Name", NAME.cell),
-    path("Desired", ".spec.replicas", "integer", empty=0),
-    path("Available", ".status.replicas", "integer", empty=0),
+    path_column("Desired", ".spec.replicas", "integer", empty=0),
+    path_column("Available", ".status.replicas", "integer", empty=0),
     AGE,
 )

@@ -8,7 +8,7 @@ import pytest
 from muster.api.resources import POD_GROUPS
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.rest.table import printer_columns, workload_columns
-from muster.embedded.rest.table.jsonpath import found
+from muster.embedded.rest.table.jsonpath import evaluate
 from muster.embedded.rest.table.kind_columns import columns_of
 from muster.embedded.store.kinds import BUILT_IN, kinds_of_crd
 
@@ -39,7 +39,7 @@ RAW: Any = {
     ],
 )
 def test_paths_find_what_kubectl_would(path: str, wanted: list[Any]) -> None:
-    assert found(RAW, path) == wanted
+    assert evaluate(RAW, path) == wanted
 
 
 @pytest.mark.parametrize(
