@@ -19,7 +19,7 @@ from muster.kube.manifest_files import MOST_MIB, sources
 from muster.model.snapshot import Snapshot, take
 from muster.planning import cycle, decision
 from muster.planning.policy import Policy
-from muster.planning.whatif import SupposedObjects, Suppositions, suppose
+from muster.planning.whatif import Hypothesis, HypotheticalObjects, apply_hypothesis
 from muster.reporting import plan_diff, plans, text, whatif
 from muster.validation.check import check
 from muster.validation.context import ValidationContext
@@ -77,7 +77,7 @@ class Plan(Struct, frozen=True, eq=False):
 class WhatIf(Struct, frozen=True, eq=False):
     """The plan as it is and as it would be. Printed, it is what `muster plan` shows."""
 
-    supposed: SupposedObjects
+    supposed: HypotheticalObjects
     before: Plan
     after: Plan
 
@@ -94,7 +94,7 @@ class WhatIf(Struct, frozen=True, eq=False):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the rules say about the changes without refusing them."""
-        return tuple(whatif.warnings(self.supposed.judged))
+        return tuple(whatif.warnings(self.supposed.checked))
 
     def lines(self) -> Iterator[text.Line]:
         """For people, with roles that may become colours."""
@@ -168,9 +168,9 @@ def what_if(
     _must_be("what_if", set, Mapping | None, "`set` as a dict", SET_LIKE)
     for path in set or ():
         _must_be("what_if", path, str, "paths in `set`", SET_LIKE)
-    changes = Suppositions(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
-    supposed = suppose(given, changes, _policy("what_if", policy).scheduler_names)
-    if refused := whatif.refusal(supposed.judged):
+    changes = Hypothesis(with_, _each("without", without), tuple((set or {}).items()), _each("drain", drain))
+    supposed = apply_hypothesis(given, changes, _policy("what_if", policy).scheduler_names)
+    if refused := whatif.refusal(supposed.checked):
         raise Refused(refused)
     return WhatIf(supposed, plan(given, policy, now), plan(supposed.objects, policy, now))
 

@@ -69,7 +69,7 @@ def test_an_added_gang_is_planned_beside_the_others() -> None:
     """With FILE: the newcomer comes, the other stays as it is."""
     more = muster.objects([podgroup(name="late"), pod("late-0", gang="late", cpu=1)])
     found = asked(node("a"), podgroup(), pod("p", cpu=1), with_=more)
-    assert [(gang.key, gang.how) for gang in found.differences.gangs] == [("team/late", "Comes")]
+    assert [(gang.key, gang.kind) for gang in found.differences.gangs] == [("team/late", "Comes")]
     assert found.differences.unchanged == 1
     assert found.changes == ("adds 1 PodGroup, 1 Pod",)
 
@@ -90,7 +90,7 @@ def test_an_object_of_the_same_kind_and_name_is_replaced() -> None:
     found = asked(node("a", cpu=1), podgroup(minMember=2), *pods(2, cpu=1), with_=muster.objects([node("a", cpu=2)]))
     assert found.changes == ("replaces 1 Node",)
     assert (found.before.verdict("team/gang"), found.after.verdict("team/gang")) == ("Infeasible", "Scheduled")
-    assert [(gang.key, gang.how) for gang in found.differences.gangs] == [("team/gang", "Better")]
+    assert [(gang.key, gang.kind) for gang in found.differences.gangs] == [("team/gang", "Better")]
 
 
 def test_a_replaced_gang_keeps_its_age() -> None:
@@ -110,7 +110,7 @@ def test_a_gang_that_leaves_takes_its_pods_along() -> None:
     alike = [podgroup(name="runs", namespace="other")]
     found = asked(*objects, *waits, *alike, without=["team/runs"])
     assert found.changes == ("podgroup `team/runs` leaves with its 2 pods",)
-    assert {gang.key: gang.how for gang in found.differences.gangs} == {"team/runs": "Leaves", "team/waits": "Better"}
+    assert {gang.key: gang.kind for gang in found.differences.gangs} == {"team/runs": "Leaves", "team/waits": "Better"}
 
 
 def test_pods_of_gangs_on_a_drained_node_wait_again_and_find_another() -> None:
@@ -119,7 +119,7 @@ def test_pods_of_gangs_on_a_drained_node_wait_again_and_find_another() -> None:
     assert found.changes == ("node `a` is drained: 2 pods of gangs wait again",)
     assert where(found.after) == {"pod-0": "b", "pod-1": "b"}
     (gang,) = found.differences.gangs
-    assert (gang.how, gang.elsewhere) == ("Differs", 2)
+    assert (gang.kind, gang.elsewhere) == ("Differs", 2)
 
 
 def test_a_drained_node_takes_nobody() -> None:
@@ -151,7 +151,7 @@ def test_a_gang_that_cannot_go_elsewhere_is_worse_off_and_says_why() -> None:
     """E1: the explanation is that of the plan after."""
     found = asked(node("a", cpu=4), node("b", cpu=3), podgroup(minMember=4), *pods(4, on="a", cpu=1), drain=["a"])
     (gang,) = found.differences.gangs
-    assert (gang.how, gang.before and gang.before.placed, gang.after and gang.after.placed) == ("Worse", 4, 0)
+    assert (gang.kind, gang.before and gang.before.placed, gang.after and gang.after.placed) == ("Worse", 4, 0)
     assert "no room for the gang: needs 4 pods, the cluster has room for 3" in str(found)
     assert "`minMember: 3` instead of 4 fits now" in str(found)
 
@@ -161,7 +161,7 @@ def test_whoever_would_have_to_leave_for_a_newcomer_is_told() -> None:
     there = [node("a", cpu=4), priority_class("high", 90), podgroup(), *pods(4, on="a", cpu=1)]
     newcomer = [podgroup(name="new", priorityClassName="high", minMember=3), *pods(3, first=7, gang="new", cpu=1)]
     found = asked(*there, with_=muster.objects(newcomer))
-    assert {gang.key: gang.how for gang in found.differences.gangs} == {"team/gang": "Worse", "team/new": "Comes"}
+    assert {gang.key: gang.kind for gang in found.differences.gangs} == {"team/gang": "Worse", "team/new": "Comes"}
     assert len(found.differences.pods["evicted"].only_after) == 3
     assert "3 pods to evict only after" in str(found)
     assert "a, for team/new" in str(found)

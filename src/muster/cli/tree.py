@@ -67,7 +67,7 @@ def _note_older(group: PodGroup, at: str) -> None:
     printing.note(f"podgroup `{key(group.metadata)}` is not in the form of record ({at}); `muster validate` shows more")
 
 
-def _separate(gangs: list[views.Seen]) -> Iterator[Line]:
+def _separate(gangs: list[views.GangView]) -> Iterator[Line]:
     for i, gang in enumerate(gangs):
         if i:
             yield []

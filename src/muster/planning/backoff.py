@@ -18,8 +18,8 @@ LONGEST = 1024  # letters of a reason that are kept
 
 def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
     """A failed attempt: the PodGroup and its pods, and what was free, with the reason."""
-    told = {"on": _attempt_digest(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
-    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+    attempt = {"on": _attempt_digest(gang, snapshot), "reason": reason, "message": message[:LONGEST]}
+    return json.dumps(attempt, sort_keys=True, separators=(",", ":"))
 
 
 def backed_off(gang: Gang, snapshot: Snapshot) -> BackedOff | None:
@@ -28,12 +28,12 @@ def backed_off(gang: Gang, snapshot: Snapshot) -> BackedOff | None:
     if gang.source.spec.scheduling_backoff != 1 or not text:
         return None
     try:
-        told = json.loads(text)
+        attempt = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or told.get("on") != _attempt_digest(gang, snapshot):
+    if not isinstance(attempt, dict) or attempt.get("on") != _attempt_digest(gang, snapshot):
         return None
-    return BackedOff(str(told.get("reason", "")), str(told.get("message", "")))
+    return BackedOff(str(attempt.get("reason", "")), str(attempt.get("message", "")))
 
 
 def _attempt_digest(gang: Gang, snapshot: Snapshot) -> str:

@@ -14,19 +14,19 @@ def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dic
     if requirement.required is None and flat.applies(capacity, requirement):
         return capacity.seats(requirement.pods[0][0]).total >= requirement.need
     known = {} if known is None else known
-    ahead, asked = [requirement], []
+    ahead, unknown = [requirement], []
     while ahead:
-        one = ahead.pop()
-        if one.kind not in known:
-            asked.append(one)
-            ahead += one.children
+        part = ahead.pop()
+        if part.kind not in known:
+            unknown.append(part)
+            ahead += part.children
     totals: dict[int, int] = {}  # by class
-    for one in reversed(asked):
-        if one.is_leaf:
-            offered = count_by_class(one.pods)
+    for part in reversed(unknown):
+        if part.is_leaf:
+            offered = count_by_class(part.pods)
             for pod_class in offered.keys() - totals.keys():
                 totals[pod_class] = int(capacity.fits(pod_class).sum())
-            known[one.kind] = sum(min(totals[pod_class], most) for pod_class, most in offered.items()) >= one.need
+            known[part.kind] = sum(min(totals[pod_class], most) for pod_class, most in offered.items()) >= part.need
         else:
-            known[one.kind] = sum(known[child.kind] for child in one.children) >= one.need
+            known[part.kind] = sum(known[child.kind] for child in part.children) >= part.need
     return known[requirement.kind]

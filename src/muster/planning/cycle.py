@@ -78,11 +78,11 @@ def _queued(gang_states: list[GangState], cycle_state: CycleState, ranks: Mappin
             before = cycle_state.before[gang.key]
             known = ranks.get(before.key) or rank(before, before.standing, 0)
             lines[before.queue].append((known, before.key))
-    found: dict[str, Position] = {}
+    positions: dict[str, Position] = {}
     for line in lines.values():
         keys = [key for _, key in sorted(line)]
-        found |= {key: (i + 1, tuple(keys[max(i - NEAREST, 0) : i])) for i, key in enumerate(keys)}
-    return found
+        positions |= {key: (i + 1, tuple(keys[max(i - NEAREST, 0) : i])) for i, key in enumerate(keys)}
+    return positions
 
 
 def _gang_plan(cycle_state: CycleState, key: str, places: Mapping[str, Position]) -> GangPlan:

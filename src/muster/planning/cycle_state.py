@@ -127,8 +127,8 @@ class CycleState:
     ) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(capacity, requirement, growing=True):
-            found = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
-            return None if found is None else Placement(found)
+            seats = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
+            return None if seats is None else Placement(seats)
         work = partial(find_with_growth, self.search(capacity, allowance=allowance), requirement)
         return self.recall.find(capacity, requirement, allowance, work)
 
@@ -267,24 +267,24 @@ class CycleState:
     def bind(self, gang_state: GangState, seats: Sequence[PodsOnNode], role: Role) -> GangState:
         """Pods that go to free nodes."""
         bindings, gang = assign_pods(self.snapshot, gang_state.gang, seats, role)
-        asked = self.requested(seats)
-        self.grant(gang, seats, asked, self.protected_increase(gang_state.gang, gang, asked))
+        requests = self.requested(seats)
+        self.grant(gang, seats, requests, self.protected_increase(gang_state.gang, gang, requests))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
     def nominate(self, gang_state: GangState, seats: Sequence[PodsOnNode]) -> GangState:
         """Pods whose places are still being freed."""
         nominations, gang = assign_pods(self.snapshot, gang_state.gang, seats, "core")
-        asked = self.requested(seats)
-        protected = self.protected_increase(gang_state.gang, gang, asked)
+        requests = self.requested(seats)
+        protected = self.protected_increase(gang_state.gang, gang, requests)
         self.split_later()
-        self.grant(gang, seats, asked, protected, is_promised=True)
+        self.grant(gang, seats, requests, protected, is_promised=True)
         return replace(gang_state, gang=gang, verdict="Scheduled", nominations=(*gang_state.nominations, *nominations))
 
     def grant(
         self,
         gang: Gang,
         seats: Sequence[PodsOnNode],
-        asked: Mapping[str, int],
+        requests: Mapping[str, int],
         protected: Mapping[str, int],
         is_promised: bool = False,
     ) -> None:
@@ -292,10 +292,14 @@ class CycleState:
         self.busy.append(gang.key)
         self.take(((seat.node, seat.pod_class, seat.pods) for seat in seats), is_promised=is_promised)
         if gang.queue in self.usage.tree.nodes:
-            self.usage = self.usage.with_(gang.queue, asked, protected, is_promised)
+            self.usage = self.usage.with_(gang.queue, requests, protected, is_promised)
 
     def grant_all(
-        self, gang_states: Mapping[str, GangState], pod_class: int, counts: Mapping[int, int], asked: Mapping[str, int]
+        self,
+        gang_states: Mapping[str, GangState],
+        pod_class: int,
+        counts: Mapping[int, int],
+        requests: Mapping[str, int],
     ) -> None:
         """Equal gangs of one queue get their cores: pods of one class without rules between them, so many on nodes."""
         gang = next(iter(gang_states.values())).gang
@@ -304,17 +308,17 @@ class CycleState:
             self.now.put_packed(pod_class, counts)
         else:
             self.take((node, pod_class, count) for node, count in counts.items())
-        self.usage = self.usage.with_(gang.queue, asked, asked if gang.preemptibility == NON_PREEMPTIBLE else {})
+        self.usage = self.usage.with_(gang.queue, requests, requests if gang.preemptibility == NON_PREEMPTIBLE else {})
         for key, gang_state in gang_states.items():
             self.charge_to(key)
             self.busy.append(key)
             self.gang_states[key] = gang_state
 
-    def protected_increase(self, before: Gang, after: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+    def protected_increase(self, before: Gang, after: Gang, requests: Mapping[str, int]) -> Mapping[str, int]:
         """How much more of a gang nobody may disturb (P3, E2)."""
         match before.preemptibility:
             case kind if kind == NON_PREEMPTIBLE:
-                return asked
+                return requests
             case kind if kind == SEMI_PREEMPTIBLE:
                 had, has = resources(non_preemptible(before)), resources(non_preemptible(after))
                 return {name: has.get(name, 0) - had.get(name, 0) for name in (*had, *has)}
@@ -334,8 +338,8 @@ class CycleState:
         self.split_later()
         evictions = []
         for leaf, member in pods:
-            seat = (gang.namespace, member.name, member.node, gang.name, leaf)
-            evictions.append(Eviction(*seat, reason=reason, preemptor=preemptor, proof=proof))
+            identity = (gang.namespace, member.name, member.node, gang.name, leaf)
+            evictions.append(Eviction(*identity, reason=reason, preemptor=preemptor, proof=proof))
             self.free(self.later, gang, member)
             if member.node in self.snapshot.node_index:
                 self._update_now(self.snapshot.node_index[member.node])
@@ -344,9 +348,9 @@ class CycleState:
         if gang.queue in self.usage.tree.nodes:
             held = resources(member for _, member in pods)
             left = {member.name for member in gang.leftovers}  # never protected (N4)
-            kept = resources(member for _, member in pods if member.name not in left)
-            less = self.protected_increase(gang, after, {name: -amount for name, amount in kept.items()})
-            terminating = kept if gang.preemptibility == NON_PREEMPTIBLE else {}
+            protectable = resources(member for _, member in pods if member.name not in left)
+            less = self.protected_increase(gang, after, {name: -amount for name, amount in protectable.items()})
+            terminating = protectable if gang.preemptibility == NON_PREEMPTIBLE else {}
             self.usage = self.usage.evicted(gang.queue, held, less, terminating)
         self.gang_states[key] = replace(gang_state, gang=after, evictions=(*gang_state.evictions, *evictions))
 

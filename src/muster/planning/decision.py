@@ -94,10 +94,10 @@ class CyclePlan(Struct, frozen=True, eq=False):
 
     def gang(self, key: str) -> GangPlan:
         """What was decided about one gang, by `namespace/name`."""
-        for found in self.gangs:
-            if found.gang.key == key:
-                return found
-        known = ", ".join(found.gang.key for found in self.gangs[:12]) or "none"
+        for plan in self.gangs:
+            if plan.gang.key == key:
+                return plan
+        known = ", ".join(plan.gang.key for plan in self.gangs[:12]) or "none"
         raise KeyError(f"there is no podgroup `{key}` in this plan; known: {known}")
 
     def verdict(self, key: str) -> Verdict:

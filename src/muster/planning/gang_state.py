@@ -34,7 +34,7 @@ class GangStates(dict[str, GangState]):
 
     def copy(self) -> "GangStates":
         """The same, to go back to."""
-        found = GangStates({})
-        found._gangs = self._gangs
-        found.update(self)
-        return found
+        copied = GangStates({})
+        copied._gangs = self._gangs
+        copied.update(self)
+        return copied

@@ -31,11 +31,11 @@ def assign_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode], rol
 
 def _first_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode]) -> dict[tuple[str, int], list[Member]]:
     """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
-    found: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
+    chosen: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
     lacking: Counter[str] = Counter()
     for seat in seats:
         lacking[seat.leaf] += seat.pods
-    left = dict.fromkeys(found, 0)
+    left = dict.fromkeys(chosen, 0)
     for seat in seats:
         left[seat.leaf, seat.pod_class] += seat.pods
     for leaf in walk(gang.root):
@@ -45,9 +45,9 @@ def _first_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode]) -> 
             if member.state is PodState.PENDING and left.get(
                 kind := (leaf.name, snapshot.class_of[f"{gang.namespace}/{member.name}"]), 0
             ):
-                found[kind].append(member)
+                chosen[kind].append(member)
                 left[kind] -= 1
                 lacking[leaf.name] -= 1
                 if not lacking[leaf.name]:
                     break
-    return found
+    return chosen

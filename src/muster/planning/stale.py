@@ -35,8 +35,8 @@ def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: dat
     for group in short_groups(gang):
         if now - (stale_since(gang, group.name, now) or now) >= grace:
             stuck = preemption.budgets.stuck
-            leaving = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
-            pods = [one for one in leaving if f"{gang.namespace}/{one[1].name}" not in stuck]
+            placed = (*_leftovers(gang), *_placed(group)) if group is gang.root else _placed(group)
+            pods = [pod for pod in placed if f"{gang.namespace}/{pod[1].name}" not in stuck]
             if pods:
                 cycle_state.evict(key, pods, "Stale", key)
 

@@ -36,10 +36,10 @@ def grace_period(gang: Gang) -> timedelta | None:
     if stated is None:
         return GRACE
     try:
-        found = nanoseconds(stated)
+        grace = nanoseconds(stated)
     except ValueError:
         return GRACE
-    return None if found < 0 or found > AGES else timedelta(microseconds=found // 1000)
+    return None if grace < 0 or grace > AGES else timedelta(microseconds=grace // 1000)
 
 
 def stale_since(gang: Gang, group: str, now: datetime) -> datetime | None:

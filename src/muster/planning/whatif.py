@@ -30,11 +30,11 @@ from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.problem import Problem
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)  # objects without an age count as that old
-JUDGED: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
+CHECKED_KINDS: Final[tuple[type[Wire], ...]] = (Topology, Queue, PodGroup, Pod)
 FORM: Final = "NAMESPACE/NAME.FIELD=VALUE"
 
 
-class Suppositions(Struct, frozen=True, eq=False):
+class Hypothesis(Struct, frozen=True, eq=False):
     """What is supposed, in the order in which it happens."""
 
     added: Objects | None = None
@@ -43,21 +43,21 @@ class Suppositions(Struct, frozen=True, eq=False):
     drained: tuple[str, ...] = ()  # nodes
 
 
-class Added(Struct, frozen=True):
+class AddedObjects(Struct, frozen=True):
     """Objects that came, by kind; some of them in the place of others."""
 
     new: Mapping[str, int]
     replaced: Mapping[str, int]
 
 
-class Left(Struct, frozen=True):
+class RemovedGang(Struct, frozen=True):
     """A gang that is gone with its pods."""
 
     gang: str
     pods: int
 
 
-class Drained(Struct, frozen=True):
+class DrainedNode(Struct, frozen=True):
     """A node that takes no more pods, and what became of those on it."""
 
     node: str
@@ -65,7 +65,7 @@ class Drained(Struct, frozen=True):
     gone: int  # of no gang, of another scheduler, or terminating anyway
 
 
-class Altered(Struct, frozen=True):
+class ChangedField(Struct, frozen=True):
     """A field of a PodGroup with another value."""
 
     gang: str
@@ -74,27 +74,27 @@ class Altered(Struct, frozen=True):
     now: Value
 
 
-Effect = Added | Left | Drained | Altered
+Effect = AddedObjects | RemovedGang | DrainedNode | ChangedField
 Step = Callable[[Objects], tuple[Objects, Effect]]
 
 
-class Judged(Struct, frozen=True):
+class CheckedObject(Struct, frozen=True):
     """An object that is new or changed, and what the rules say about that."""
 
     title: str
     problems: tuple[Problem, ...]
 
 
-class SupposedObjects(Struct, frozen=True, eq=False):
+class HypotheticalObjects(Struct, frozen=True, eq=False):
     """The objects as they would be."""
 
     objects: Objects
     effects: tuple[Effect, ...]
     touched: frozenset[str]  # gangs whose PodGroup is new or another one
-    judged: tuple[Judged, ...]
+    checked: tuple[CheckedObject, ...]
 
 
-def suppose(objects: Objects, changes: Suppositions, schedulers: Collection[str] = OURS) -> SupposedObjects:
+def apply_hypothesis(objects: Objects, changes: Hypothesis, schedulers: Collection[str] = OURS) -> HypotheticalObjects:
     """Add, take away, set, drain: in this order. InputError: a change names what is not there, or a wrong value."""
     after, effects = objects, []
     for step in _steps(changes, schedulers):
@@ -102,7 +102,7 @@ def suppose(objects: Objects, changes: Suppositions, schedulers: Collection[str]
         effects.append(effect)
     before = {key(group.metadata): group for group in objects.pod_groups}
     others = (key(group.metadata) for group in after.pod_groups if before.get(key(group.metadata)) is not group)
-    return SupposedObjects(after, tuple(effects), frozenset(others), tuple(_judge(objects, after)))
+    return HypotheticalObjects(after, tuple(effects), frozenset(others), tuple(_check_changes(objects, after)))
 
 
 def setting(text: str) -> tuple[str, str]:
@@ -113,7 +113,7 @@ def setting(text: str) -> tuple[str, str]:
     return path.strip(), value.strip()
 
 
-def _steps(changes: Suppositions, schedulers: Collection[str]) -> Iterator[Step]:
+def _steps(changes: Hypothesis, schedulers: Collection[str]) -> Iterator[Step]:
     if changes.added is not None:
         yield partial(_add, more=changes.added)
     yield from (partial(_remove, gang=gang) for gang in changes.without)
@@ -131,21 +131,21 @@ def _add(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
     new: Counter[str] = Counter()
     replaced: Counter[str] = Counter()
     for kind, field in FIELDS.items():
-        coming = {_identity(one) or f"?{i}": one for i, one in enumerate(getattr(more, field))}
-        there = {_identity(one) or f"!{i}": one for i, one in enumerate(getattr(objects, field))}
-        aged = {name: _aged(one, there.get(name), now) for name, one in coming.items()}
+        coming = {_identity(item) or f"?{i}": item for i, item in enumerate(getattr(more, field))}
+        there = {_identity(item) or f"!{i}": item for i, item in enumerate(getattr(objects, field))}
+        aged = {name: _aged(item, there.get(name), now) for name, item in coming.items()}
         made[field] = tuple((there | aged).values())
         replaced[kind.__name__] = len(there.keys() & coming.keys())
         new[kind.__name__] = len(coming) - replaced[kind.__name__]
     unknown = dict(sorted((Counter(objects.unknown) + Counter(more.unknown)).items()))
-    return Objects(**made, unknown=unknown), Added(+new, +replaced)
+    return Objects(**made, unknown=unknown), AddedObjects(+new, +replaced)
 
 
 def _remove(objects: Objects, gang: str) -> tuple[Objects, Effect]:
     _must_exist(gang, [key(group.metadata) for group in objects.pod_groups], "podgroup", "without")
     groups = tuple(group for group in objects.pod_groups if key(group.metadata) != gang)
     pods = tuple(pod for pod in objects.pods if gang_of(pod) != gang)
-    return replace(objects, pod_groups=groups, pods=pods), Left(gang, len(objects.pods) - len(pods))
+    return replace(objects, pod_groups=groups, pods=pods), RemovedGang(gang, len(objects.pods) - len(pods))
 
 
 def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
@@ -159,7 +159,7 @@ def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
     metadata = replace(group.metadata, generation=group.metadata.generation + 1)  # as a write does: S4 tries anew
     now = replace(group, metadata=metadata, spec=done.part)
     groups = (*objects.pod_groups[:place], now, *objects.pod_groups[place + 1 :])
-    return replace(objects, pod_groups=groups), Altered(gang, field, done.was, done.now)
+    return replace(objects, pod_groups=groups), ChangedField(gang, field, done.was, done.now)
 
 
 def _drain(objects: Objects, name: str, schedulers: Collection[str]) -> tuple[Objects, Effect]:
@@ -177,29 +177,29 @@ def _drain(objects: Objects, name: str, schedulers: Collection[str]) -> tuple[Ob
         if pod.spec.node_name != name or pod.status.phase in ("Succeeded", "Failed"):
             pods.append(pod)
         elif gang_of(pod) in gangs and is_ours(pod, schedulers) and pod.metadata.deletion_timestamp is None:
-            pods.append(_anew(pod, now))
+            pods.append(_recreated(pod, now))
             again += 1
         else:
             gone += 1
-    return replace(objects, nodes=nodes, pods=tuple(pods)), Drained(name, again, gone)
+    return replace(objects, nodes=nodes, pods=tuple(pods)), DrainedNode(name, again, gone)
 
 
-def _anew(pod: Pod, now: datetime) -> Pod:
+def _recreated(pod: Pod, now: datetime) -> Pod:
     """The pod as its controller would make it again."""
     metadata = replace(pod.metadata, uid="", resource_version="", creation_timestamp=now)
     return Pod(metadata, replace(pod.spec, node_name=""), PodStatus())
 
 
-def _aged(one: Any, there: Any, now: datetime) -> Any:
-    if one.metadata.creation_timestamp is not None:
-        return one
-    age = there.metadata.creation_timestamp if there is not None else now
-    return replace(one, metadata=replace(one.metadata, creation_timestamp=age))
+def _aged(item: Any, existing: Any, now: datetime) -> Any:
+    if item.metadata.creation_timestamp is not None:
+        return item
+    age = existing.metadata.creation_timestamp if existing is not None else now
+    return replace(item, metadata=replace(item.metadata, creation_timestamp=age))
 
 
 def _youngest(objects: Objects) -> datetime:
     """A moment after everything that is there came to be."""
-    ages = (one.metadata.creation_timestamp for field in FIELDS.values() for one in getattr(objects, field))
+    ages = (item.metadata.creation_timestamp for field in FIELDS.values() for item in getattr(objects, field))
     newest = max((age for age in ages if age is not None), default=EPOCH)
     try:
         return newest + timedelta(seconds=1)
@@ -207,10 +207,10 @@ def _youngest(objects: Objects) -> datetime:
         return newest
 
 
-def _identity(one: Any) -> str:
+def _identity(item: Any) -> str:
     """By which an object is the same one; empty: it has no name yet."""
-    metadata: ObjectMeta = one.metadata
-    return metadata.name if type(one) in CLUSTER_SCOPED or not metadata.name else key(metadata)
+    metadata: ObjectMeta = item.metadata
+    return metadata.name if type(item) in CLUSTER_SCOPED or not metadata.name else key(metadata)
 
 
 # naming -------------------------------------------------------------------------------------------------------------
@@ -239,23 +239,23 @@ def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
 # judging ------------------------------------------------------------------------------------------------------------
 
 
-def _judge(before: Objects, after: Objects) -> Iterator[Judged]:
+def _check_changes(before: Objects, after: Objects) -> Iterator[CheckedObject]:
     """Every object that is new or another one: its errors, and the warnings that are new."""
     was, will = ValidationContext(before), ValidationContext(after)
-    for kind in JUDGED:
-        stored = {_identity(one): one for one in getattr(before, FIELDS[kind])}
-        for one in getattr(after, FIELDS[kind]):
-            old = stored.get(_identity(one))
-            if old is not one and (problems := _problems(one, old, was, will)):
-                yield Judged(title(_raw(one)), problems)
+    for kind in CHECKED_KINDS:
+        stored = {_identity(item): item for item in getattr(before, FIELDS[kind])}
+        for item in getattr(after, FIELDS[kind]):
+            old = stored.get(_identity(item))
+            if old is not item and (problems := _problems(item, old, was, will)):
+                yield CheckedObject(title(_raw(item)), problems)
 
 
-def _problems(one: Wire, old: Wire | None, was: ValidationContext, will: ValidationContext) -> tuple[Problem, ...]:
+def _problems(item: Wire, old: Wire | None, was: ValidationContext, will: ValidationContext) -> tuple[Problem, ...]:
     if old is None:
-        return check(_raw(one), None, will)
+        return check(_raw(item), None, will)
     known_before = {(problem.at, problem.says) for problem in check(_raw(old), None, was)}
-    found = check(_raw(one), _stored(old, was), will)
-    return tuple(new for new in found if new.severity == "error" or (new.at, new.says) not in known_before)
+    problems = check(_raw(item), _stored(old, was), will)
+    return tuple(new for new in problems if new.severity == "error" or (new.at, new.says) not in known_before)
 
 
 def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
@@ -267,8 +267,8 @@ def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
     return {**_raw(old), "status": {"running": int(runs)}}
 
 
-def _raw(one: Wire) -> dict[str, Any]:
+def _raw(item: Wire) -> dict[str, Any]:
     """As much of an object as the rules read; of a pod that is its metadata."""
-    version, kind = next(name for name, known_kind in KINDS.items() if known_kind is type(one))
-    parts = ("metadata",) if isinstance(one, Pod) else ("metadata", "spec")
-    return {"apiVersion": version, "kind": kind} | {part: msgspec.to_builtins(getattr(one, part)) for part in parts}
+    version, kind = next(name for name, known_kind in KINDS.items() if known_kind is type(item))
+    parts = ("metadata",) if isinstance(item, Pod) else ("metadata", "spec")
+    return {"apiVersion": version, "kind": kind} | {part: msgspec.to_builtins(getattr(item, part)) for part in parts}

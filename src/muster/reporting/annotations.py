@@ -57,16 +57,16 @@ def _is_past(mark: str, now: datetime) -> bool:
 
 def _subgroup_annotations(parts: tuple[str, ...], mark: str, now: datetime) -> str | None:
     known = _annotations(mark)
-    found = {name: _since(known.get(name), now) for name in parts}
-    return json.dumps(found, sort_keys=True, separators=(",", ":")) if found else None
+    since = {name: _since(known.get(name), now) for name in parts}
+    return json.dumps(since, sort_keys=True, separators=(",", ":")) if since else None
 
 
 def _annotations(mark: str) -> Mapping[str, object]:
     try:
-        found = json.loads(mark or "{}")
+        known = json.loads(mark or "{}")
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return known if isinstance(known, dict) else {}
 
 
 def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
@@ -75,5 +75,5 @@ def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
         return False
     if not _is_past(old.metadata.annotations.get(names.LAST_START, ""), now):
         return True
-    told = old.status is not None and bool(old.status.satisfied)
-    return not is_satisfied(outcome.before.root) and not told
+    is_reported = old.status is not None and bool(old.status.satisfied)
+    return not is_satisfied(outcome.before.root) and not is_reported

@@ -74,7 +74,7 @@ def stray_words(strays: Iterable[Stray], running: Collection[str] = ()) -> str:
 
 
 def _running(gang: Gang) -> set[str]:
-    return {f"{gang.namespace}/{one.name}" for one in leftovers(gang)}
+    return {f"{gang.namespace}/{pod.name}" for pod in leftovers(gang)}
 
 
 def _short_words(outcome: Outcome) -> str:
@@ -129,8 +129,8 @@ def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
 
 def _why_pods_wait(outcome: Outcome) -> str:
     """The gang's sentence; where the gang runs, pods that no reason speaks of are extras."""
-    found = outcome.plan
-    own = replace(found, refusals=tuple(one for one in found.refusals if one.extra is None))
+    plan = outcome.plan
+    own = replace(plan, refusals=tuple(refusal for refusal in plan.refusals if refusal.extra is None))
     status = scheduled(outcome)
     return messages(own) or (EXTRA if status.status == "True" else status.message)
 
@@ -188,10 +188,14 @@ def with_transition_times(
 ) -> tuple[Condition, ...]:
     """Conditions with what they are about and when their status last changed; those of other writers as they are."""
     old = tuple(old)
-    since = {(one.type, one.status): one.last_transition_time for one in old}
+    since = {(condition.type, condition.status): condition.last_transition_time for condition in old}
     second = now.astimezone(UTC).replace(microsecond=0)  # Kubernetes keeps no less
-    found = (
-        replace(one, observed_generation=generation, last_transition_time=since.get((one.type, one.status)) or second)
-        for one in fresh
+    dated = (
+        replace(
+            condition,
+            observed_generation=generation,
+            last_transition_time=since.get((condition.type, condition.status)) or second,
+        )
+        for condition in fresh
     )
-    return (*found, *(one for one in old if one.type not in ours))
+    return (*dated, *(condition for condition in old if condition.type not in ours))

@@ -39,14 +39,14 @@ def is_normal(reason: str) -> bool:
     return reason != RELEASED
 
 
-def concerned(done: Done) -> Iterator[tuple[str, str]]:
+def group_events(done: Done) -> Iterator[tuple[str, str]]:
     """The PodGroups that it concerns, each with the reason of its event: the pod's own, and the one it leaves for."""
     yield done.gang, reason_of(done)
     if isinstance(done, Eviction) and done.reason != "Stale" and done.preemptor and done.preemptor != done.gang:
         yield done.preemptor, DOING[done.reason]
 
 
-def on_pod(done: Done) -> str:
+def pod_message(done: Done) -> str:
     """What happened to one pod."""
     if isinstance(done, Binding):
         return f"assigned to node `{done.node}` with its gang `{done.pod_group}` ({done.role})"
@@ -56,41 +56,42 @@ def on_pod(done: Done) -> str:
     return f"evicted from node `{done.node}` to make room for `{done.preemptor}`, {WHY[done.reason]}{moved}"
 
 
-def on_group(group: str, done: Sequence[Done]) -> str:
+def group_message(group: str, done: Sequence[Done]) -> str:
     """What happened to the pods of a PodGroup, or for it; all with one reason."""
-    bound = [one for one in done if isinstance(one, Binding)]
+    bound = [item for item in done if isinstance(item, Binding)]
     if bound:
         return _placed(bound)
-    evicted = [one for one in done if isinstance(one, Eviction)]
-    own = [one for one in evicted if one.gang == group]
+    evicted = [item for item in done if isinstance(item, Eviction)]
+    own = [item for item in evicted if item.gang == group]
     return _left(own) if own else _made_room(evicted)
 
 
 def _placed(bound: Sequence[Binding]) -> str:
-    extras = sum(one.role == "extra" for one in bound)
+    extras = sum(binding.role == "extra" for binding in bound)
     roles = f", {extras} of them extra" if extras else ""
-    return f"{many(len(bound), 'pod')} assigned to {many(len({one.node for one in bound}), 'node')}{roles}"
+    return f"{many(len(bound), 'pod')} assigned to {many(len({binding.node for binding in bound}), 'node')}{roles}"
 
 
 def _left(own: Sequence[Eviction]) -> str:
     first = own[0]
     if first.reason == "Stale":
         return f"{many(len(own), 'pod')} released: {_short_of_pods(first)}"
-    return f"{many(len(own), 'pod')} evicted to make room for {_listed(one.preemptor for one in own)}{_moved(own)}"
+    preemptors = _listed(eviction.preemptor for eviction in own)
+    return f"{many(len(own), 'pod')} evicted to make room for {preemptors}{_moved(own)}"
 
 
 def _made_room(evicted: Sequence[Eviction]) -> str:
-    pods, gangs = many(len(evicted), "pod"), _listed(one.gang for one in evicted)
+    pods, gangs = many(len(evicted), "pod"), _listed(eviction.gang for eviction in evicted)
     return f"{pods} of {gangs} evicted to make room for it{_moved(evicted)}"
 
 
 def _moved(evicted: Sequence[Eviction]) -> str:
-    moved = sum(bool(one.move_to) for one in evicted)
+    moved = sum(bool(eviction.move_to) for eviction in evicted)
     return f"; {moved} of them with a new place" if moved else ""
 
 
-def _short_of_pods(one: Eviction) -> str:
-    what = f"SubGroup `{one.sub_group}`" if one.sub_group else "the gang"
+def _short_of_pods(eviction: Eviction) -> str:
+    what = f"SubGroup `{eviction.sub_group}`" if eviction.sub_group else "the gang"
     return f"{what} was below its minimum for longer than its grace"
 
 

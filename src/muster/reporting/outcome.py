@@ -69,7 +69,7 @@ def outcomes(snapshot: Snapshot, plan: CyclePlan, but: Container[str] = ()) -> d
         name: Outcome(
             before=before[name],
             gang=bound[name],
-            plan=found,
+            plan=gang_plan,
             standings=bound[name].standings,
             domains=Requirements(bound[name], snapshot).domains(),
             short=_short(bound[name]),
@@ -77,7 +77,7 @@ def outcomes(snapshot: Snapshot, plan: CyclePlan, but: Container[str] = ()) -> d
             evictions=tuple(evicted.get(name, ())),
             disturbance=costs.get(name),
         )
-        for name, found in ((found.gang.key, found) for found in plan.gangs)
+        for name, gang_plan in ((gang_plan.gang.key, gang_plan) for gang_plan in plan.gangs)
         if name not in but
     }
 
@@ -86,7 +86,9 @@ def _costs(snapshot: Snapshot, plan: CyclePlan) -> dict[str, DisturbanceStatus]:
     """What the places of a gang cost others (P8), where this plan frees them, or the status says that one did."""
     stored = {gang.key: gang.source.status.disturbance for gang in snapshot.gangs if gang.source.status is not None}
     allowed = plan.disturbance.allowed
-    now = {one.gang: DisturbanceStatus(one.evicted, one.moved, allowed, one.proof) for one in plan.disturbance.gangs}
+    now = {
+        cost.gang: DisturbanceStatus(cost.evicted, cost.moved, allowed, cost.proof) for cost in plan.disturbance.gangs
+    }
     return {gang: cost for gang, cost in stored.items() if cost is not None} | now
 
 

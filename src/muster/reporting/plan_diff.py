@@ -8,20 +8,26 @@ from msgspec import Struct
 from muster.model.gang.types import Leaf, walk
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan
 
-How = Literal["Worse", "Leaves", "Comes", "Better", "Differs"]
-Deed = Literal["bound", "nominated", "evicted", "moved"]
-HOWS: Final[tuple[How, ...]] = ("Worse", "Leaves", "Comes", "Better", "Differs")  # in the order in which they are told
+ChangeKind = Literal["Worse", "Leaves", "Comes", "Better", "Differs"]
+PodAction = Literal["bound", "nominated", "evicted", "moved"]
+CHANGE_KINDS: Final[tuple[ChangeKind, ...]] = (
+    "Worse",
+    "Leaves",
+    "Comes",
+    "Better",
+    "Differs",
+)  # in the order in which they are told
 RANK: Final = {"Scheduled": 0, "Waiting": 1, "Unknown": 1, "Infeasible": 2, "Invalid": 3}
 
 
 class GangStanding(Struct, frozen=True):
-    """How a gang fares in one plan."""
+    """ChangeKind a gang fares in one plan."""
 
     verdict: str
     placed: int
     pending: int
     domains: Mapping[str, str]  # group -> where it sits together
-    seats: Mapping[str, str]  # pod -> node, of those that are placed
+    nodes: Mapping[str, str]  # pod -> node, of those that are placed
 
 
 class GangChange(Struct, frozen=True):
@@ -29,7 +35,7 @@ class GangChange(Struct, frozen=True):
 
     namespace: str
     name: str
-    how: How
+    kind: ChangeKind
     before: GangStanding | None
     after: GangStanding | None
 
@@ -41,8 +47,8 @@ class GangChange(Struct, frozen=True):
     @property
     def elsewhere(self) -> int:
         """Pods that are placed before and after, on different nodes."""
-        seats = self.after.seats if self.after else {}
-        return sum(seats.get(pod, node) != node for pod, node in (self.before.seats if self.before else {}).items())
+        nodes = self.after.nodes if self.after else {}
+        return sum(nodes.get(pod, node) != node for pod, node in (self.before.nodes if self.before else {}).items())
 
     @property
     def domains(self) -> dict[str, tuple[str, str]]:
@@ -81,16 +87,16 @@ class Differences(Struct, frozen=True):
 
     gangs: tuple[GangChange, ...]  # those worse off first
     unchanged: int
-    pods: Mapping[Deed, PodChanges]
+    pods: Mapping[PodAction, PodChanges]
 
 
 def compare(before: CyclePlan, after: CyclePlan) -> Differences:
     """From one plan to the other."""
-    was = {found.gang.key: found for found in before.gangs}
-    will = {found.gang.key: found for found in after.gangs}
+    was = {gang.gang.key: gang for gang in before.gangs}
+    will = {gang.gang.key: gang for gang in after.gangs}
     every = [_gang(was.get(key), will.get(key)) for key in sorted(was.keys() | will.keys())]
-    gangs = sorted((found for found in every if found), key=lambda found: HOWS.index(found.how))
-    deeds: dict[Deed, PodChanges] = {
+    gangs = sorted((gang for gang in every if gang), key=lambda gang: CHANGE_KINDS.index(gang.kind))
+    by_action: dict[PodAction, PodChanges] = {
         "bound": _pods(_nodes(before.bindings), _nodes(after.bindings)),
         "nominated": _pods(_nodes(before.nominations), _nodes(after.nominations)),
         "evicted": _pods(
@@ -100,7 +106,7 @@ def compare(before: CyclePlan, after: CyclePlan) -> Differences:
         ),
         "moved": _pods(_moved(before.evictions), _moved(after.evictions)),
     }
-    return Differences(tuple(gangs), len(every) - len(gangs), deeds)
+    return Differences(tuple(gangs), len(every) - len(gangs), by_action)
 
 
 def _gang(before: GangPlan | None, after: GangPlan | None) -> GangChange | None:
@@ -108,17 +114,21 @@ def _gang(before: GangPlan | None, after: GangPlan | None) -> GangChange | None:
     there = before or after
     assert there is not None
     was, will = _standing(before) if before else None, _standing(after) if after else None
-    return None if was == will else GangChange(there.gang.namespace, there.gang.name, _how(was, will), was, will)
+    return (
+        None
+        if was == will
+        else GangChange(there.gang.namespace, there.gang.name, _kind_of_change(was, will), was, will)
+    )
 
 
-def _standing(found: GangPlan) -> GangStanding:
-    now = found.gang.standing
-    leaves = (leaf for leaf in walk(found.gang.root) if isinstance(leaf, Leaf))
-    seats = {member.name: member.node for leaf in leaves for member in leaf.placed}
-    return GangStanding(found.verdict, now.placed, now.pending, found.domains, seats)
+def _standing(plan: GangPlan) -> GangStanding:
+    now = plan.gang.standing
+    leaves = (leaf for leaf in walk(plan.gang.root) if isinstance(leaf, Leaf))
+    nodes = {member.name: member.node for leaf in leaves for member in leaf.placed}
+    return GangStanding(plan.verdict, now.placed, now.pending, plan.domains, nodes)
 
 
-def _how(before: GangStanding | None, after: GangStanding | None) -> How:
+def _kind_of_change(before: GangStanding | None, after: GangStanding | None) -> ChangeKind:
     """The verdict decides; where it is as good, the number of placed pods."""
     if before is None or after is None:
         return "Leaves" if after is None else "Comes"
@@ -127,19 +137,19 @@ def _how(before: GangStanding | None, after: GangStanding | None) -> How:
 
 
 def _nodes(bindings: Iterable[Binding]) -> dict[tuple[str, str], str]:
-    return {(one.namespace, one.pod): one.node for one in bindings}
+    return {(binding.namespace, binding.pod): binding.node for binding in bindings}
 
 
 def _evicted(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
-    return {(one.namespace, one.pod): one.node for one in evictions if not one.move_to}
+    return {(eviction.namespace, eviction.pod): eviction.node for eviction in evictions if not eviction.move_to}
 
 
 def _moved(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
-    return {(one.namespace, one.pod): one.move_to for one in evictions if one.move_to}
+    return {(eviction.namespace, eviction.pod): eviction.move_to for eviction in evictions if eviction.move_to}
 
 
 def _preemptors(evictions: Iterable[Eviction]) -> dict[tuple[str, str], str]:
-    return {(one.namespace, one.pod): one.preemptor for one in evictions}
+    return {(eviction.namespace, eviction.pod): eviction.preemptor for eviction in evictions}
 
 
 def _pods(
@@ -147,26 +157,26 @@ def _pods(
     after: Mapping[tuple[str, str], str],
     preemptors: Mapping[tuple[str, str], str] | None = None,
 ) -> PodChanges:
-    found = [
+    changes = [
         PodChange(*pod, before.get(pod, ""), after.get(pod, ""), (preemptors or {}).get(pod, ""))
         for pod in sorted(before.keys() | after.keys())
     ]
     return PodChanges(
-        tuple(one for one in found if not one.after),
-        tuple(one for one in found if not one.before),
-        tuple(one for one in found if one.before and one.after and one.before != one.after),
+        tuple(change for change in changes if not change.after),
+        tuple(change for change in changes if not change.before),
+        tuple(change for change in changes if change.before and change.after and change.before != change.after),
     )
 
 
 # data ---------------------------------------------------------------------------------------------------------------
 
 
-def data(found: Differences) -> dict[str, Any]:
+def data(differences: Differences) -> dict[str, Any]:
     """For programs; lists are sorted."""
     return {
-        "podGroups": [_gang_data(gang) for gang in sorted(found.gangs, key=lambda gang: gang.key)],
-        "unchanged": found.unchanged,
-        "pods": {deed: _pods_data(pods) for deed, pods in found.pods.items()},
+        "podGroups": [_gang_data(gang) for gang in sorted(differences.gangs, key=lambda gang: gang.key)],
+        "unchanged": differences.unchanged,
+        "pods": {action: _pods_data(pods) for action, pods in differences.pods.items()},
     }
 
 
@@ -174,7 +184,7 @@ def _gang_data(gang: GangChange) -> dict[str, Any]:
     return {
         "namespace": gang.namespace,
         "name": gang.name,
-        "change": gang.how,
+        "change": gang.kind,
         "before": _standing_data(gang.before),
         "after": _standing_data(gang.after),
         "elsewhere": gang.elsewhere,
@@ -197,10 +207,10 @@ def _standing_data(standing: GangStanding | None) -> dict[str, Any] | None:
 
 def _pods_data(pods: PodChanges) -> dict[str, Any]:
     return {
-        "onlyBefore": [{"namespace": one.namespace, "pod": one.pod, "node": one.before} for one in pods.only_before],
-        "onlyAfter": [{"namespace": one.namespace, "pod": one.pod, "node": one.after} for one in pods.only_after],
+        "onlyBefore": [{"namespace": pod.namespace, "pod": pod.pod, "node": pod.before} for pod in pods.only_before],
+        "onlyAfter": [{"namespace": pod.namespace, "pod": pod.pod, "node": pod.after} for pod in pods.only_after],
         "elsewhere": [
-            {"namespace": one.namespace, "pod": one.pod, "before": one.before, "after": one.after}
-            for one in pods.elsewhere
+            {"namespace": pod.namespace, "pod": pod.pod, "before": pod.before, "after": pod.after}
+            for pod in pods.elsewhere
         ],
     }

@@ -29,19 +29,19 @@ def data(plan: CyclePlan) -> dict[str, Any]:
         "disturbance": _disturbance(plan.disturbance),
         "podGroups": [
             {
-                "namespace": found.gang.namespace,
-                "name": found.gang.name,
-                "verdict": found.verdict,
-                "reasons": reasons(found),
-                "queue": found.gang.queue,
-                "position": found.position,
-                "ahead": list(found.ahead),
-                "tree": _tree(found),
+                "namespace": gang_plan.gang.namespace,
+                "name": gang_plan.gang.name,
+                "verdict": gang_plan.verdict,
+                "reasons": reasons(gang_plan),
+                "queue": gang_plan.gang.queue,
+                "position": gang_plan.position,
+                "ahead": list(gang_plan.ahead),
+                "tree": _tree(gang_plan),
                 "strays": [
-                    {"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in found.gang.strays
+                    {"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in gang_plan.gang.strays
                 ],
             }
-            for found in plan.gangs
+            for gang_plan in plan.gangs
         ],
     }
 
@@ -57,21 +57,21 @@ def _binding(binding: Binding) -> dict[str, str]:
     }
 
 
-def _disturbance(found: CycleDisturbance) -> dict[str, Any]:
+def _disturbance(disturbance: CycleDisturbance) -> dict[str, Any]:
     return {
-        "evicted": found.evicted,
-        "moved": found.moved,
-        "running": found.running,
-        "allowed": found.allowed,
+        "evicted": disturbance.evicted,
+        "moved": disturbance.moved,
+        "running": disturbance.running,
+        "allowed": disturbance.allowed,
         "for": [
-            {"podGroup": one.gang, "evicted": one.evicted, "moved": one.moved, "proof": one.proof}
-            for one in found.gangs
+            {"podGroup": gang.gang, "evicted": gang.evicted, "moved": gang.moved, "proof": gang.proof}
+            for gang in disturbance.gangs
         ],
     }
 
 
 def _eviction(eviction: Eviction) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "namespace": eviction.namespace,
         "pod": eviction.pod,
         "node": eviction.node,
@@ -80,14 +80,14 @@ def _eviction(eviction: Eviction) -> dict[str, Any]:
         "reason": eviction.reason,
         "for": eviction.preemptor,
     }
-    found |= {"moveTo": eviction.move_to} if eviction.move_to else {}
-    return found | ({"details": {"proof": eviction.proof}} if eviction.proof else {})
+    shown |= {"moveTo": eviction.move_to} if eviction.move_to else {}
+    return shown | ({"details": {"proof": eviction.proof}} if eviction.proof else {})
 
 
-def _tree(found: GangPlan) -> dict[str, Any]:
-    now, domains = found.gang.standings, found.domains
+def _tree(plan: GangPlan) -> dict[str, Any]:
+    now, domains = plan.gang.standings, plan.domains
     made: dict[str, dict[str, Any]] = {}
-    for group in reversed(list(walk(found.gang.root))):
+    for group in reversed(list(walk(plan.gang.root))):
         made[group.name] = {
             "name": group.name,
             "need": group.need,
@@ -98,7 +98,7 @@ def _tree(found: GangPlan) -> dict[str, Any]:
             "domain": domains.get(group.name, ""),
             "children": [made.pop(child.name) for child in group.children] if isinstance(group, Branch) else [],
         }
-    return made[found.gang.root.name]
+    return made[plan.gang.root.name]
 
 
 # pictures -----------------------------------------------------------------------------------------------------------
@@ -109,17 +109,17 @@ def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
 
     Where there are many gangs or nodes, each gang is a line and each domain a row.
     """
-    counts = Counter(found.verdict for found in plan.gangs)
-    said = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
+    counts = Counter(gang_plan.verdict for gang_plan in plan.gangs)
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "nothing to do"
     gangs, pods = many(len(plan.gangs), "gang"), many(len(plan.bindings), "pod")
-    yield [Span(f"{gangs}: {said}; {pods} to bind{_more(plan)}", "name")]
+    yield [Span(f"{gangs}: {verdicts}; {pods} to bind{_more(plan)}", "name")]
     yield []
     if len(plan.gangs) > MANY_GANGS:
         yield from gang_table(plan)
         yield []
     else:
-        for found in plan.gangs:
-            yield from gang_lines(found)
+        for gang_plan in plan.gangs:
+            yield from gang_lines(gang_plan)
             yield []
     yield from eviction_lines(plan)
     yield from cluster_map(plan, snapshot) if len(snapshot.nodes) <= MANY_NODES else domain_map(plan, snapshot)
@@ -127,10 +127,10 @@ def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
 
 def _more(plan: CyclePlan) -> str:
     """Places that are kept and pods that leave, where there are any."""
-    said = f", {many(len(plan.nominations), 'place')} kept" if plan.nominations else ""
+    words = f", {many(len(plan.nominations), 'place')} kept" if plan.nominations else ""
     moves = sum(bool(eviction.move_to) for eviction in plan.evictions)
-    said += f", {many(len(plan.evictions), 'pod')} to evict" if plan.evictions else ""
-    return said + (f" ({moves} of them move)" if moves else "")
+    words += f", {many(len(plan.evictions), 'pod')} to evict" if plan.evictions else ""
+    return words + (f" ({moves} of them move)" if moves else "")
 
 
 def eviction_lines(plan: CyclePlan) -> Iterator[Line]:
@@ -139,73 +139,84 @@ def eviction_lines(plan: CyclePlan) -> Iterator[Line]:
         return
     yield from _disturbance_line(plan.disturbance)
     rows = [[Span(text, "dim") for text in ("LEAVES", "NODE", "WHY", "FOR", "MOVES TO", "PROOF")]]
-    for one in plan.evictions[:MANY_NODES]:
-        pod = Span(one.key, "name")
-        told = (Span(one.node), Span(one.reason, "warn"), Span(one.preemptor), Span(one.move_to), Span(one.proof))
-        rows.append([pod, *told])
+    for eviction in plan.evictions[:MANY_NODES]:
+        pod = Span(eviction.key, "name")
+        cells = (
+            Span(eviction.node),
+            Span(eviction.reason, "warn"),
+            Span(eviction.preemptor),
+            Span(eviction.move_to),
+            Span(eviction.proof),
+        )
+        rows.append([pod, *cells])
     yield from table(rows)
     if len(plan.evictions) > MANY_NODES:
         yield [Span(f"and {many(len(plan.evictions) - MANY_NODES, 'pod')} more (all of them: -o json)", "dim")]
     yield []
 
 
-def _disturbance_line(found: CycleDisturbance) -> Iterator[Line]:
+def _disturbance_line(disturbance: CycleDisturbance) -> Iterator[Line]:
     """How much is disturbed for preemptor, and how much may be (P8)."""
-    if not found.gangs:
+    if not disturbance.gangs:
         return
-    gangs = many(len(found.gangs), "gang")
-    said = f"{many(found.evicted, 'pod')} leave and {found.moved} move for {gangs}, of {found.running} that run"
-    yield [Span(f"{said}; a cycle may disturb {found.allowed}, or what one gang needs", "dim")]
+    gangs = many(len(disturbance.gangs), "gang")
+    disturbed = f"{many(disturbance.evicted, 'pod')} leave and {disturbance.moved} move for {gangs}"
+    allowed = f"a cycle may disturb {disturbance.allowed}, or what one gang needs"
+    yield [Span(f"{disturbed}, of {disturbance.running} that run; {allowed}", "dim")]
 
 
 def gang_table(plan: CyclePlan) -> Iterator[Line]:
     """One line for every gang, those that wait first, and the reason below."""
     rows = [[Span(text, "dim") for text in ("VERDICT", "GANG", "PLACED", "PENDING", "WHY")]]
-    for found in sorted(plan.gangs, key=lambda found: (found.verdict == "Scheduled", found.verdict, found.gang.key)):
-        now = found.gang.standing
-        why = "; ".join(sentence(refusal) for refusal in found.refusals)
-        verdict = Span(found.verdict, VERDICT_ROLES.get(found.verdict, "bad"))
-        rows.append([verdict, Span(found.gang.key, "name"), Span(str(now.placed)), Span(str(now.pending)), Span(why)])
+    for gang_plan in sorted(
+        plan.gangs, key=lambda gang_plan: (gang_plan.verdict == "Scheduled", gang_plan.verdict, gang_plan.gang.key)
+    ):
+        now = gang_plan.gang.standing
+        why = "; ".join(sentence(refusal) for refusal in gang_plan.refusals)
+        verdict = Span(gang_plan.verdict, VERDICT_ROLES.get(gang_plan.verdict, "bad"))
+        rows.append(
+            [verdict, Span(gang_plan.gang.key, "name"), Span(str(now.placed)), Span(str(now.pending)), Span(why)]
+        )
     yield from table(rows)
     yield [Span("hint: `muster explain NAMESPACE/NAME FILE…` shows one of them with its tree", "dim")]
 
 
-def gang_lines(found: GangPlan) -> Iterator[Line]:
+def gang_lines(plan: GangPlan) -> Iterator[Line]:
     """One gang: verdict, reasons, tree with domains."""
-    yield [Span(f"{found.verdict}  ", VERDICT_ROLES.get(found.verdict, "bad")), Span(found.gang.key, "name")]
-    if found.position:
-        behind = f", behind {', '.join(found.ahead)}" if found.ahead else ", next in line"
-        yield [Span(f"  place {found.position} in queue `{found.gang.queue}`{behind}", "dim")]
-    for refusal in found.refusals:
-        yield [Span(f"  {sentence(refusal)}", "warn" if found.verdict == "Scheduled" else "bad")]
+    yield [Span(f"{plan.verdict}  ", VERDICT_ROLES.get(plan.verdict, "bad")), Span(plan.gang.key, "name")]
+    if plan.position:
+        behind = f", behind {', '.join(plan.ahead)}" if plan.ahead else ", next in line"
+        yield [Span(f"  place {plan.position} in queue `{plan.gang.queue}`{behind}", "dim")]
+    for refusal in plan.refusals:
+        yield [Span(f"  {sentence(refusal)}", "warn" if plan.verdict == "Scheduled" else "bad")]
         for help_ in helps(refusal):
             yield [Span(f"  hint: {help_}")]
-    yield from draw_tree(inspect_gang(found.gang), found.domains)
+    yield from draw_tree(inspect_gang(plan.gang), plan.domains)
 
 
 def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
     """Nodes by their finest shared domain: what is used, and the gangs that sit there."""
-    seats: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for found in plan.gangs:
-        for leaf in walk(found.gang.root):
+    gangs_on: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for gang_plan in plan.gangs:
+        for leaf in walk(gang_plan.gang.root):
             for member in leaf.placed if isinstance(leaf, Leaf) else ():
-                seats[member.node][found.gang.key] += 1
+                gangs_on[member.node][gang_plan.gang.key] += 1
     column = _headline(snapshot)
     rows = [[Span(text, "dim") for text in ("DOMAIN", "NODE", column.upper(), "GANGS")]]
     used = _used(plan, snapshot)
     last = ""
     for i in _by_domain(snapshot):
         node, domain = snapshot.nodes[i].metadata.name, _domain(snapshot, i)
-        room, taken = (
+        allocatable, taken = (
             int(snapshot.allocatable[i, snapshot.columns.index(column)]),
             int(used[i, snapshot.columns.index(column)]),
         )
-        who = ", ".join(f"{key} ×{pods}" for key, pods in sorted(seats[node].items()))
+        who = ", ".join(f"{key} ×{pods}" for key, pods in sorted(gangs_on[node].items()))
         rows.append(
             [
                 Span(domain if domain != last else ""),
                 Span(node, "name"),
-                Span(f"{bar(taken, room)} {taken}/{room}"),
+                Span(f"{bar(taken, allocatable)} {taken}/{allocatable}"),
                 Span(who),
             ]
         )
@@ -227,21 +238,21 @@ def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
         None,
     )
     if level is None:
-        room, taken = int(snapshot.allocatable[:, at].sum()), int(used[:, at].sum())
-        yield [Span(f"{many(len(snapshot.nodes), 'node')}: {bar(taken, room)} {taken}/{room} {column}")]
+        allocatable, taken = int(snapshot.allocatable[:, at].sum()), int(used[:, at].sum())
+        yield [Span(f"{many(len(snapshot.nodes), 'node')}: {bar(taken, allocatable)} {taken}/{allocatable} {column}")]
         return
-    seats: dict[int, set[str]] = defaultdict(set)
-    for found in plan.gangs:
-        for leaf in walk(found.gang.root):
+    gangs_in: dict[int, set[str]] = defaultdict(set)
+    for gang_plan in plan.gangs:
+        for leaf in walk(gang_plan.gang.root):
             for member in leaf.placed if isinstance(leaf, Leaf) else ():
                 if member.node in snapshot.node_index:
-                    seats[int(level.domain[snapshot.node_index[member.node]])].add(found.gang.key)
+                    gangs_in[int(level.domain[snapshot.node_index[member.node]])].add(gang_plan.gang.key)
     rows = [[Span(text, "dim") for text in (level.label.upper(), "NODES", column.upper(), "GANGS")]]
     for domain, path in enumerate(level.paths):
         nodes = level.nodes(domain)
-        room, taken = int(snapshot.allocatable[nodes, at].sum()), int(used[nodes, at].sum())
-        part = Span(f"{bar(taken, room)} {taken}/{room}")
-        rows.append([Span(path, "name"), Span(str(len(nodes))), part, Span(str(len(seats[domain])))])
+        allocatable, taken = int(snapshot.allocatable[nodes, at].sum()), int(used[nodes, at].sum())
+        part = Span(f"{bar(taken, allocatable)} {taken}/{allocatable}")
+        rows.append([Span(path, "name"), Span(str(len(nodes))), part, Span(str(len(gangs_in[domain])))])
     yield from table(rows)
 
 

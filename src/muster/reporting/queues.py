@@ -21,16 +21,16 @@ def lines(division: Division) -> Iterator[Line]:
         rows = [[Span(text, "dim") for text in HEAD]]
         rows += [_row(division, node, resource, before[node.name]) for node in division.tree.nodes.values()]
         yield from table(rows)
-    told = list(hints(division))
-    yield from [[], *told] if told else []
+    attention = list(hints(division))
+    yield from [[], *attention] if attention else []
 
 
 def shown_resources(division: Division) -> list[str]:
     """Resources that are there, or that somebody states or asks for."""
     nodes = division.tree.nodes.values()
-    asked = {name for node in nodes for name, amount in division.uses.requested[node.name].items() if amount}
+    requested = {name for node in nodes for name, amount in division.uses.requested[node.name].items() if amount}
     stated = {name for node in nodes for name in node.stated}
-    return [name for name in division.tree.resources if division.pool[name] or name in asked | stated]
+    return [name for name in division.tree.resources if division.pool[name] or name in requested | stated]
 
 
 def _row(division: Division, node: QueueNode, resource: str, before: str) -> list[Span]:
@@ -86,12 +86,12 @@ def _excesses(division: Division, node: QueueNode, resource: str) -> Iterator[Li
     if UNLIMITED != share.limit < held:
         yield [Span(f"! queue `{node.name}` is over its limit: {_of(resource, held, share.limit)} (Q4)", "bad")]
     if UNLIMITED != share.quota < protected:
-        said = f"holds more than its quota that nobody may disturb: {_of(resource, protected, share.quota)} (Q4)"
-        yield [Span(f"! queue `{node.name}` {said}", "bad")]
+        words = f"holds more than its quota that nobody may disturb: {_of(resource, protected, share.quota)} (Q4)"
+        yield [Span(f"! queue `{node.name}` {words}", "bad")]
     elif UNLIMITED != share.quota < held:
         fair = division.shares[node.name].get(resource, 0)
-        said = f"is over its quota: {_of(resource, held, share.quota)}, {_beside(resource, held, fair)}"
-        yield [Span(f"hint: queue `{node.name}` {said}", "warn" if held > fair else "dim")]
+        words = f"is over its quota: {_of(resource, held, share.quota)}, {_beside(resource, held, fair)}"
+        yield [Span(f"hint: queue `{node.name}` {words}", "warn" if held > fair else "dim")]
 
 
 def _beside(resource: str, held: int, fair: int) -> str:

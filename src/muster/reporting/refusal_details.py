@@ -85,7 +85,7 @@ def _not_tried(refusal: NotTried) -> Details:
     match refusal:
         case NotEnoughPods(shortages=(first, *others)):
             counts = {name: number for name, number in asdict(first).items() if name != "group"}
-            rest = [{"subGroup": one.group, "need": one.need, "exist": one.exist} for one in others]
+            rest = [{"subGroup": shortage.group, "need": shortage.need, "exist": shortage.exist} for shortage in others]
             return counts | ({"others": rest} if rest else {})
         case NotEnoughPods() | InvalidSpec() | Unsupported():
             return {"detail": refusal.detail}

@@ -46,9 +46,9 @@ def table(rows: Sequence[Sequence[Span]], gap: int = 2) -> list[list[Span]]:
     ]
 
 
-def bar(taken: int, room: int, width: int = 8) -> str:
+def bar(taken: int, capacity: int, width: int = 8) -> str:
     """How much of something is taken, as a picture; anything at all shows."""
-    filled = min(width, -(-taken * width // room)) if room else 0
+    filled = min(width, -(-taken * width // capacity)) if capacity else 0
     return "█" * filled + "░" * (width - filled)
 
 
@@ -67,17 +67,17 @@ def guides(parts: Iterable[tuple[str, Sequence[str]]]) -> dict[str, str]:
 
     Below `DEEPEST_DRAWN` a number stands for the lines.
     """
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     beneath: dict[str, str] = {}
     level: dict[str, int] = {}
     for name, children in parts:
-        found.setdefault(name, "")
+        lines.setdefault(name, "")
         for child in children:
             level[child] = level.get(name, 0) + 1
             if level[child] <= DEEPEST_DRAWN:
                 last = child == children[-1]
-                found[child] = beneath.get(name, "") + ("└─ " if last else "├─ ")
+                lines[child] = beneath.get(name, "") + ("└─ " if last else "├─ ")
                 beneath[child] = beneath.get(name, "") + ("   " if last else "│  ")
             else:
-                found[child] = f"⋯ level {level[child]}: "
-    return found
+                lines[child] = f"⋯ level {level[child]}: "
+    return lines

@@ -31,7 +31,7 @@ NEVER = "it is never scheduled"
 DEEPEST_JSON = 400  # levels; programs that read JSON give up soon after
 
 
-class Seen(Struct, frozen=True, eq=False):
+class GangView(Struct, frozen=True, eq=False):
     """A gang with every answer about it computed once."""
 
     gang: Gang
@@ -40,9 +40,9 @@ class Seen(Struct, frozen=True, eq=False):
     parts: Mapping[str, Part]
 
 
-def inspect_gang(gang: Gang) -> Seen:
+def inspect_gang(gang: Gang) -> GangView:
     """Ask the gang everything that the views show."""
-    return Seen(gang, gang.standings, roles(gang.root), parts(gang.root))
+    return GangView(gang, gang.standings, roles(gang.root), parts(gang.root))
 
 
 def parts(root: Group) -> dict[str, Part]:
@@ -51,14 +51,14 @@ def parts(root: Group) -> dict[str, Part]:
     Where children are missing, those are needed that would be tried first (M3).
     """
     now = standings(root)
-    found: dict[str, Part] = {}
+    by_group: dict[str, Part] = {}
     ahead: list[tuple[Group, Part]] = [(root, "core" if now[root.name].satisfied else "needed")]
     while ahead:
         group, part = ahead.pop()
-        found[group.name] = part
+        by_group[group.name] = part
         if isinstance(group, Branch):
             ahead += zip(group.children, _children_parts(group, part, now), strict=True)
-    return found
+    return by_group
 
 
 def _children_parts(branch: Branch, part: Part, now: Mapping[str, Standing]) -> list[Part]:
@@ -88,7 +88,7 @@ def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing])
 
 
 def draw_tree(
-    seen: Seen, domains: Mapping[str, str] | None = None, pods: Mapping[str, Span] | None = None
+    seen: GangView, domains: Mapping[str, str] | None = None, pods: Mapping[str, Span] | None = None
 ) -> Iterator[Line]:
     """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional.
 
@@ -112,7 +112,7 @@ def draw_tree(
             ]
         )
     yield from table(rows)
-    running = {f"{seen.gang.namespace}/{one.name}": one.node for one in leftovers(seen.gang)}
+    running = {f"{seen.gang.namespace}/{pod.name}": pod.node for pod in leftovers(seen.gang)}
     for stray in seen.gang.strays:
         then = f"it runs on `{running[stray.pod]}` as a leftover, and leaves first" if stray.pod in running else NEVER
         yield [Span(f"! pod `{stray.pod}` {stray.says}: {then} (N4)", "bad")]
@@ -125,7 +125,7 @@ def _where(group: Group, domain: str) -> Span:
     return Span(f"{words}: {domain}" if domain else words)
 
 
-def _heading(seen: Seen) -> Iterator[Line]:
+def _heading(seen: GangView) -> Iterator[Line]:
     gang, root = seen.gang, seen.standings[seen.gang.root.name]
     state = "satisfied" if root.satisfied else _waiting(seen)
     yield [
@@ -144,12 +144,12 @@ def _protected(gang: Gang) -> str:
     return f"protected: {', '.join(amounts) or many(len(pods), 'pod')}" if pods else "nothing protected"
 
 
-def _waiting(seen: Seen) -> str:
+def _waiting(seen: GangView) -> str:
     gang = seen.gang
     if has_enough_pods(gang.root):
         return f"{many(count_missing(gang.root), 'pod')} still to place"
     others = [left_to(gang.other_schedulers, is_all=gang.is_foreign)] if gang.other_schedulers else []
-    lacking = [] if gang.is_foreign else [existing_pods(one) for one in shortages(gang.root)]
+    lacking = [] if gang.is_foreign else [existing_pods(shortage) for shortage in shortages(gang.root)]
     return "; ".join((*others, *([f"not enough pods: {'; '.join(lacking)}"] if lacking else ())))
 
 
@@ -188,7 +188,7 @@ def together(constraint: TopologyConstraint) -> str:
 # data ---------------------------------------------------------------------------------------------------------------
 
 
-def data(seen: Seen) -> dict[str, Any]:
+def data(seen: GangView) -> dict[str, Any]:
     """The gang for programs; `tree` as in a plan."""
     gang = seen.gang
     protected = non_preemptible(gang)
@@ -205,8 +205,8 @@ def data(seen: Seen) -> dict[str, Any]:
             for want in leaf_demands(gang.root)
         ],
         "notEnoughPods": [
-            {"subGroup": one.group, **{name: count for name, count in asdict(one).items() if name != "group"}}
-            for one in (() if gang.is_foreign else shortages(gang.root))
+            {"subGroup": shortage.group, **{name: count for name, count in asdict(shortage).items() if name != "group"}}
+            for shortage in (() if gang.is_foreign else shortages(gang.root))
         ],
         "otherSchedulers": list(gang.other_schedulers),
         "core": sorted(pod.name for pod in seen.roles.core),
@@ -230,7 +230,7 @@ def depth(root: Group) -> int:
     return max(levels.values())
 
 
-def _nested(seen: Seen) -> dict[str, Any]:
+def _nested(seen: GangView) -> dict[str, Any]:
     if depth(seen.gang.root) > DEEPEST_JSON:
         raise InputError(
             f"podgroup `{seen.gang.key}` is {depth(seen.gang.root)} levels deep: too deep for nested JSON",
@@ -265,7 +265,7 @@ def _nested(seen: Seen) -> dict[str, Any]:
 # diagrams -----------------------------------------------------------------------------------------------------------
 
 
-def mermaid(seen: Seen) -> Iterator[str]:
+def mermaid(seen: GangView) -> Iterator[str]:
     """The gang as a Mermaid graph; what is optional is dashed."""
     yield "graph TD"
     ids = {group.name: f"g{i}" for i, group in enumerate(walk(seen.gang.root))}

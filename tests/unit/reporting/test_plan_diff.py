@@ -3,7 +3,7 @@
 import pytest
 
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Verdict
-from muster.reporting.plan_diff import How, compare, data
+from muster.reporting.plan_diff import ChangeKind, compare, data
 from tests.support.factories import gang, podgroup, pods
 
 
@@ -39,7 +39,7 @@ def test_pods_are_told_by_what_is_done_to_them() -> None:
         evictions=(evicted("hit", "a"), evicted("shoved", "a", move_to="c")),
     )
     told = data(compare(before, after))["pods"]
-    names = {deed: {when: [one["pod"] for one in some] for when, some in of.items()} for deed, of in told.items()}
+    names = {action: {when: [one["pod"] for one in some] for when, some in of.items()} for action, of in told.items()}
     assert names == {
         "bound": {"onlyBefore": ["here"], "onlyAfter": ["new"], "elsewhere": ["there"]},
         "nominated": {"onlyBefore": ["later"], "onlyAfter": [], "elsewhere": []},
@@ -64,12 +64,12 @@ def test_pods_are_told_by_what_is_done_to_them() -> None:
     ],
 )
 def test_a_gang_is_better_or_worse_off_by_its_verdict_then_by_its_pods(
-    before: GangPlan | None, after: GangPlan | None, how: How
+    before: GangPlan | None, after: GangPlan | None, how: ChangeKind
 ) -> None:
     """Not scheduled is not scheduled: `Unknown` is no worse than `Waiting`."""
     was, will = (CyclePlan(gangs=(one,) if one else ()) for one in (before, after))
     (change,) = compare(was, will).gangs
-    assert change.how == how
+    assert change.kind == how
 
 
 def test_those_worse_off_come_first() -> None:

@@ -161,8 +161,8 @@ class Allocation:
         seats = self.cycle_state.attempt(gang.key, partial(self.free_capacity.find_extra, gang, requirement))
         if seats is None or isinstance(seats, Failure):
             return False
-        asked = self.cycle_state.requested(seats)
-        if self.cycle_state.usage.excess(gang.queue, asked, protected(gang, asked)) is not None:
+        requests = self.cycle_state.requested(seats)
+        if self.cycle_state.usage.excess(gang.queue, requests, protected(gang, requests)) is not None:
             return False
         binding, is_waiting = self.extras.bind(gang, seats)
         self._on_bound((binding,))
@@ -294,13 +294,13 @@ class Allocation:
                 if first is not None:
                     self.cycle_state.gang_budget.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or requirement
-                found = (
+                seats = (
                     self.free_capacity.find_core(gang_state.gang, requirement)
                     if isinstance(requirement, Requirement)
                     else None
                 )
-                if found is not None:
-                    return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), found, "core")
+                if seats is not None:
+                    return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
             if held:
                 return self.nominations.renominate(gang_state, held)
             if self.preemption.share.could_run_out and self.by_priority.postpone(gang_state.gang):
@@ -331,25 +331,25 @@ class Allocation:
             if name in unplaceable:
                 continue
             requirement = requirements.further(part, pods)
-            found = (
+            seats = (
                 self._find_allowed_extra(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
             )
-            if found is not None:
-                return self.cycle_state.bind(replace(gang_state, unplaceable=frozenset(unplaceable)), found, "extra")
+            if seats is not None:
+                return self.cycle_state.bind(replace(gang_state, unplaceable=frozenset(unplaceable)), seats, "extra")
             unplaceable.add(name)
         return gang_state  # why these wait is said once all gangs have had their turns: planning.waiting
 
     def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats for an extra that its queue allows (Q4)."""
-        found = self.free_capacity.find_extra(gang, requirement)
-        if found is None:
+        seats = self.free_capacity.find_extra(gang, requirement)
+        if seats is None:
             return None
-        asked = self.cycle_state.requested(found)
+        requests = self.cycle_state.requested(seats)
         is_semi = gang.preemptibility == SEMI_PREEMPTIBLE  # of which new pods can be core
         more = self.cycle_state.protected_increase(
-            gang, self.cycle_state.with_placed(gang, found) if is_semi else gang, asked
+            gang, self.cycle_state.with_placed(gang, seats) if is_semi else gang, requests
         )
-        return found if self.cycle_state.usage.excess(gang.queue, asked, more) is None else None
+        return seats if self.cycle_state.usage.excess(gang.queue, requests, more) is None else None
 
 
 def rank(gang: Gang, now: Standing, grants: int) -> Rank:

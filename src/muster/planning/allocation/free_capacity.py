@@ -29,13 +29,13 @@ class FreeCapacity:
             and (least_requests(requirement, self.cycle_state.pod_classes.requests) > allowance).any()
         ):
             return None
-        found = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
-        if found is None:
+        placement = self.cycle_state.find_core(self.cycle_state.now, requirement, allowance)
+        if placement is None:
             if allowance is None and not self._depends_on_others(requirement):
                 self.full.add(requirement.kind)
             return None
-        self._growth[gang.key] = found.extras
-        return found.core if self.cycle_state.quota_excess(gang, found.core) is None else None
+        self._growth[gang.key] = placement.extras
+        return placement.core if self.cycle_state.quota_excess(gang, placement.core) is None else None
 
     def _depends_on_others(self, requirement: Requirement) -> bool:
         """Whether pods that come later could let it in: those that it must be near to."""
@@ -48,16 +48,16 @@ class FreeCapacity:
             return None
         try:
             allowance = self.cycle_state.allowance(gang, extra=True)
-            found = self._foreseen(gang, requirement) or self.cycle_state.find(
+            seats = self._foreseen(gang, requirement) or self.cycle_state.find(
                 self.cycle_state.now, requirement, allowance
             )
         except OutOfSteps:
             return None
-        if found is None:
+        if seats is None:
             if allowance is None and not self._depends_on_others(requirement):
                 self.full.add(requirement.kind)
             return None
-        return found
+        return seats
 
     def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""

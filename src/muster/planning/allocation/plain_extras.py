@@ -66,8 +66,8 @@ class PlainExtras:
         growing, (seat,) = self._growing[gang.key], seats
         node = self._cycle_state.snapshot.nodes[seat.node].metadata.name
         pod = growing.waiting[len(growing.bindings)]
-        asked = self._cycle_state.requested(seats)
-        self._cycle_state.grant(gang, seats, asked, protected(gang, asked))
+        requests = self._cycle_state.requested(seats)
+        self._cycle_state.grant(gang, seats, requests, protected(gang, requests))
         growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, seat.leaf, "extra"))
         return growing.bindings[-1], growing.left > 0
 
@@ -92,9 +92,9 @@ class PlainExtras:
             self.write(key)
 
 
-def protected(gang: Gang, asked: Mapping[str, int]) -> Mapping[str, int]:
+def protected(gang: Gang, requests: Mapping[str, int]) -> Mapping[str, int]:
     """How much of an extra is protected: extras of a plain gang leave its core as it is."""
-    return asked if gang.preemptibility == NON_PREEMPTIBLE else {}
+    return requests if gang.preemptibility == NON_PREEMPTIBLE else {}
 
 
 def _begin(cycle_state: CycleState, gang: Gang) -> GrowingGang | None:

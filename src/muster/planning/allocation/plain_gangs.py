@@ -130,13 +130,14 @@ class PlainGangs:
         places, counts = cycle_state.now.pack(terms.pod_class, equals.level, terms.need, len(gangs))
         try:
             gang_states = {
-                key: self._bound(cycle_state.gang_states[key], mine) for key, mine in zip(gangs, places, strict=True)
+                key: self._bound(cycle_state.gang_states[key], gang_places)
+                for key, gang_places in zip(gangs, places, strict=True)
             }
         except Exception:  # their turns come one by one, so that it concerns only one of them
             cycle_state.now.drop(terms.pod_class)
             return {}
-        asked = {name: amount * len(gang_states) for name, amount in equals.asked.items()}
-        cycle_state.grant_all(gang_states, terms.pod_class, counts, asked)
+        requests = {name: amount * len(gang_states) for name, amount in equals.asked.items()}
+        cycle_state.grant_all(gang_states, terms.pod_class, counts, requests)
         for key in gangs:
             del self.equals[key]
         return gang_states
@@ -150,8 +151,8 @@ class PlainGangs:
             nodes += repeat(self.cycle_state.snapshot.nodes[node].metadata.name, count)
         core = list(zip(leaf.members, nodes, strict=False))
         name, space, group = gang.name, gang.namespace, leaf.name
-        bindings = tuple([Binding(space, one.name, node, name, group, "core") for one, node in core])
-        placed = [replace(one, state=PLACED, node=node) for one, node in core]
+        bindings = tuple([Binding(space, member.name, node, name, group, "core") for member, node in core])
+        placed = [replace(member, state=PLACED, node=node) for member, node in core]
         return GangState(_seated(gang, leaf, placed), "Scheduled", gang_state.refusals, bindings)
 
 

@@ -26,30 +26,30 @@ class SmallerRequests:
     def __init__(self, requirements: Requirements, requirement: Requirement, fits: Fits, budget: Budget) -> None:
         self.requirements, self.requirement, self.fits, self.budget = requirements, requirement, fits, budget
         self.done = requirements.done()
-        self.parents = {child.name: one for one in subtree(requirement) for child in one.children}
+        self.parents = {child.name: group for group in subtree(requirement) for child in group.children}
         self.stated = dict(_stated(requirements))
-        self.totals = any(isinstance(one, Branch) and one.need_pods for one in walk(requirements.gang.root))
+        self.totals = any(isinstance(group, Branch) and group.need_pods for group in walk(requirements.gang.root))
 
     def smallest(self, scope: Iterable[Requirement]) -> tuple[SmallerRequest, ...]:
         """Changes of groups in this scope, nearest first, that are known to help; smallest first."""
-        found: list[SmallerRequest] = []
+        changes: list[SmallerRequest] = []
         try:
             for group in self._groups(scope):
-                found += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
+                changes += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
         except OutOfSteps:
             pass  # what was found until then is true
-        return tuple(sorted(found, key=lambda change: change.weight)[:MOST_CHANGES])
+        return tuple(sorted(changes, key=lambda change: change.weight)[:MOST_CHANGES])
 
     def _groups(self, scope: Iterable[Requirement]) -> list[Requirement]:
         """Those that could change; of groups alike under one parent the first."""
-        found: dict[tuple[str, int], Requirement] = {}
-        for one in scope:
-            if self._may_change(one):
-                around = self.parents[one.name].name if one.name in self.parents else ""
-                found.setdefault((around, one.kind), one)
-                if len(found) >= MOST_GROUPS:
+        distinct: dict[tuple[str, int], Requirement] = {}
+        for group in scope:
+            if self._may_change(group):
+                around = self.parents[group.name].name if group.name in self.parents else ""
+                distinct.setdefault((around, group.kind), group)
+                if len(distinct) >= MOST_GROUPS:
                     break
-        return list(found.values())
+        return list(distinct.values())
 
     def _may_change(self, group: Requirement) -> bool:
         lowers = group.name in self.stated and group.need > self._least(group)
@@ -90,7 +90,7 @@ class SmallerRequests:
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self._helps(root, total=middle) else (low, middle - 1)
-        stated = next(one.need_pods for one in walk(self.requirements.gang.root) if isinstance(one, Branch))
+        stated = next(group.need_pods for group in walk(self.requirements.gang.root) if isinstance(group, Branch))
         yield SmallerRequest("", "minMember", stated, stated - root.total + low, root.total - low)
 
     def _least(self, group: Requirement) -> int:
@@ -115,9 +115,9 @@ class SmallerRequests:
 
     def _implied(self, group: Requirement) -> int:
         """The finest level that a group above requires anyway: to require it here, too, changes nothing (T1)."""
-        spots = (one.required for one in self._above(group))
+        spots = (spot.required for spot in self._above(group))
         assert group.required is not None
-        return max((one.level for one in spots if one and one.topology == group.required.topology), default=-1)
+        return max((spot.level for spot in spots if spot and spot.topology == group.required.topology), default=-1)
 
     # trying -----------------------------------------------------------------------------------------------------------
 

@@ -74,18 +74,18 @@ class Diagnosis:
         """Why one further part waits, by counts alone: for extras no search is made twice."""
         around, inner = self._split_at(part)
         culprit = self._culprit_by_counts(inner)
-        lacking = [one for one in (culprit, *reversed(around)) if self._best(one).fits < size(one)]
-        held = [one for one in (inner, *reversed(around)) if one.required is not None]
+        lacking = [group for group in (culprit, *reversed(around)) if self._best(group).fits < size(group)]
+        held = [group for group in (inner, *reversed(around)) if group.required is not None]
         shown = (lacking or held or [inner])[0]
         return replace(self._refusal(shown, self._best(shown), self._claim(shown)), sub_group=part)
 
     def _split_at(self, part: str) -> tuple[list[Requirement], Requirement]:
         """The groups around a further part, whose domains it must stay inside of, and the part itself."""
         around: list[Requirement] = []
-        for one in subtree(self.requirement):
-            if one.name == part or len(one.children) != 1:
-                return around, one
-            around.append(one)
+        for group in subtree(self.requirement):
+            if group.name == part or len(group.children) != 1:
+                return around, group
+            around.append(group)
         return around[:-1], around[-1]
 
     def _culprit_by_counts(self, requirement: Requirement) -> Requirement:
@@ -151,7 +151,7 @@ class Diagnosis:
                 return requirement, scope if closed else [*scope, *subtree(requirement)]
             closed = closed or lacking > 1
             if not closed:
-                scope += (*misfits, *(one for other in misfits[1:] for one in subtree(other)))
+                scope += (*misfits, *(group for misfit in misfits[1:] for group in subtree(misfit)))
             requirement = misfits[0]
         return requirement, scope
 
@@ -219,7 +219,7 @@ class Diagnosis:
         sums = [level.sums(self.capacity.fits(pod_class)) for pod_class in counts]
         if len(counts) == 1:
             return sums[0]
-        return np.sum([np.minimum(one, n) for one, n in zip(sums, counts.values(), strict=True)], axis=0)
+        return np.sum([np.minimum(sum_, n) for sum_, n in zip(sums, counts.values(), strict=True)], axis=0)
 
     def _pods_that_fit(self, requirement: Requirement, nodes: Any) -> int:
         """How many pods of the goal these nodes take; of several classes as many as there are, small ones first."""
@@ -230,10 +230,10 @@ class Diagnosis:
         for pod_class in sorted(counts, key=lambda pod_class: -int(self.capacity.fits(pod_class)[nodes].sum())):
             columns = self.capacity.pod_classes.columns[pod_class]
             asks = self.capacity.pod_classes.requests[pod_class][columns]
-            seats = np.maximum(np.min(free[:, columns] // asks, axis=1), 0)
-            seats = np.minimum(seats, self.capacity.fits(pod_class)[nodes])
-            before = np.cumsum(seats) - seats
-            taken = np.clip(counts[pod_class] - before, 0, seats)
+            pods_by_node = np.maximum(np.min(free[:, columns] // asks, axis=1), 0)
+            pods_by_node = np.minimum(pods_by_node, self.capacity.fits(pod_class)[nodes])
+            before = np.cumsum(pods_by_node) - pods_by_node
+            taken = np.clip(counts[pod_class] - before, 0, pods_by_node)
             free[:, columns] -= taken[:, None] * asks
             fits += int(taken.sum())
         return fits
@@ -252,24 +252,24 @@ class Diagnosis:
 
     def _refused_nodes(self, requirement: Requirement) -> tuple[tuple[str, int], ...]:
         """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for pod_class in (*self._without_node(requirement), *pod_classes(requirement))[:1]:
-            found |= self.capacity.pod_classes.refused(pod_class)
+            counts |= self.capacity.pod_classes.refused(pod_class)
             left = self.capacity.pod_classes.allowed(pod_class).copy()
             for name, mask in self.capacity.inter_pod.masks(pod_class):
-                found[name] = found.get(name, 0) + int((left & ~mask).sum())
+                counts[name] = counts.get(name, 0) + int((left & ~mask).sum())
                 left &= mask
-            found["resources"] = int((left & (self.capacity.fits(pod_class) == 0)).sum())
-        return tuple((name, count) for name, count in found.items() if count)
+            counts["resources"] = int((left & (self.capacity.fits(pod_class) == 0)).sum())
+        return tuple((name, count) for name, count in counts.items() if count)
 
 
 def _by_class(requirement: Requirement) -> Counter[int]:
     """How many pods of each class it may use."""
-    found = Counter[int]()
+    counts = Counter[int]()
     for leaf in leaves(requirement):
         for pod_class, length in leaf.pods:
-            found[pod_class] += length
-    return found
+            counts[pod_class] += length
+    return counts
 
 
 def _pods(requirement: Requirement) -> int:

@@ -86,13 +86,17 @@ class GangRefusals:
                 verdict="Waiting",
                 refusals=(self._with_changes(over, gang_state.gang, requirements, requirement),),
             )
-        twin = (requirement.kind, tuple(one.name for one in subtree(requirement)), tuple(requirements.done().items()))
-        if twin not in self.known:
+        equal_to = (
+            requirement.kind,
+            tuple(part.name for part in subtree(requirement)),
+            tuple(requirements.done().items()),
+        )
+        if equal_to not in self.known:
             diagnose = Diagnosis(self.cycle_state.now, requirements, requirement, self.cycle_state.gang_budget).refusal
-            self.known[twin] = self.cycle_state.recall.diagnosis(
+            self.known[equal_to] = self.cycle_state.recall.diagnosis(
                 self.cycle_state.now, requirements, requirement, diagnose
             )
-        refusal = self.known[twin]
+        refusal = self.known[equal_to]
         if gang_state.gang.key in self.preemption.fitting_soon:
             refusal = replace(refusal, fits_soon=True)
         return self.infeasible(gang_state, requirement, refusal)
@@ -109,11 +113,11 @@ class GangRefusals:
             return mark_unknown(gang_state, SearchCutShort(moves=True), refusal)
         return replace(gang_state, verdict="Infeasible", refusals=(refusal,))
 
-    def impossible(self, gang_state: GangState, found: Impossible) -> GangState:
+    def impossible(self, gang_state: GangState, impossible: Impossible) -> GangState:
         """Nothing was searched: pods are missing, or the spec names what does not exist."""
-        verdict: Verdict = "Invalid" if found.reason == "InvalidSpec" else "Waiting"
-        refusals: tuple[Refusal, ...] = (refusal_of(found, gang_state.gang.root),)
-        if found.reason == "NotEnoughPods" and gang_state.gang.other_schedulers:
+        verdict: Verdict = "Invalid" if impossible.reason == "InvalidSpec" else "Waiting"
+        refusals: tuple[Refusal, ...] = (refusal_of(impossible, gang_state.gang.root),)
+        if impossible.reason == "NotEnoughPods" and gang_state.gang.other_schedulers:
             refusals = (_other_scheduler(gang_state.gang), *refusals)
         return replace(gang_state, verdict=verdict, refusals=refusals)
 
@@ -122,21 +126,23 @@ class GangRefusals:
         allowance = self.cycle_state.allowance(gang)
         if allowance is None:
             return None
-        asked: Mapping[str, int]
+        requests: Mapping[str, int]
         if (least_requests(requirement, self.cycle_state.pod_classes.requests) > allowance).any():
             total = least_requests(requirement, self.cycle_state.pod_classes.requests)
-            asked = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
+            requests = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
         elif (
             requirement.kind in self._full
             or (seats := self.cycle_state.find(self.cycle_state.now, requirement)) is None
         ):
             return None
         else:
-            asked = self.cycle_state.requested(seats)
+            requests = self.cycle_state.requested(seats)
             if (over := self.cycle_state.quota_excess(gang, seats)) is not None:
                 return NonPreemptibleOverQuota(over)
-        found = self.cycle_state.usage.excess(gang.queue, asked, {} if gang.preemptibility == PREEMPTIBLE else asked)
-        return None if found is None else over_quota(*found)
+        excess = self.cycle_state.usage.excess(
+            gang.queue, requests, {} if gang.preemptibility == PREEMPTIBLE else requests
+        )
+        return None if excess is None else over_quota(*excess)
 
     def _with_changes(
         self, over: QuotaRefusal, gang: Gang, requirements: Requirements, requirement: Requirement

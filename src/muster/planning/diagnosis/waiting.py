@@ -90,7 +90,9 @@ class WaitingExtras:
         requirements = self.cycle_state.requirements(gang)
         now = requirements.standings
         parts = [(part, pods) for _, part, pods in further_parts(gang.root, now)]
-        parts.sort(key=lambda one: not (now[one[0].name].pending or now[one[0].name].gated))
+        parts.sort(
+            key=lambda part_and_pods: not (now[part_and_pods[0].name].pending or now[part_and_pods[0].name].gated)
+        )
         by_reason: dict[object, list[Refusal]] = {}
         try:
             for part, pods in parts[:MOST_PARTS]:
@@ -125,9 +127,11 @@ class WaitingExtras:
     def _diagnosed(
         self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str, allowance: Ints | None
     ) -> Refusal:
-        asked = least_requests(requirement, self.cycle_state.pod_classes.requests)
-        if allowance is not None and (asked > allowance).any():
-            amounts = {name: int(asked[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if asked[i]}
+        requests = least_requests(requirement, self.cycle_state.pod_classes.requests)
+        if allowance is not None and (requests > allowance).any():
+            amounts = {
+                name: int(requests[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if requests[i]
+            }
             protected = amounts if gang.preemptibility == NON_PREEMPTIBLE else {}
             if (over := self.cycle_state.usage.excess(gang.queue, amounts, protected)) is not None:
                 return over_quota(*over)
@@ -143,7 +147,7 @@ def _waits(gang: Gang) -> bool:
     now = gang.standing
     if now.pending:
         return True
-    return isinstance(gang.root, Branch) and any(not one.satisfied for one in gang.standings.values())
+    return isinstance(gang.root, Branch) and any(not standing.satisfied for standing in gang.standings.values())
 
 
 def _alike(refusal: Refusal) -> object:

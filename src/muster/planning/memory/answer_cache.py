@@ -51,10 +51,10 @@ class AnswerCache:
 
     def get(self, digest: bytes) -> RememberedAnswer | None:
         """The answer, if it is known."""
-        found = self._answers.get(digest)
-        if found is not None:
+        answer = self._answers.get(digest)
+        if answer is not None:
             self._answers.move_to_end(digest)
-        return found
+        return answer
 
     def put(self, digest: bytes, answer: RememberedAnswer) -> None:
         """Remember an answer."""

@@ -71,7 +71,7 @@ class QuestionDigests:
         self, capacity: Capacity, requirements: Requirements, requirement: Requirement, within: tuple[object, ...] = ()
     ) -> bytes:
         """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
-        done, groups = sorted(requirements.done().items()), [one.name for one in subtree(requirement)]
+        done, groups = sorted(requirements.done().items()), [group.name for group in subtree(requirement)]
         filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
         return joined_digest(
             b"why",
@@ -94,8 +94,8 @@ class QuestionDigests:
             self._selected = _digest(sorted(disruptions.of.items()), sorted(disruptions.stuck))
         budgets = joined_digest(_digest(disruptions.left), self._selected)
         shares = self._shares if reason == "Reclaim" else b""
-        room = self._capacity(self._cycle_state.later, requirement)
-        return joined_digest(b"victims", whose, room, budgets, self._cluster, shares, self._cycle())
+        capacity = self._capacity(self._cycle_state.later, requirement)
+        return joined_digest(b"victims", whose, capacity, budgets, self._cluster, shares, self._cycle())
 
     # goals ----------------------------------------------------------------------------------------------------------
 
@@ -106,14 +106,14 @@ class QuestionDigests:
             self._structures[requirement.kind] = _digest(
                 [
                     (
-                        one.need,
-                        len(one.children),
+                        group.need,
+                        len(group.children),
                         [
                             ([(asks[i], n) for i, n in self._pod_classes.pairs[pod_class]], many)
-                            for pod_class, many in one.pods
+                            for pod_class, many in group.pods
                         ],
                     )
-                    for one in subtree(requirement)
+                    for group in subtree(requirement)
                 ]
             )
         return self._structures[requirement.kind]
@@ -146,11 +146,11 @@ class QuestionDigests:
         return joined_digest(
             *(
                 _digest(
-                    len(one.children),
-                    [getattr(one, field) for field in fields],
-                    [(self._class(pod_class), many) for pod_class, many in one.pods],
+                    len(group.children),
+                    [getattr(group, field) for field in fields],
+                    [(self._class(pod_class), many) for pod_class, many in group.pods],
                 )
-                for one in subtree(requirement)
+                for group in subtree(requirement)
             )
         )
 
@@ -166,8 +166,8 @@ class QuestionDigests:
     def _filters(self, pod_class: int) -> bytes:
         """Which filter refuses which node to a class."""
         if pod_class not in self._filtered:
-            one, scene = self._snapshot.classes[pod_class], self._pod_classes.scene
-            self._filtered[pod_class] = joined_digest(*(keep(one, scene).tobytes() for keep in FILTERS.values()))
+            pods, scene = self._snapshot.classes[pod_class], self._pod_classes.scene
+            self._filtered[pod_class] = joined_digest(*(keep(pods, scene).tobytes() for keep in FILTERS.values()))
         return self._filtered[pod_class]
 
     # the cluster ----------------------------------------------------------------------------------------------------
@@ -176,21 +176,21 @@ class QuestionDigests:
     def _topologies(self) -> bytes:
         trees = sorted(self._snapshot.topologies.items())
         return joined_digest(
-            *(joined_digest(name.encode(), *(one.domain.tobytes() for one in tree.levels)) for name, tree in trees)
+            *(joined_digest(name.encode(), *(level.domain.tobytes() for level in tree.levels)) for name, tree in trees)
         )
 
     @cached_property
     def _paths(self) -> bytes:
         trees = sorted(self._snapshot.topologies.items())
-        return _digest([(name, [(one.label, one.paths) for one in tree.levels]) for name, tree in trees])
+        return _digest([(name, [(level.label, level.paths) for level in tree.levels]) for name, tree in trees])
 
     def _rules_among(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
         """The rules between pods that have to do with some classes, and where the pods are that these are about."""
         inter_pod = capacity.inter_pod
         rule_matches = [inter_pod.classes[pod_class] for pod_class in classes]
-        numbers = sorted({number for one in rule_matches for number in (*one.selected_by, *one.carries)})
+        numbers = sorted({number for matches in rule_matches for number in (*matches.selected_by, *matches.carries)})
         at = {number: i for i, number in enumerate(numbers)}
-        who = [([at[n] for n in one.selected_by], [at[n] for n in one.carries]) for one in rule_matches]
+        who = [([at[n] for n in matches.selected_by], [at[n] for n in matches.carries]) for matches in rule_matches]
         parts = [_digest(who, [inter_pod.is_expected(number) for number in numbers])]
         for number in numbers:
             rule = inter_pod.rules[number]
@@ -201,8 +201,8 @@ class QuestionDigests:
     def _inter_pod(self, capacity: Capacity) -> bytes:
         """All rules between pods: whom they are about, and how many of those are on every node."""
         inter_pod = capacity.inter_pod
-        rule_matches = [(one.selected_by, one.carries) for one in inter_pod.classes]
-        counts = [list(one.entries()) for one in (inter_pod.selected, inter_pod.carriers)]
+        rule_matches = [(entry.selected_by, entry.carries) for entry in inter_pod.classes]
+        counts = [list(entry.entries()) for entry in (inter_pod.selected, inter_pod.carriers)]
         return joined_digest(_digest(rule_matches, self._snapshot.inter_pod_rules.waiting, counts), self._rules)
 
     @cached_property
@@ -217,8 +217,10 @@ class QuestionDigests:
         if self._state[0] != cycle_state.version:
             usage = cycle_state.usage
             fields = (usage.allocated, usage.promised, usage.protected)
-            held = [_amounts(one) for one in (*fields, usage.terminating, usage.terminating_protected)]
-            evicted = sorted(one.key for gang_state in cycle_state.gang_states.values() for one in gang_state.evictions)
+            held = [_amounts(entry) for entry in (*fields, usage.terminating, usage.terminating_protected)]
+            evicted = sorted(
+                entry.key for gang_state in cycle_state.gang_states.values() for entry in gang_state.evictions
+            )
             parts = [cycle_state.now.free.tobytes(), cycle_state.later.free.tobytes()]
             if cycle_state.snapshot.inter_pod_rules.rules:
                 parts += [self._inter_pod(cycle_state.now), self._inter_pod(cycle_state.later)]
@@ -237,7 +239,9 @@ class QuestionDigests:
             (node.name, node.parent, node.priority, node.created, sorted(node.stated.items()), node.unstated)
             for node in cycle_state.usage.tree.nodes.values()
         ]
-        rule_matches = sorted((pod, one.selected_by, one.carries) for pod, one in inter_pod_rules.running.items())
+        rule_matches = sorted(
+            (pod, matches.selected_by, matches.carries) for pod, matches in inter_pod_rules.running.items()
+        )
         policy = (
             *(
                 getattr(cycle_state.policy, field)
@@ -252,13 +256,13 @@ class QuestionDigests:
         """Gangs with pods on nodes; those that are the same value as in the last cycle have the same digest."""
         memory = self._cycle_state.recall.memory
         before = memory.gangs if memory is not None else {}
-        kept: dict[str, tuple[Gang, bytes]] = {}
+        digests: dict[str, tuple[Gang, bytes]] = {}
         for gang in self._snapshot.gangs:
             known = before.get(gang.key)
-            kept[gang.key] = known if known is not None and known[0] is gang else (gang, gang_digest(gang))
+            digests[gang.key] = known if known is not None and known[0] is gang else (gang, gang_digest(gang))
         if memory is not None:
-            memory.gangs = kept
-        return (digest for _, digest in kept.values() if digest)
+            memory.gangs = digests
+        return (digest for _, digest in digests.values() if digest)
 
     def _ages(self) -> bytes:
         """For every gang that has started, how many of the minimum run times that queues promise it has reached."""
@@ -267,12 +271,12 @@ class QuestionDigests:
         now = self._snapshot.now
         if not promised or now is None:
             return b""
-        found = []
+        reached = []
         for gang in self._snapshot.gangs:
             since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
             if since is not None:
-                found.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
-        return _digest(found)
+                reached.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
+        return _digest(reached)
 
 
 def gang_digest(gang: Gang) -> bytes:
@@ -287,9 +291,16 @@ def gang_digest(gang: Gang) -> bytes:
 def _group(group: Group) -> tuple[object, ...]:
     if isinstance(group, Leaf):
         members = [
-            (one.name, str(one.state), one.node, one.task_priority, one.created, sorted(one.requests.items()))
-            for one in group.members
-            if one.state not in (PodState.PENDING, PodState.GATED)
+            (
+                member.name,
+                str(member.state),
+                member.node,
+                member.task_priority,
+                member.created,
+                sorted(member.requests.items()),
+            )
+            for member in group.members
+            if member.state not in (PodState.PENDING, PodState.GATED)
         ]
         return (group.name, group.need, group.order, group.constraint, members)
     return (group.name, group.need, group.order, group.constraint, len(group.children), group.need_pods)
@@ -316,8 +327,8 @@ def _digest(*parts: object) -> bytes:
 
 def joined_digest(*parts: bytes) -> bytes:
     """One digest of several byte strings; their lengths count, so that none could pass for another."""
-    found = blake2b(digest_size=DIGEST_BYTES)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
-        found.update(len(part).to_bytes(8))
-        found.update(part)
-    return found.digest()
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()

@@ -37,7 +37,7 @@ def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnN
     """The seats of a hint; None where a single rule stands against it."""
     placed = _members(gang, dict(hint.places))
     if len(placed) != len(hint.places) or any(
-        one.node not in cycle_state.snapshot.node_index for one in placed.values()
+        pod.node not in cycle_state.snapshot.node_index for pod in placed.values()
     ):
         return None
     seats = tuple(
@@ -90,5 +90,5 @@ def _are_free(cycle_state: CycleState, seats: tuple[PodsOnNode, ...]) -> bool:
 
 def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[PodsOnNode, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
-    asked = cycle_state.requested(seats)
-    return cycle_state.usage.excess(gang.queue, asked, cycle_state.protected_increase(gang, after, asked)) is None
+    requests = cycle_state.requested(seats)
+    return cycle_state.usage.excess(gang.queue, requests, cycle_state.protected_increase(gang, after, requests)) is None

@@ -34,10 +34,10 @@ class LongerAnswer(Struct, frozen=True):
 
 def cut_short(plan: CyclePlan) -> Iterator[str]:
     """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
-    for found in plan.gangs:
-        is_cut_short = any(isinstance(refusal, SearchCutShort) and not refusal.moves for refusal in found.refusals)
-        if found.verdict == "Unknown" and is_cut_short:
-            yield found.gang.key
+    for gang_plan in plan.gangs:
+        is_cut_short = any(isinstance(refusal, SearchCutShort) and not refusal.moves for refusal in gang_plan.refusals)
+        if gang_plan.verdict == "Unknown" and is_cut_short:
+            yield gang_plan.gang.key
 
 
 def search_longer(
@@ -56,9 +56,9 @@ def search_longer(
     before = cycle_state.before.get(gang)
     if before is None or before.broken or before.queue not in cycle_state.usage.tree.nodes or before.standing.satisfied:
         return None
-    kept = Nominations(cycle_state)
-    kept.release(gang)  # what is kept for others is not free
-    kept.release_moves(before)
+    nominations = Nominations(cycle_state)
+    nominations.release(gang)  # what is kept for others is not free
+    nominations.release_moves(before)
     cycle_state.charge_to(gang)
     allowance = cycle_state.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
     question = b""
@@ -69,10 +69,10 @@ def search_longer(
                 and (question := cycle_state.recall.digest(cycle_state.now, requirement, allowance)) in tried
             ):
                 return None
-            found = cycle_state.find_core(cycle_state.now, requirement, allowance)
-            if found is not None and cycle_state.quota_excess(before, found.core) is None:
-                bound = cycle_state.bind(GangState(before, "Scheduled"), found.core, "core")
-                hint = Hint(gang, tuple((one.pod, one.node) for one in bound.bindings))
+            placement = cycle_state.find_core(cycle_state.now, requirement, allowance)
+            if placement is not None and cycle_state.quota_excess(before, placement.core) is None:
+                bound = cycle_state.bind(GangState(before, "Scheduled"), placement.core, "core")
+                hint = Hint(gang, tuple((binding.pod, binding.node) for binding in bound.bindings))
                 return LongerAnswer(question, cycle_state.gang_budget.spent, hint)
     except OutOfSteps:
         return LongerAnswer(question, cycle_state.gang_budget.spent, is_known=False)

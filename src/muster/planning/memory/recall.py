@@ -45,10 +45,10 @@ class Recall:
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
     ) -> T | None:
         """Seats for a goal on a ledger."""
-        found: T | None = self._recall_or_work(
+        seats: T | None = self._recall_or_work(
             requirement, lambda: self._digests.free_capacity(capacity, requirement, allowance), work
         )
-        return found
+        return seats
 
     def victims(
         self,
@@ -61,8 +61,8 @@ class Recall:
     ) -> T:
         """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
         digest = partial(self._digests.victims, gang, requirement, reason, disruptions, most_pods)
-        found: T = self._recall_or_work(requirement, digest, work)
-        return found
+        selection: T = self._recall_or_work(requirement, digest, work)
+        return selection
 
     def diagnosis(
         self,
@@ -73,10 +73,10 @@ class Recall:
         *within: object,
     ) -> R:
         """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
-        found: R = self._recall_or_work(
+        refusal: R = self._recall_or_work(
             requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
         )
-        return found
+        return refusal
 
     def _recall_or_work(self, requirement: Requirement, digest_of: Callable[[], bytes], work: Callable[[], Any]) -> Any:
         if self.memory is None or self._is_working:
@@ -87,20 +87,20 @@ class Recall:
         if digest and (known := self.memory.get(digest)) is not None:
             budget.forgo(known.steps)
             return _value_of(known)
-        found, is_known = None, True
+        value, is_known = None, True
         self._is_working = True
         try:
-            found = work()
+            value = work()
         except OutOfSteps:
             is_known = False
         finally:
             self._is_working = False
-        if budget.spent > before and (found is None or isinstance(found, BaseRefusal)):
+        if budget.spent > before and (value is None or isinstance(value, BaseRefusal)):
             digest = digest or joined_digest(left.to_bytes(8), digest_of())
-            self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, found))
+            self.memory.put(digest, RememberedAnswer(structure, budget.spent - before, is_known, value))
         if not is_known:
             raise OutOfSteps
-        return found
+        return value
 
 
 def _value_of(answer: RememberedAnswer) -> Any:

@@ -68,39 +68,39 @@ class Candidates:
         for gang in self.cycle_state.snapshot.gangs:
             if gang.broken or (gang.preemptibility == NON_PREEMPTIBLE and not gang.leftovers):
                 continue
-            found = tuple(self._evictable(gang))
+            units = tuple(self._evictable(gang))
             around: dict[int, list[int]] = {}
-            for i, unit in enumerate(found):
+            for i, unit in enumerate(units):
                 for inner in unit.inside:
                     around.setdefault(inner, []).append(first + i)
-            for i, unit in enumerate(found):
+            for i, unit in enumerate(units):
                 nodes = tuple(self.cycle_state.snapshot.node_index[member.node] for _, member in unit.pods)
                 inside = tuple(first + inner for inner in unit.inside)
                 yield Candidate(gang, unit.pods, nodes, inside, tuple(around.get(i, ())), unit.core, i)
-            first += len(found)
+            first += len(units)
 
     def _evictable(self, gang: Gang) -> Iterable[Unit]:
         """All of a preemptible gang, all but the core of a semi-preemptible one; leftovers of any (N4)."""
-        found = self._units(gang)
+        units = self._units(gang)
         match gang.preemptibility:
             case kind if kind == NON_PREEMPTIBLE:
-                return (unit for unit in found if unit.leftover)
+                return (unit for unit in units if unit.leftover)
             case kind if kind == SEMI_PREEMPTIBLE:
-                return found[:-1]
+                return units[:-1]
             case _:
-                return found
+                return units
 
     def _units(self, gang: Gang) -> tuple[Unit, ...]:
         """Units with pods on nodes that are known; most gangs of a busy cluster are one core."""
         root = gang.root
         if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.leftovers:
-            found: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
+            units: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
         else:
-            found = units_of(gang)
+            units = units_of(gang)
         known = self.cycle_state.snapshot.node_index
-        if not all(member.node in known for unit in found for _, member in unit.pods):
+        if not all(member.node in known for unit in units for _, member in unit.pods):
             return ()  # a node that is gone takes its pods along: what is left is not ours to judge
-        return found if any(unit.pods for unit in found) else ()
+        return units if any(unit.pods for unit in units) else ()
 
     def _total_pods(self, number: int) -> int:
         unit = self.units[number]
@@ -151,37 +151,37 @@ class Candidates:
 
     def of(self, gang: str) -> Mask:
         """The units of one gang."""
-        found: Mask = self.gang == self.gangs.get(gang, -1)
-        return found
+        mask: Mask = self.gang == self.gangs.get(gang, -1)
+        return mask
 
     def rows(self, numbers: Iterable[int]) -> Mask:
         """The pods of some units, among all pods."""
-        mine = np.zeros(len(self.units), dtype=bool)
-        mine[list(numbers)] = True
-        found: Mask = mine[self.pod_unit]
-        return found
+        chosen = np.zeros(len(self.units), dtype=bool)
+        chosen[list(numbers)] = True
+        mask: Mask = chosen[self.pod_unit]
+        return mask
 
     def capacity_without(self, capacity: Capacity, numbers: Iterable[int]) -> Capacity:
         """What is free once some units have left."""
         numbers = set(numbers)
-        found = capacity.copy()
+        after = capacity.copy()
         rows = self.rows(numbers)
-        found.release_all(self.pod_node[rows], self.asks[self.pod_class[rows]])
+        after.release_all(self.pod_node[rows], self.asks[self.pod_class[rows]])
         for number, node, rule_matches in self.marked:
             if number in numbers:
-                found.unmark(node, rule_matches)
-        return found
+                after.unmark(node, rule_matches)
+        return after
 
     def freed_by(self, numbers: Iterable[int]) -> Ints:
         """By column what some units free, each by itself."""
-        found: Ints = self.asks[self.pod_class[self.rows(numbers)]].sum(axis=0)
-        return found
+        freed: Ints = self.asks[self.pod_class[self.rows(numbers)]].sum(axis=0)
+        return freed
 
     def freed_on(self, number: int, node: int) -> Ints:
         """What a unit by itself frees on a node."""
-        mine = slice(self._first_row[number], self._first_row[number + 1])
-        found: Ints = self.asks[self.pod_class[mine][self.pod_node[mine] == node]].sum(axis=0)
-        return found
+        rows = slice(self._first_row[number], self._first_row[number + 1])
+        freed: Ints = self.asks[self.pod_class[rows][self.pod_node[rows] == node]].sum(axis=0)
+        return freed
 
     def last_first(self, numbers: Iterable[int]) -> list[int]:
         """Some units, the last to leave first."""
@@ -201,23 +201,23 @@ class Candidates:
         own = np.zeros(len(self.units), dtype=bool)
         own[self.pod_unit[nodes[self.pod_node]]] = True
         outer, inner = self._nested
-        found = own.copy()
-        found[outer[own[inner]]] = True
-        return found
+        mask = own.copy()
+        mask[outer[own[inner]]] = True
+        return mask
 
     def all_of(self, mask: Mask) -> Units:
         """Many units at once, with every unit inside that is still there."""
-        found = mask.copy()
+        chosen = mask.copy()
         outer, inner = self._nested
-        found[inner[mask[outer]]] = True
-        return frozenset(np.flatnonzero(found & self.staying).tolist())
+        chosen[inner[mask[outer]]] = True
+        return frozenset(np.flatnonzero(chosen & self.staying).tolist())
 
     def whole(self, numbers: Iterable[int]) -> Units:
         """With every unit inside that is still there."""
-        found = set(numbers)
-        for number in tuple(found):
-            found.update(self.units[number].inside)
-        return frozenset(number for number in found if self.staying[number])
+        chosen = set(numbers)
+        for number in tuple(chosen):
+            chosen.update(self.units[number].inside)
+        return frozenset(number for number in chosen if self.staying[number])
 
     def outermost(self, numbers: Units) -> list[int]:
         """Units that are inside of no other one of them."""
@@ -269,6 +269,6 @@ class Candidates:
 
 def _places(order: Ints) -> Ints:
     """Where in an order each number is."""
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.arange(len(order))
-    return found
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    return places

@@ -66,8 +66,8 @@ class Consolidate(EvictionRules):
         are_open = [
             not why_closed(self.usage.tree, queue) and self._is_within(queue) for queue in self.candidates.queues
         ]
-        found: Mask = np.array(are_open, dtype=bool)[self.candidates.queue]
-        return found
+        mask: Mask = np.array(are_open, dtype=bool)[self.candidates.queue]
+        return mask
 
     def _is_within(self, queue: str) -> bool:
         """Whether a queue and those above it hold no more than their limits, as an administrator may have lowered."""
@@ -91,9 +91,9 @@ class Consolidate(EvictionRules):
         rows = units[candidates.pod_unit]
         classes = np.unique(candidates.pod_class[rows]).tolist()
         unmovable = [pod_class for pod_class in classes if not self.cycle_state.later.fits(pod_class).any()]
-        found = units.copy()
-        found[candidates.pod_unit[rows & np.isin(candidates.pod_class, unmovable)]] = False
-        return found
+        movable = units.copy()
+        movable[candidates.pod_unit[rows & np.isin(candidates.pod_class, unmovable)]] = False
+        return movable
 
     def movable_now(self, units: Units) -> Units:
         """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
@@ -104,10 +104,10 @@ class Consolidate(EvictionRules):
             candidates.pod_unit[rows] * number + candidates.pod_class[rows], return_counts=True
         )  # of unit and class
         classes = pairs % number
-        seats = np.zeros(number, dtype=np.int64)
+        fits = np.zeros(number, dtype=np.int64)
         for pod_class in np.unique(classes).tolist():
-            seats[pod_class] = self.cycle_state.later.fits(pod_class).sum()
-        unmovable = set((pairs // number)[counts > seats[classes]].tolist())
+            fits[pod_class] = self.cycle_state.later.fits(pod_class).sum()
+        unmovable = set((pairs // number)[counts > fits[classes]].tolist())
         around = {outer for unit in unmovable for outer in candidates.units[unit].around}
         return units - unmovable - around
 
@@ -121,21 +121,21 @@ class Consolidate(EvictionRules):
                 total += self.cycle_state.pod_classes.requests[pod_class] * min(pods, requirement.need)
         return Resources({name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns)})
 
-    def _most_moved(self, asked: Resources) -> list[tuple[int, int]]:
+    def _most_moved(self, requests: Resources) -> list[tuple[int, int]]:
         """Columns of which no more is moved than the gang asks for, each with that amount."""
         bounds = self.usage.bounds
         return [
-            (bounds.column[name], asked.get(name, 0))
+            (bounds.column[name], requests.get(name, 0))
             for name in bounds.shared
-            if asked.get(name, 0) or name not in OFTEN_UNSTATED
+            if requests.get(name, 0) or name not in OFTEN_UNSTATED
         ]
 
-    def allows(self, units: Units, asked: Resources) -> bool:
+    def allows(self, units: Units, requests: Resources) -> bool:
         """Few pods, and no more resources than the gang asks for."""
         freed = self.candidates.freed_by(units)
-        if any(freed[column] > most for column, most in self._most_moved(asked)):
+        if any(freed[column] > most for column, most in self._most_moved(requests)):
             return False
-        return super().allows(units, asked)
+        return super().allows(units, requests)
 
     def add_queue_rows(self, program: "VictimProgram", moves: bool = True) -> None:
         """Every pod that moves has a new place on some node; what moves is no more than the gang asks for."""
@@ -145,8 +145,8 @@ class Consolidate(EvictionRules):
                 (variable, int(self.candidates.freed_by([number])[column]))
                 for number, variable in program.leaves.items()
             ]
-            asked = [(variable, -value) for variable, value in program.asked(column)]
-            program.add_row([*freed, *asked], 0)
+            requested = [(variable, -value) for variable, value in program.asked(column)]
+            program.add_row([*freed, *requested], 0)
         by_class: dict[int, list[tuple[int, int]]] = {}
         for row in np.flatnonzero(self.candidates.rows(program.leaves)).tolist():
             moved = (program.leaves[int(self.candidates.pod_unit[row])], 1)
@@ -171,10 +171,10 @@ class Consolidate(EvictionRules):
         capacity = self.candidates.capacity_without(self.cycle_state.later, units)
         new_places = place_beside(self.cycle_state, capacity, seats, gangs, leaving)
         if new_places is None:
-            found = place_together(self.cycle_state, capacity, self.requirement, gangs, leaving)
-            if found is None or super().confirm(units, found[0]) is None or not self.is_within(units, found[0]):
+            both = place_together(self.cycle_state, capacity, self.requirement, gangs, leaving)
+            if both is None or super().confirm(units, both[0]) is None or not self.is_within(units, both[0]):
                 return None
-            seats, new_places = found
+            seats, new_places = both
             if not self.allows(units, self.cycle_state.requested(seats)):
                 return None
         self.new_places = new_places

@@ -31,7 +31,7 @@ class DisruptionBudgets:
         if not snapshot.objects.budgets:
             return
         namespaces = _by_namespace(snapshot.objects.pods, snapshot.objects.budgets)
-        for budget in sorted(snapshot.objects.budgets, key=lambda one: key(one.metadata)):
+        for budget in sorted(snapshot.objects.budgets, key=lambda budget_: key(budget_.metadata)):
             self.left.append(namespaces[budget.metadata.namespace or "default"].add(budget, len(self.left)))
         for some in namespaces.values():
             self.of |= {key(some.pods[i].metadata): tuple(numbers) for i, numbers in some.of.items()}
@@ -44,8 +44,8 @@ class DisruptionBudgets:
         pods = list(pods)
         if not self.stuck.isdisjoint(pods):
             return False
-        asked = Counter(number for pod in pods for number in self.of.get(pod, ()))
-        return all(count <= self.left[number] for number, count in asked.items())
+        needed = Counter(number for pod in pods for number in self.of.get(pod, ()))
+        return all(count <= self.left[number] for number, count in needed.items())
 
     @property
     def is_idle(self) -> bool:
@@ -73,8 +73,8 @@ class _Namespace:
 
     def stuck(self) -> list[int]:
         """Pods that no eviction is granted for."""
-        found: list[int] = np.flatnonzero((self._budgets >= TOO_MANY) & ~self._are_new).tolist()
-        return found
+        stuck: list[int] = np.flatnonzero((self._budgets >= TOO_MANY) & ~self._are_new).tolist()
+        return stuck
 
     def add(self, budget: PodDisruptionBudget, number: int) -> int:
         """How many more of its pods may leave."""

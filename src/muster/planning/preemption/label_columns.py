@@ -22,9 +22,9 @@ class LabelColumns:
     def __init__(self, labels: Collection[Mapping[str, str]], keys: Iterable[str]) -> None:
         self._size = len(labels)
         self._carrying: dict[str, dict[str, list[int]]] = {key: defaultdict(list) for key in keys}
-        for number, one in enumerate(labels):
-            for key in self._carrying.keys() & one.keys():
-                self._carrying[key][one[key]].append(number)
+        for number, pod_labels in enumerate(labels):
+            for key in self._carrying.keys() & pod_labels.keys():
+                self._carrying[key][pod_labels[key]].append(number)
         self._columns: dict[str, Ints] = {}
         self._values = {key: {value: i for i, value in enumerate(by)} for key, by in self._carrying.items()}
 
@@ -33,12 +33,12 @@ class LabelColumns:
         if selector is None:
             return np.arange(0)
         carrying = [self._carrying[key].get(value, []) for key, value in selector.match_labels.items()]
-        found = np.array(min(carrying, key=len), dtype=np.int64) if carrying else np.arange(self._size)
+        pods = np.array(min(carrying, key=len), dtype=np.int64) if carrying else np.arange(self._size)
         for key, value in selector.match_labels.items():
-            found = found[self._column(key)[found] == self._values[key].get(value)] if len(found) else found
-        for one in selector.match_expressions:
-            found = found[self._holds(one, self._column(one.key)[found])]
-        return found
+            pods = pods[self._column(key)[pods] == self._values[key].get(value)] if len(pods) else pods
+        for expression in selector.match_expressions:
+            pods = pods[self._holds(expression, self._column(expression.key)[pods])]
+        return pods
 
     def _column(self, key: str) -> Ints:
         """For every pod the number of its value."""
@@ -48,25 +48,27 @@ class LabelColumns:
                 column[pods] = number
         return self._columns[key]
 
-    def _holds(self, one: LabelSelectorRequirement, column: Ints) -> Mask:
-        known = [self._values[one.key][value] for value in one.values if value in self._values[one.key]]
-        found: Mask
-        match one.operator:
+    def _holds(self, expression: LabelSelectorRequirement, column: Ints) -> Mask:
+        known = [
+            self._values[expression.key][value] for value in expression.values if value in self._values[expression.key]
+        ]
+        mask: Mask
+        match expression.operator:
             case "In":
-                found = np.isin(column, known)
+                mask = np.isin(column, known)
             case "NotIn":
-                found = ~np.isin(column, known)
+                mask = ~np.isin(column, known)
             case "Exists":
-                found = column != ABSENT
+                mask = column != ABSENT
             case "DoesNotExist":
-                found = column == ABSENT
+                mask = column == ABSENT
             case _:
-                found = np.zeros(len(column), dtype=bool)
-        return found
+                mask = np.zeros(len(column), dtype=bool)
+        return mask
 
 
 def keys_of(selector: LabelSelector | None) -> set[str]:
     """The keys that a selector is about."""
     if selector is None:
         return set()
-    return {*selector.match_labels, *(one.key for one in selector.match_expressions)}
+    return {*selector.match_labels, *(expression.key for expression in selector.match_expressions)}

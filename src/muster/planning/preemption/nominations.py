@@ -87,9 +87,11 @@ class Nominations:
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
         """Reserved on nodes and in the queue."""
         self.cycle_state.take(((seat.node, seat.pod_class, seat.pods) for seat in held), sign, is_promised=True)
-        asked, protected = self.cycle_state.requested(held), self._protected(gang, held)
-        more, kept = ({name: sign * number for name, number in amount.items()} for amount in (asked, protected))
-        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, more, kept, is_promised=True)
+        requests, protected = self.cycle_state.requested(held), self._protected(gang, held)
+        more, more_protected = (
+            {name: sign * number for name, number in amount.items()} for amount in (requests, protected)
+        )
+        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, more, more_protected, is_promised=True)
 
     def _protected(self, gang: Gang, held: Held) -> Mapping[str, int]:
         return self.cycle_state.protected_increase(
@@ -98,8 +100,8 @@ class Nominations:
 
     def _is_allowed(self, gang: Gang, held: Held, later: bool) -> bool:
         """Within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
-        asked = self.cycle_state.requested(held)
-        return self.cycle_state.usage.excess(gang.queue, asked, self._protected(gang, held), later) is None
+        requests = self.cycle_state.requested(held)
+        return self.cycle_state.usage.excess(gang.queue, requests, self._protected(gang, held), later) is None
 
     def _is_together(self, gang: Gang) -> bool:
         """Every required level is met (T1), as far as is known."""
@@ -200,8 +202,8 @@ class Nominations:
     def _hold(self, gang: Gang, reserved: Reserved, sign: int) -> None:
         for node, amounts in reserved:
             self.cycle_state.reserve(node, sign * amounts)
-        asked = {name: sign * amount for name, amount in self._total(reserved).items()}
-        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, asked, is_promised=True)
+        requests = {name: sign * amount for name, amount in self._total(reserved).items()}
+        self.cycle_state.usage = self.cycle_state.usage.with_(gang.queue, requests, is_promised=True)
 
     def _by_column(self, amounts: Mapping[str, int]) -> Ints:
         columns = self.cycle_state.snapshot.columns

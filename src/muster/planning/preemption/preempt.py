@@ -18,5 +18,5 @@ class Preempt(EvictionRules):
     def reachable(self) -> Mask:
         """Lower priority in the same queue."""
         candidates = self.candidates
-        found: Mask = candidates.queue == candidates.queues.get(self.gang.queue, -1)
-        return found & (candidates.priority < self.gang.priority)
+        mask: Mask = candidates.queue == candidates.queues.get(self.gang.queue, -1)
+        return mask & (candidates.priority < self.gang.priority)

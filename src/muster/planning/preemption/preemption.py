@@ -110,10 +110,10 @@ class Preemption:
     def allowed_by_budgets(self) -> Mask:
         """Units that can be evicted at all, with those inside; what a cycle spends of a budget comes on top."""
         if self._budget_mask is None:
-            found = np.ones(len(self.candidates.units), dtype=bool)
-            for number in range(0 if self.budgets.is_idle else len(found)):
-                found[number] = self.budgets.allows(self.candidates.names(self.candidates.whole([number])))
-            self._budget_mask = found
+            mask = np.ones(len(self.candidates.units), dtype=bool)
+            for number in range(0 if self.budgets.is_idle else len(mask)):
+                mask[number] = self.budgets.allows(self.candidates.names(self.candidates.whole([number])))
+            self._budget_mask = mask
         return self._budget_mask
 
     # room for a gang ------------------------------------------------------------------------------------------------
@@ -188,12 +188,12 @@ class Preemption:
         question = Question(self.cycle_state, rules.requirement, rules, mask)
         exact_steps = self.cycle_state.policy.steps // EXACT_PART
         if isinstance(rules, Consolidate):
-            found = select_nearby(question, exact_steps, self._better, self._nearby)
+            selection = select_nearby(question, exact_steps, self._better, self._nearby)
         else:
-            found = select(question, exact_steps, self._better)
-        if found is None and rules.could_need_more(question.all) and question.could_fit(question.all):
+            selection = select(question, exact_steps, self._better)
+        if selection is None and rules.could_need_more(question.all) and question.could_fit(question.all):
             return self._disturbance_limit()
-        return found
+        return selection
 
     def unevictable_pods(self, gang: Gang, requirement: Requirement) -> tuple[str, ...]:
         """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""

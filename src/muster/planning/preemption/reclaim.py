@@ -50,11 +50,11 @@ class Reclaim(EvictionRules):
 
     def _entitled(self) -> Ints:
         """By column what the gang's own queue may still take within its fair share."""
-        found = np.full(len(self.cycle_state.snapshot.columns), NO_END, dtype=np.int64)
+        entitled = np.full(len(self.cycle_state.snapshot.columns), NO_END, dtype=np.int64)
         for name in self.shared:
             share = self.usage.shares[self.gang.queue].get(name, 0)
-            found[self.usage.bounds.column[name]] = share - self.usage.allocated[self.gang.queue].get(name, 0)
-        return found
+            entitled[self.usage.bounds.column[name]] = share - self.usage.allocated[self.gang.queue].get(name, 0)
+        return entitled
 
     def reachable(self) -> Mask:
         """Units of other leaf queues that hold more than they should, all the way below the common ancestor."""
@@ -64,8 +64,8 @@ class Reclaim(EvictionRules):
             and all(self._stands_above(node, {}, {}) for node in self._ways_down(queue)[1])
             for queue in self.candidates.queues
         ]
-        found: Mask = np.array(good, dtype=bool)[self.candidates.queue]
-        return found
+        mask: Mask = np.array(good, dtype=bool)[self.candidates.queue]
+        return mask
 
     def _ways_down(self, victim: str) -> tuple[Sequence[QueueNode], Sequence[QueueNode]]:
         """The ways down from the lowest common ancestor, to the gang's queue and to the victim's."""
@@ -79,9 +79,9 @@ class Reclaim(EvictionRules):
 
     # sets of units --------------------------------------------------------------------------------------------------
 
-    def allows(self, units: Units, asked: Resources) -> bool:
+    def allows(self, units: Units, requests: Resources) -> bool:
         """From queues that stand above their share and quota; what the gang may take is in its allowance."""
-        if not super().allows(units, asked):
+        if not super().allows(units, requests):
             return False
         taken = _TakenFromQueues(self, units)
         return all(
@@ -105,29 +105,29 @@ class Reclaim(EvictionRules):
 
     def allowance(self, units: Units) -> Ints | None:
         """Within the fair share of every queue on its way below the victims', and its quota where it has to be."""
-        found = self.max_allowance(units).copy()
+        allowance = self.max_allowance(units).copy()
         taken = _TakenFromQueues(self, units)
         for victim in taken.queues:
-            mine, theirs = self._ways_down(victim)
-            for node in mine:
-                self._cap(found, node, taken, self.usage.shares[node.name])
+            own, theirs = self._ways_down(victim)
+            for node in own:
+                self._cap(allowance, node, taken, self.usage.shares[node.name])
             short = {name for name in self.asked for node in theirs if not self._keeps_quota(node, taken, name)}
-            quotas = {name: mine[0].share(name).quota for name in short}
-            self._cap(found, mine[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
-        return found
+            quotas = {name: own[0].share(name).quota for name in short}
+            self._cap(allowance, own[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
+        return allowance
 
     def max_allowance(self, units: Units) -> Ints:
         """Where it is taken from can only make it less."""
         base = super().allowance(units)
         return self.entitled if base is None else np.minimum(base, self.entitled)
 
-    def _cap(self, found: Ints, node: QueueNode, taken: "_TakenFromQueues", most: Mapping[str, int]) -> None:
+    def _cap(self, allowance: Ints, node: QueueNode, taken: "_TakenFromQueues", most: Mapping[str, int]) -> None:
         """No more than what a queue holds leaves of some amounts, with the victims gone."""
         held, gone = self.usage.allocated[node.name], taken.gone(node)
         for name in self.shared:
             if name in most:
                 column = self.usage.bounds.column[name]
-                found[column] = min(found[column], most[name] - held.get(name, 0) + gone.get(name, 0))
+                allowance[column] = min(allowance[column], most[name] - held.get(name, 0) + gone.get(name, 0))
 
     def _keeps_quota(self, node: QueueNode, taken: "_TakenFromQueues", name: str) -> bool:
         quota, held = node.share(name).quota, self.usage.allocated[node.name].get(name, 0)
@@ -151,29 +151,31 @@ class Reclaim(EvictionRules):
         nodes = {node.name: node for queue in taken for node in self._ways_down(queue)[1]}
         above = {name: self._above_rows(program, node) for name, node in nodes.items()}
         for queue, is_taken in taken.items():
-            mine, theirs = self._ways_down(queue)
+            own, theirs = self._ways_down(queue)
             for node in theirs:
                 some = [(variable, -1) for variable in above[node.name]]
                 program.add_link([(is_taken, 1), *some], most=0)
-            self._entitled_rows(program, is_taken, mine, theirs)
+            self._entitled_rows(program, is_taken, own, theirs)
 
     def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
         """By resource a variable that is one only where the queue stands above its share and quota to the last unit."""
-        found = []
+        variables = []
         for name in self.asked:
             quota, share = node.share(name).quota, self.usage.shares[node.name].get(name, 0)
             if quota == UNLIMITED:
                 continue
             is_above = program.model.add_variable(1)
-            found.append(is_above)
+            variables.append(is_above)
             gone = program.gone(name, node.name)
             everything = sum(value for _, value in gone)
             held_by = self.candidates.held_by
             last = [(self._last(program, n), -held_by(n).get(name, 0)) for n in program.under(node.name)]
             program.add_link([(variable, 1) for variable, _ in last], most=1)
-            room = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
-            program.add_row([*gone, *last, (is_above, everything - min(room, 0))], room + everything - min(room, 0))
-        return found
+            margin = self.usage.allocated[node.name].get(name, 0) - max(share, quota) - 1
+            program.add_row(
+                [*gone, *last, (is_above, everything - min(margin, 0))], margin + everything - min(margin, 0)
+            )
+        return variables
 
     def _last(self, program: "VictimProgram", number: int) -> int:
         """A variable that may be one where a unit leaves that is part of no other one that does."""
@@ -185,20 +187,20 @@ class Reclaim(EvictionRules):
         return variable
 
     def _entitled_rows(
-        self, program: "VictimProgram", is_taken: int, mine: Sequence[QueueNode], theirs: Sequence[QueueNode]
+        self, program: "VictimProgram", is_taken: int, own: Sequence[QueueNode], theirs: Sequence[QueueNode]
     ) -> None:
         """Where units are taken, the reclaimer stays within its shares; above its quota no queue ends below its own."""
         for name in self.asked:
-            asked = program.asked(self.usage.bounds.column[name])
+            requested = program.asked(self.usage.bounds.column[name])
             most = program.asked_at_most(self.usage.bounds.column[name])
-            for node in mine:
-                room = self.usage.shares[node.name].get(name, 0) - self.usage.allocated[node.name].get(name, 0)
-                self._row_if(program, is_taken, [*asked, *_minus(program.gone(name, node.name))], room, most)
-            quota, held = mine[0].share(name).quota, self.usage.allocated[mine[0].name].get(name, 0)
+            for node in own:
+                margin = self.usage.shares[node.name].get(name, 0) - self.usage.allocated[node.name].get(name, 0)
+                self._row_if(program, is_taken, [*requested, *_minus(program.gone(name, node.name))], margin, most)
+            quota, held = own[0].share(name).quota, self.usage.allocated[own[0].name].get(name, 0)
             if quota == UNLIMITED:
                 continue
             is_over = program.model.add_variable(1)
-            within = [*asked, *_minus(program.gone(name, mine[0].name))]
+            within = [*requested, *_minus(program.gone(name, own[0].name))]
             program.add_row([*within, (is_over, -max(most - quota + held, 0))], quota - held)
             for node in theirs:
                 stays = node.share(name).quota
@@ -209,10 +211,10 @@ class Reclaim(EvictionRules):
                 both = [(is_taken, everything), (is_over, everything)]
                 program.add_row([*gone, *both], spare + 2 * everything)
 
-    def _row_if(self, program: "VictimProgram", condition: int, terms: list[Term], room: int, most: int) -> None:
+    def _row_if(self, program: "VictimProgram", condition: int, terms: list[Term], bound: int, most: int) -> None:
         """A bound that holds where a variable is one; `most` is the largest value of the terms."""
-        slack = max(most - room, 0)
-        program.add_row([*terms, (condition, slack)], room + slack)
+        slack = max(most - bound, 0)
+        program.add_row([*terms, (condition, slack)], bound + slack)
 
 
 def _minus(terms: list[Term]) -> list[Term]:
@@ -245,8 +247,8 @@ class _TakenFromQueues:
 
     def largest(self, node: QueueNode) -> Mapping[str, int]:
         """By resource the largest unit that can leave last: units inside of it leave before it."""
-        under, found = self._under(node), Resources()
+        under, largest = self._under(node), Resources()
         for queue, amount in self.units:
             for name, number in amount.items() if queue in under else ():
-                found[name] = max(found.get(name, 0), number)
-        return found
+                largest[name] = max(largest.get(name, 0), number)
+        return largest

@@ -133,7 +133,7 @@ class EvictionRules:
         """A bound on the allowance with only some of these gone: the more leave, the more room there is."""
         return self.allowance(units)
 
-    def allows(self, units: Units, asked: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
+    def allows(self, units: Units, requests: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
         """Whether these may leave together for a gang that asks for so much: budgets (P6), and P8."""
         if self.candidates.count(units) > self.most_pods:
             return False

@@ -44,15 +44,15 @@ class DisturbanceShare:
         """What the cycle came to, for which gangs."""
         by_gang: dict[str, list[Eviction]] = {}
         for gang_state in self.cycle_state.gang_states.values():
-            for one in gang_state.evictions:
-                if one.reason != "Stale":
-                    by_gang.setdefault(one.preemptor, []).append(one)
+            for eviction in gang_state.evictions:
+                if eviction.reason != "Stale":
+                    by_gang.setdefault(eviction.preemptor, []).append(eviction)
         gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
         return CycleDisturbance(self.running, self.allowed, tuple(sorted(gangs)))
 
 
 def _made_room(gang: str, evictions: list[Eviction]) -> GangDisturbance:
-    moved = sum(bool(one.move_to) for one in evictions)
+    moved = sum(bool(eviction.move_to) for eviction in evictions)
     return GangDisturbance(gang, len(evictions) - moved, moved, evictions[0].proof)
 
 
@@ -98,11 +98,11 @@ class ByPriority:
         """The gang whose turn it is: one that was held back, where nothing holds it back any more, else by G4."""
         if self._held_back and self._highest() <= -self._held_back[0][0]:
             return self._released()
-        found = scheduling_queue.next()
-        if found is None:
+        gang = scheduling_queue.next()
+        if gang is None:
             return self._released() if self._held_back else None
-        self._tried.add(found)
-        return found
+        self._tried.add(gang)
+        return gang
 
     def _released(self) -> str:
         key = heappop(self._held_back)[-1]

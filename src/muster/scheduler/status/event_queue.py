@@ -71,7 +71,7 @@ class EventQueue:
     def add(self, done: Done, uid: str, term: int) -> None:
         """The API server took a binding or an eviction of the pod with this uid, decided in this term."""
         self._pods[AboutPod(done, uid, term)] = None
-        for group, reason in event_messages.concerned(done):
+        for group, reason in event_messages.group_events(done):
             self._groups.setdefault((group, reason, term), []).append(done)
         self._keep_bounded()
         self._woken.set()
@@ -137,7 +137,7 @@ class EventQueue:
         group = self.pod_group(key)
         if group is None:
             return None  # it is gone
-        about, message = POD_GROUPS, event_messages.on_group(key, done)
+        about, message = POD_GROUPS, event_messages.group_message(key, done)
         return event(about, group.metadata, reason, message, self.wall(), event_messages.is_normal(reason))
 
     def _about_pod(self, one: AboutPod) -> Raw:
@@ -147,7 +147,7 @@ class EventQueue:
             PODS,
             meta,
             reason,
-            event_messages.on_pod(one.done),
+            event_messages.pod_message(one.done),
             self.wall(),
             event_messages.is_normal(reason),
         )

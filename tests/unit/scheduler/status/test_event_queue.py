@@ -164,9 +164,9 @@ async def test_an_eviction_is_told_on_all_three() -> None:
 def test_every_way_to_make_room_has_its_word(reason: Any, word: str) -> None:
     """Programs select events by their reason."""
     done = Eviction("d", "p", "n", "low", "", reason, "d/high")
-    assert next(found for _, found in event_messages.concerned(done)) == word
-    assert "`d/high`" in event_messages.on_pod(done)
-    assert "`d/high`" in event_messages.on_group("d/low", [done])
+    assert next(found for _, found in event_messages.group_events(done)) == word
+    assert "`d/high`" in event_messages.pod_message(done)
+    assert "`d/high`" in event_messages.group_message("d/low", [done])
 
 
 async def test_a_release_is_told_as_a_warning() -> None:

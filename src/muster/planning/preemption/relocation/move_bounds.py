@@ -47,19 +47,19 @@ class MoveBounds:
 
         Elsewhere that resource is of no use to any of them.
         """
-        found = np.zeros(len(self.free), dtype=bool)
+        usable = np.zeros(len(self.free), dtype=bool)
         for pod_class in classes:
             if self.cycle_state.pod_classes.requests[pod_class][column]:
-                found |= self.vacated.fits(pod_class) > 0
-        return found
+                usable |= self.vacated.fits(pod_class) > 0
+        return usable
 
     def _has_domains(self, requirement: Requirement, asks: Mapping[int, Ints]) -> bool:
         """Whether as many groups as every branch needs have a domain each that could be cleared for it."""
         made: dict[int, bool] = {}
-        for one in reversed(list(subtree(requirement))):
-            if one.kind not in made:
-                below = sum(made[child.kind] for child in one.children)
-                made[one.kind] = (one.is_leaf or below >= one.need) and self._has_domain(one, asks[one.kind])
+        for group in reversed(list(subtree(requirement))):
+            if group.kind not in made:
+                below = sum(made[child.kind] for child in group.children)
+                made[group.kind] = (group.is_leaf or below >= group.need) and self._has_domain(group, asks[group.kind])
         return made[requirement.kind]
 
     def _has_domain(self, requirement: Requirement, asks: Ints) -> bool:

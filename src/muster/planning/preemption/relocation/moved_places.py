@@ -56,18 +56,21 @@ def annotation(gang: Gang, evictions: Iterable[Eviction], now: datetime) -> str 
     """
     text = gang.source.metadata.annotations.get(names.MOVED_TO, "")
     before = open_places(gang, now)
-    moves = [one for one in evictions if one.move_to and one.reason != "Stale"]
+    moves = [eviction for eviction in evictions if eviction.move_to and eviction.reason != "Stale"]
     if not moves and before and list(before) == _read(text):
         return text
     leaves = (leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf))
     asks = {(leaf.name, member.name): member.requests for leaf in leaves for member in leaf.members}
-    new = [PromisedPlace(one.sub_group, one.move_to, now, 1, asks.get((one.sub_group, one.pod), {})) for one in moves]
+    new = [
+        PromisedPlace(eviction.sub_group, eviction.move_to, now, 1, asks.get((eviction.sub_group, eviction.pod), {}))
+        for eviction in moves
+    ]
     return _written([*before, *new])
 
 
-def is_newer(one: str, other: str) -> bool:
+def is_newer(annotation_text: str, than: str) -> bool:
     """Whether an annotation was made after another; one that cannot be read is the oldest."""
-    first, second = ([place.since for place in _read(text)] for text in (one, other))
+    first, second = ([place.since for place in _read(text)] for text in (annotation_text, than))
     return bool(first) and (not second or max(first) > max(second))
 
 
@@ -161,17 +164,25 @@ def _earlier_row(leaf: str, node: str, since: object, amounts: object) -> Iterat
     """A place of the earlier form: amounts of all pods together, `pods` among them."""
     pods = amounts.get(PODS) if isinstance(amounts, dict) else None
     if isinstance(amounts, dict) and type(pods) is int and pods > 0:
-        one = {key: -(-amount // pods) for key, amount in amounts.items() if key != PODS and type(amount) is int}
-        if len(one) + 1 == len(amounts):
-            yield {"subGroup": leaf, "node": node, "since": since, "pods": pods, "requests": one}
+        requests = {key: -(-amount // pods) for key, amount in amounts.items() if key != PODS and type(amount) is int}
+        if len(requests) + 1 == len(amounts):
+            yield {"subGroup": leaf, "node": node, "since": since, "pods": pods, "requests": requests}
 
 
 def _place(row: Mapping[str, object]) -> PromisedPlace | None:
     match row:
-        case {"subGroup": str(leaf), "node": str(node), "since": str(since), "pods": int(pods), "requests": dict(one)}:
+        case {
+            "subGroup": str(leaf),
+            "node": str(node),
+            "since": str(since),
+            "pods": int(pods),
+            "requests": dict(requests),
+        }:
             begin = moment(since)
-            sound = type(pods) is int and 0 < pods <= MAX_AMOUNT and PODS not in one
-            sound = sound and all(type(amount) is int and 0 <= amount * pods <= MAX_AMOUNT for amount in one.values())
-            return PromisedPlace(leaf, node, begin, pods, one) if begin is not None and sound else None
+            sound = type(pods) is int and 0 < pods <= MAX_AMOUNT and PODS not in requests
+            sound = sound and all(
+                type(amount) is int and 0 <= amount * pods <= MAX_AMOUNT for amount in requests.values()
+            )
+            return PromisedPlace(leaf, node, begin, pods, requests) if begin is not None and sound else None
         case _:
             return None

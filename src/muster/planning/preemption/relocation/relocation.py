@@ -76,11 +76,11 @@ class Relocation:
         """The leaves that are satisfied, with every group above them."""
         if gang.key not in self._satisfied:
             now = gang.standings
-            found: list[Group] = [gang.root] if now[gang.root.name].satisfied else []
-            for group in found:
+            groups: list[Group] = [gang.root] if now[gang.root.name].satisfied else []
+            for group in groups:
                 children = group.children if isinstance(group, Branch) else ()
-                found += [child for child in children if now[child.name].satisfied]
-            self._satisfied[gang.key] = frozenset(group.name for group in found if isinstance(group, Leaf))
+                groups += [child for child in children if now[child.name].satisfied]
+            self._satisfied[gang.key] = frozenset(group.name for group in groups if isinstance(group, Leaf))
         return self._satisfied[gang.key]
 
     # what becomes of them -------------------------------------------------------------------------------------------
@@ -92,7 +92,11 @@ class Relocation:
 
     def _place_victims_of(self, key: str) -> None:
         gang_state = self.cycle_state.gang_states[key]
-        lost = {(one.sub_group, one.pod) for one in gang_state.evictions if not one.move_to and one.reason != "Stale"}
+        lost = {
+            (eviction.sub_group, eviction.pod)
+            for eviction in gang_state.evictions
+            if not eviction.move_to and eviction.reason != "Stale"
+        }
         if lost and self._could_move(gang_state.gang, lost):
             self.cycle_state.charge_to(key)
             new_places = find_new_places(self.cycle_state, self.cycle_state.later.copy(), gang_state.gang, lost)
@@ -124,24 +128,32 @@ class Relocation:
             if unit.core
             for leaf, pod in unit.pods
         }
-        loses_core = any((one.sub_group, one.pod) in core for one in gang_state.evictions)
-        back = [one for one in gang_state.evictions if one.move_to == one.node and one.reason != "Stale"]
+        loses_core = any((eviction.sub_group, eviction.pod) in core for eviction in gang_state.evictions)
+        back = [
+            eviction
+            for eviction in gang_state.evictions
+            if eviction.move_to == eviction.node and eviction.reason != "Stale"
+        ]
         if not back or (loses_core and len(back) < len(gang_state.evictions)):
             return
-        kept = {(one.sub_group, one.pod) for one in back} if loses_core else self._whole_units(key, back)
-        stay = tuple(one for one in gang_state.evictions if (one.sub_group, one.pod) not in kept)
+        staying = (
+            {(eviction.sub_group, eviction.pod) for eviction in back} if loses_core else self._whole_units(key, back)
+        )
+        evictions = tuple(
+            eviction for eviction in gang_state.evictions if (eviction.sub_group, eviction.pod) not in staying
+        )
         verdict: Verdict = "Scheduled" if is_satisfied(gang_state.gang.root) else gang_state.verdict
-        self.cycle_state.gang_states[key] = replace(gang_state, evictions=stay, verdict=verdict)
+        self.cycle_state.gang_states[key] = replace(gang_state, evictions=evictions, verdict=verdict)
 
     def _whole_units(self, key: str, back: list[Eviction]) -> set[Pod]:
         """Pods of units that come back as a whole."""
-        names = {(one.sub_group, one.pod) for one in back}
-        found: set[Pod] = set()
+        names = {(eviction.sub_group, eviction.pod) for eviction in back}
+        staying: set[Pod] = set()
         for unit in units(self.cycle_state.before[key].root):
-            mine = {(leaf, pod.name) for leaf, pod in unit.pods}
-            if mine and mine <= names:
-                found |= mine
-        return found
+            pods = {(leaf, pod.name) for leaf, pod in unit.pods}
+            if pods and pods <= names:
+                staying |= pods
+        return staying
 
     def write(self, key: str, new_places: NewPlaces) -> None:
         """They are evicted from where they are, and their new places are kept for them."""
@@ -152,7 +164,8 @@ class Relocation:
         placed = {at: replace(members[at], state=PodState.PLACED, node=node) for at, node in new_places.items()}
         self.cycle_state.reserve_new_places(key, [(leaf, member) for (leaf, _), member in placed.items()])
         evictions = tuple(
-            replace(one, move_to=new_places.get((one.sub_group, one.pod), one.move_to)) for one in gang_state.evictions
+            replace(eviction, move_to=new_places.get((eviction.sub_group, eviction.pod), eviction.move_to))
+            for eviction in gang_state.evictions
         )
         gang = replace(gang_state.gang, root=replace_members(gang_state.gang.root, placed))
         self.cycle_state.gang_states[key] = replace(gang_state, gang=gang, evictions=evictions)
@@ -221,12 +234,12 @@ def place_beside(
     for key, gang in gangs.items():
         after = _waiting(gang, leaving[key])
         requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
-        found = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
-        if found is None:
+        restored = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
+        if restored is None:
             return None
-        for seat in found:
+        for seat in restored:
             capacity.put(seat.node, seat.pod_class, seat.pods)
-        new_places[key] = _new_places(cycle_state.with_placed(after, found), leaving[key])
+        new_places[key] = _new_places(cycle_state.with_placed(after, restored), leaving[key])
     return new_places
 
 
@@ -253,11 +266,11 @@ def place_together(
             return None
         parts.append(_renamed(cycle_state, key, part))
     whole = cycle_state.kinds.made(Requirement("*", len(parts), children=tuple(parts)))
-    found = cycle_state.find(capacity, whole)
-    if found is None:
+    all_seats = cycle_state.find(capacity, whole)
+    if all_seats is None:
         return None
     seats: dict[str, list[PodsOnNode]] = {}
-    for seat in found:
+    for seat in all_seats:
         key, _, leaf = seat.leaf.partition(MARK)
         seats.setdefault(key, []).append(replace(seat, leaf=leaf))
     new_places = {
@@ -270,11 +283,11 @@ def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Req
     """The goal with names that no other gang has; bottom up, as trees may be deep."""
     order: list[Requirement] = [requirement]
     made: dict[int, Requirement] = {}
-    for one in order:
-        order += one.children
-    for one in reversed(order):
-        children = tuple(made[id(child)] for child in one.children)
-        made[id(one)] = cycle_state.kinds.made(one, name=f"{key}{MARK}{one.name}", children=children)
+    for part in order:
+        order += part.children
+    for part in reversed(order):
+        children = tuple(made[id(child)] for child in part.children)
+        made[id(part)] = cycle_state.kinds.made(part, name=f"{key}{MARK}{part.name}", children=children)
     return made[id(requirement)]
 
 
@@ -283,34 +296,37 @@ def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Req
 
 def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
     """The gang with those that leave waiting for a place, and no other pod of it."""
-    back = {(leaf, one.name): replace(one, state=PodState.PENDING, node="") for leaf, one in _members(gang, leaving)}
+    back = {
+        (leaf, member.name): replace(member, state=PodState.PENDING, node="")
+        for leaf, member in _members(gang, leaving)
+    }
     aside = {
-        (leaf.name, one.name): replace(one, state=PodState.GATED)
+        (leaf.name, member.name): replace(member, state=PodState.GATED)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.members_in(PodState.PENDING)
+        for member in leaf.members_in(PodState.PENDING)
     }
     return replace(gang, root=replace_members(gang.root, aside | back))
 
 
 def _new_places(gang: Gang, leaving: set[Pod]) -> NewPlaces:
     return {
-        (leaf.name, one.name): one.node
+        (leaf.name, member.name): member.node
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
-        for one in leaf.placed
-        if (leaf.name, one.name) in leaving
+        for member in leaf.placed
+        if (leaf.name, member.name) in leaving
     }
 
 
 def _members(gang: Gang, wanted: set[Pod]) -> list[tuple[str, Member]]:
     leaves = {name for name, _ in wanted}
     return [
-        (leaf.name, one)
+        (leaf.name, member)
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf) and leaf.name in leaves
-        for one in leaf.members
-        if (leaf.name, one.name) in wanted
+        for member in leaf.members
+        if (leaf.name, member.name) in wanted
     ]
 
 

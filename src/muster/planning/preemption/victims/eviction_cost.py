@@ -58,9 +58,9 @@ class Stacks(Struct, frozen=True, eq=False):
         return self._sums(POD + priority)
 
     def _sums(self, values: Ints) -> Ints:
-        found = np.zeros(self.size, dtype=np.int64)
-        found[self.node, self.place] = values
-        return np.cumsum(found, axis=1, out=found)
+        sums = np.zeros(self.size, dtype=np.int64)
+        sums[self.node, self.place] = values
+        return np.cumsum(sums, axis=1, out=sums)
 
 
 class CostCapacity(Capacity):
@@ -102,12 +102,12 @@ class CostCapacity(Capacity):
         free, nodes = self.free_before[usable], np.flatnonzero(usable)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
             np.minimum(seats, (free[:, None, column] + stacks.freed(column)) // ask, out=seats)
-        found: dict[int, Ints] = {}
+        by_cost: dict[int, Ints] = {}
         for rows, costs in _costs_by_seat(seats, weight):
             for value in np.unique(costs).tolist():
-                there = found.setdefault(value, np.zeros(len(usable), dtype=np.int64))
+                there = by_cost.setdefault(value, np.zeros(len(usable), dtype=np.int64))
                 there[nodes[rows[costs == value]]] += 1
-        return sorted(found.items(), key=lambda item: item[0])
+        return sorted(by_cost.items(), key=lambda item: item[0])
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
         """Cheap seats first."""
@@ -170,8 +170,8 @@ def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_clas
     costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
     for column in free.pod_classes.columns[pod_class].tolist():
         freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
-        room = (free.free[usable, column, None] + freed) // asks[column]
-        np.maximum(costs, _too_few(room, most), out=costs)
+        fitting = (free.free[usable, column, None] + freed) // asks[column]
+        np.maximum(costs, _too_few(fitting, most), out=costs)
     return _cheapest_total(costs, seats[usable], need)
 
 
@@ -207,8 +207,8 @@ def _distinct(rows: Ints) -> tuple[Ints, Ints]:
     """Every row once, and how often it is there; written as one number where that is large enough."""
     base = int(rows.max(initial=0)) + 1
     if base ** rows.shape[1] > MOST_SEATS:
-        found = np.unique(rows, axis=0, return_counts=True)
-        return found[0], found[1]
+        unique = np.unique(rows, axis=0, return_counts=True)
+        return unique[0], unique[1]
     keys = rows @ np.array([base**i for i in range(rows.shape[1])], dtype=np.int64)
     _, first, counts = np.unique(keys, return_index=True, return_counts=True)
     return rows[first], counts

@@ -69,7 +69,7 @@ def _most_useful_first(candidates: Candidates, numbers: list[int], short: Ints, 
         return []
 
     def key(number: int) -> tuple[float, int, int]:
-        freed = sum(candidates.freed_on(one, node) for one in candidates.whole([number]))
+        freed = sum(candidates.freed_on(unit, node) for unit in candidates.whole([number]))
         part = float(np.minimum(np.asarray(freed)[lacking] / short[lacking], 1).sum())
         pods = int(candidates.total_pods[number])
         return (-part / max(pods, 1), pods, int(candidates.rank[number]))

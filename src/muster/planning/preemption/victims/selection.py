@@ -56,10 +56,10 @@ def select(question: Question, exact_steps: int, better: Budget) -> Selection | 
 def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
     """The smallest set by the cheapest method that proves it; else the greedy one. OutOfSteps: there is none."""
     if len(question.numbers) <= FEW and not (greedy is None and question.rules.reason == "Consolidate"):
-        found, proof = _by_search(question, greedy)
+        units, proof = _by_search(question, greedy)
         if proof == "exact":
-            return found, proof
-        greedy = found
+            return units, proof
+        greedy = units
     elif greedy is not None and question.candidates.count(greedy) <= question.fewest:
         return greedy, "exact"
     try:
@@ -109,8 +109,8 @@ def _nearby(question: Question) -> Selection | None:
     if question.fewest > question.rules.most_pods or not question.could_fit(question.all):
         return None
     for units in takewhile(question.rules.is_cheap, _neighbourhoods(question)):
-        if (found := _move(question, units)) is not None:
-            return found
+        if (selection := _move(question, units)) is not None:
+            return selection
     raise OutOfSteps
 
 
@@ -156,9 +156,9 @@ def _single_pod(question: Question) -> Selection | None:
     pod_class = requirement.pods[0][0]
     if pod_class in question.cycle_state.later.inter_pod.touched:
         return None
-    mine = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
-    mine &= question.rules.movable_single_pods(mine)
-    order = candidates.first_to_leave[mine[candidates.first_to_leave]]
+    mask = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
+    mask &= question.rules.movable_single_pods(mask)
+    order = candidates.first_to_leave[mask[candidates.first_to_leave]]
     for start in range(0, len(order), SOME):
         for number in _making_room(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
@@ -177,12 +177,12 @@ def _making_room(question: Question, pod_class: int, numbers: Ints) -> list[int]
     """Units each of which makes room for a pod of a class on its node."""
     cycle_state, candidates, capacity = question.cycle_state, question.candidates, question.cycle_state.later
     columns, nodes = cycle_state.pod_classes.columns[pod_class], candidates.only_node[numbers]
-    room = capacity.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
-    good = (room >= cycle_state.pod_classes.requests[pod_class][columns]).all(axis=1) & capacity.allowed(pod_class)[
+    free = capacity.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
+    good = (free >= cycle_state.pod_classes.requests[pod_class][columns]).all(axis=1) & capacity.allowed(pod_class)[
         nodes
     ]
-    found: list[int] = numbers[good].tolist()
-    return found
+    fitting: list[int] = numbers[good].tolist()
+    return fitting
 
 
 # the smallest set -----------------------------------------------------------------------------------------------------

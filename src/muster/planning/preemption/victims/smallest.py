@@ -94,8 +94,8 @@ class VictimProgram(Groups):
     def cut_off(self, units: Units, needs_more: bool) -> None:
         """Never this set again; `needs_more`: nor a part of it."""
         others = [(variable, 1) for number, variable in self.leaves.items() if number not in units]
-        mine = [] if needs_more else [(self.leaves[number], -1) for number in units]
-        self.model.add_row([*others, *mine], least=1 - len(mine))
+        chosen = [] if needs_more else [(self.leaves[number], -1) for number in units]
+        self.model.add_row([*others, *chosen], least=1 - len(chosen))
 
     def add_row(self, terms: Iterable[Term], most: int) -> None:
         """A sum that stays within a bound; coefficients are made small, which whole numbers allow."""
@@ -104,10 +104,10 @@ class VictimProgram(Groups):
         unit = gcd(*(value for _, value in summed)) or 1
         self.model.add_row([(variable, value // unit) for variable, value in summed], most=most // unit)
 
-    def add_equation(self, one: Terms, other: Terms) -> None:
+    def add_equation(self, left: Terms, right: Terms) -> None:
         """Two sums that are the same."""
-        self._pay(len(one) + len(other))
-        self.model.add_row(_summed([*one, *((variable, -value) for variable, value in other)]), 0, 0)
+        self._pay(len(left) + len(right))
+        self.model.add_row(_summed([*left, *((variable, -value) for variable, value in right)]), 0, 0)
 
     def add_link(self, terms: Terms, most: int) -> None:
         """A sum of a few variables that stays within a bound."""
@@ -147,13 +147,13 @@ class VictimProgram(Groups):
         return self._under.get(queue, ())
 
     def _units_by_queue(self) -> dict[str, list[int]]:
-        found: dict[str, list[int]] = {}
+        by_queue: dict[str, list[int]] = {}
         tree = self.rules.usage.tree
         for number in self.leaves:
             own = self.candidates.units[number].gang.queue
             for node in tree.path(own) if own in tree.nodes else ():
-                found.setdefault(node.name, []).append(number)
-        return found
+                by_queue.setdefault(node.name, []).append(number)
+        return by_queue
 
     # rows -------------------------------------------------------------------------------------------------------------
 
@@ -192,13 +192,13 @@ class VictimProgram(Groups):
 
     def _freed_by_node(self) -> dict[int, dict[int, Ints]]:
         candidates = self.candidates
-        found: dict[int, dict[int, Ints]] = {}
+        by_node: dict[int, dict[int, Ints]] = {}
         self._pay(candidates.count(self.question.all))
         for row in np.flatnonzero(candidates.rows(self.question.all)).tolist():
-            here = found.setdefault(int(candidates.pod_node[row]), {})
+            here = by_node.setdefault(int(candidates.pod_node[row]), {})
             number, amounts = int(candidates.pod_unit[row]), candidates.asks[candidates.pod_class[row]]
             here[number] = here[number] + amounts if number in here else amounts
-        return found
+        return by_node
 
 
 def _summed(terms: Iterable[Term]) -> Terms:
