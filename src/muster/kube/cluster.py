@@ -1,7 +1,7 @@
-"""Where objects live, as a protocol: the embedded cluster and Kubernetes are two real implementations of it.
+"""The cluster protocol. Kubernetes over HTTP and the embedded cluster implement it.
 
-Objects travel as plain values, as in JSON; `api.shape.decode` makes them into structs. Every failure is an ApiError
-with the status that an API server would answer with.
+Objects are plain values, as in JSON; `api.decoding.decode` makes structs of them. Every failure is an ApiError with the
+status of an API server's response.
 """
 
 from collections.abc import AsyncIterator
@@ -22,29 +22,29 @@ PatchType = Literal[
 
 
 class Listing(Struct, frozen=True):
-    """Objects at one moment; `resource_version` is where a watch goes on."""
+    """Objects at one moment; a watch resumes at `resource_version`."""
 
     items: tuple[Raw, ...]
     resource_version: str
-    more: str = ""  # where the next page begins; empty: this was the last
-    remaining: int = 0  # how many follow on other pages; 0: none, or nobody counted
+    more: str = ""  # continue token of the next page; empty: this is the last one
+    remaining: int = 0  # how many follow on other pages; 0: none, or not known
 
 
 class Change(Struct, frozen=True):
-    """One event of a watch. BOOKMARK: nothing changed up to this resource version."""
+    """One event of a watch. BOOKMARK: nothing changed up to this resourceVersion."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Raw
-    opened: bool = False  # a bookmark of the client itself: it asks anew from here, and was told nothing yet
+    is_reopened: bool = False  # a bookmark of the client itself: it resumed the watch, and received nothing yet
 
     @property
     def resource_version(self) -> str:
-        """Where a watch goes on after it."""
+        """Where a watch resumes after it."""
         return str(self.object["metadata"]["resourceVersion"])
 
 
 class Cluster(Protocol):
-    """What muster asks of a cluster."""
+    """What muster does with a cluster."""
 
     async def list(
         self,
@@ -61,7 +61,7 @@ class Cluster(Protocol):
     def watch(
         self, resource: Resource, since: str, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Events after a resource version, with bookmarks, until it is left; ApiError 410 `Expired`: list anew."""
+        """Events after a resourceVersion, with bookmarks, until the caller leaves; ApiError 410 `Expired`: relist."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """One object; ApiError 404 `NotFound`."""
@@ -70,7 +70,7 @@ class Cluster(Protocol):
         """A new object as it is stored; 409 `AlreadyExists`, 422 `Invalid`, 403 `Forbidden`."""
 
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
-        """The whole object, or its status or scale; 409 `Conflict` where its resource version is out of date."""
+        """The whole object, or its status or scale; 409 `Conflict` where its resourceVersion is out of date."""
 
     async def patch(
         self,
@@ -88,13 +88,13 @@ class Cluster(Protocol):
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Gone, or on its way; 409 `Conflict` where the uid is another's."""
+        """Deleted, or terminating; 409 `Conflict` where the uid differs."""
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        """`pods/binding`: 409 `Conflict` where the pod is another one or is bound already."""
+        """`pods/binding`: 409 `Conflict` where the uid differs or the pod is bound already."""
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """`pods/eviction`: 429 `TooManyRequests` where a PodDisruptionBudget says no; `dry_run`: only ask."""
+        """`pods/eviction`: 429 `TooManyRequests` where a PodDisruptionBudget forbids it."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Closes connections."""

@@ -23,12 +23,12 @@ class ManifestFile(Struct, frozen=True):
 
 
 def sources(paths: Iterable[str | os.PathLike[str]], most_mib: int = MOST_MIB) -> Iterator[ManifestFile]:
-    """Every file behind the paths, folders in order of their names, one at a time."""
-    for given in paths:
-        if str(given) == "-":
+    """Every file behind the paths, one at a time; those of a folder in order of their names."""
+    for source in paths:
+        if str(source) == "-":
             yield ManifestFile("standard input", _standard_input(most_mib), None)
             continue
-        for path in _files(Path(given)):
+        for path in _files(Path(source)):
             yield ManifestFile(str(path), _read(path, most_mib), path)
 
 
@@ -44,10 +44,10 @@ def _standard_input(most_mib: int) -> bytes:
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    found = sorted(inner for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
-    if not found:
+    files = sorted(inner for inner in path.rglob("*") if inner.suffix in SUFFIXES and inner.is_file())
+    if not files:
         raise InputError(f"{path}: holds no manifests", hint=f"looked for {', '.join(SUFFIXES)} in it and below")
-    return found
+    return files
 
 
 def _read(path: Path, most_mib: int) -> bytes:
@@ -71,13 +71,13 @@ def _bounded(data: bytes, name: str, most_mib: int) -> bytes:
 
 
 def replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all; its mode stays, and a link keeps pointing to it."""
+    """Writes a file whole or not at all; its mode stays, and so does a link to it."""
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.muster-{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.muster-{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
-        beside.chmod(stat.S_IMODE(target.stat().st_mode))
-        beside.replace(target)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from None

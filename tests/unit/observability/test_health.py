@@ -5,7 +5,7 @@ from starlette.applications import Starlette
 
 from muster.config.settings import Observability
 from muster.kube.cache.reflector import ReflectorHealth
-from muster.kube.client.watch import GRACE_SECONDS, TURN_SECONDS
+from muster.kube.client.watch import GRACE_SECONDS, STREAM_SECONDS
 from muster.kube.errors import ApiError
 from muster.observability.health import Check, Election, WatchCheck, WorkCheck, routes
 from tests.support.asgi import call
@@ -114,7 +114,7 @@ def test_a_watch_that_is_silent_is_dead() -> None:
 
 def test_a_quiet_kind_is_not_taken_for_dead() -> None:
     """Of a kind that nobody writes, only a new stream is heard: as late as the longest one may last."""
-    assert Observability().silent_watch_seconds > TURN_SECONDS[1] + GRACE_SECONDS
+    assert Observability().silent_watch_seconds > STREAM_SECONDS[1] + GRACE_SECONDS
 
 
 @pytest.mark.parametrize(

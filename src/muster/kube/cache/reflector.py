@@ -277,7 +277,7 @@ class Reflector:
             changes = await self._unless_relist(stack.enter_async_context, watch)
             self.health.opened()
             while (change := await self._unless_relist(_next, changes)) is not None:
-                if change.opened:
+                if change.is_reopened:
                     self.health.opened()
                 else:
                     self.health.received()

@@ -12,13 +12,13 @@ from muster.api.resources import BINDINGS, EVICTIONS, NODES, PODS, Resource
 from muster.kube.client.cluster_config import find_loader
 from muster.kube.client.credentials import Credentials
 from muster.kube.client.http import Http, Limits, Request
-from muster.kube.client.paths import collection, home, item, named
-from muster.kube.client.responses import confirmed, decoded, is_object, nonsense
-from muster.kube.client.watch import watching
+from muster.kube.client.paths import collection_path, creation_path, namespace_and_name, object_path
+from muster.kube.client.responses import check_confirmation, decode_body, is_object, unexpected_response
+from muster.kube.client.watch import open_watch
 from muster.kube.cluster import Change, Listing, PatchType, Raw
 from muster.kube.errors import ApiError
 
-PAGE: Final = 500  # objects of one request where all are wanted
+PAGE: Final = 500  # objects of one request where the caller lists all
 MANAGER: Final = {"fieldManager": "muster"}
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
@@ -32,7 +32,7 @@ class _ListMeta(Struct, frozen=True, rename="camel"):
 
 
 class _List(Struct, frozen=True):
-    """Nothing is left out that tells an empty list from something else: else all objects would seem to be gone."""
+    """Every field is required: something else must not pass for an empty list, or all objects would seem deleted."""
 
     metadata: _ListMeta
     items: list[Raw] | None
@@ -47,18 +47,18 @@ def connect(
     context: str | None = None,
     limits: Limits = Limits(),  # noqa: B008 - frozen
 ) -> "Kubernetes":
-    """The cluster of a kubeconfig's context, or the one we run in; InputError where there is none."""
+    """The cluster of a kubeconfig's context, or the one that muster runs in; InputError where there is none."""
     credentials = Credentials(find_loader(kubeconfig, context))
-    credentials.access.build_tls_context()  # files that cannot be used are told now
+    credentials.access.build_tls_context()  # fails now where a file cannot be used
     return Kubernetes(Http(credentials, limits), credentials.access.server)
 
 
 class Kubernetes:
-    """A Cluster; see `store.Cluster` for what each verb promises."""
+    """A Cluster over HTTP; `kube.cluster.Cluster` says what each verb promises."""
 
     def __init__(self, http: Http, server: str = "") -> None:
         self._http = http
-        self.server = server  # its address, for sentences
+        self.server = server  # its address, for messages
 
     def __repr__(self) -> str:
         return f"Kubernetes({self._http!r})"
@@ -73,8 +73,8 @@ class Kubernetes:
         limit: int = 0,
         after: str = "",
     ) -> Listing:
-        """One page, or all of it; a list that grows too old on the way is read in one piece."""
-        path, query = collection(resource, namespace), _selected(labels, fields)
+        """One page, or all of them; where pages expire on the way, it reads all in one piece."""
+        path, query = collection_path(resource, namespace), _selected(labels, fields)
         if limit:
             return await self._page(resource, path, query, limit, after)
         page = await self._page(resource, path, query, PAGE, after)
@@ -92,32 +92,34 @@ class Kubernetes:
     async def _page(self, resource: Resource, path: str, query: Mapping[str, str], limit: int, after: str) -> Listing:
         page = {"limit": str(limit)} if limit else {}
         page |= {"continue": after} if after else {}
-        found = decoded(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
-        items = found.items or ()
+        listed = decode_body(_decode_list, await self._http.call(Request("GET", path, {**query, **page})), path)
+        items = listed.items or ()
         if not all(map(is_object, items)):
-            raise nonsense(path)
-        for raw in items:  # API servers leave them out in lists of their own kinds
+            raise unexpected_response(path)
+        for raw in items:  # API servers leave them out in lists of built-in kinds
             raw.setdefault("apiVersion", resource.api_version)
             raw.setdefault("kind", resource.kind)
-        return Listing(tuple(items), found.metadata.resource_version, found.metadata.continue_)
+        return Listing(tuple(items), listed.metadata.resource_version, listed.metadata.continue_)
 
     def watch(
         self, resource: Resource, since: str, namespace: str = "", *, labels: str = "", fields: str = ""
     ) -> AbstractAsyncContextManager[AsyncIterator[Change]]:
-        """Streams with bookmarks, taken up where they end."""
-        return watching(self._http, collection(resource, namespace), _selected(labels, fields), since)
+        """Streams with bookmarks, resumed where they end."""
+        return open_watch(self._http, collection_path(resource, namespace), _selected(labels, fields), since)
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
         """One object."""
-        return await self._call(Request("GET", item(resource, namespace, name)))
+        return await self._call(Request("GET", object_path(resource, namespace, name)))
 
     async def create(self, resource: Resource, raw: Raw) -> Raw:
-        """Sent again only where it was turned away: an answer that is lost leaves open whether it exists."""
-        return await self._call(Request("POST", home(resource, named(raw)[0]), MANAGER, _body(resource, raw)))
+        """Retried only where it was rejected unread: after a lost response the object may exist."""
+        return await self._call(
+            Request("POST", creation_path(resource, namespace_and_name(raw)[0]), MANAGER, _body(resource, raw))
+        )
 
     async def replace(self, resource: Resource, raw: Raw, subresource: str = "") -> Raw:
-        """Where the answer to a first try was lost, a second one may say `Conflict` with what the first wrote."""
-        path = item(resource, *named(raw), subresource)
+        """After a lost response, a retry may fail with `Conflict` because the first attempt was applied."""
+        path = object_path(resource, *namespace_and_name(raw), subresource)
         return await self._call(Request("PUT", path, MANAGER, _body(resource, raw, subresource), repeatable=True))
 
     async def patch(
@@ -131,50 +133,50 @@ class Kubernetes:
         field_manager: str = "muster",
         force: bool = False,
     ) -> Raw:
-        """All kinds but JSON patches say how it should be, so that they may be sent again."""
+        """All patches but JSON patches are idempotent, and retried."""
         query = {"fieldManager": field_manager} | ({"force": "true"} if force and kind == APPLY else {})
-        path = item(resource, namespace, name, subresource)
+        path = object_path(resource, namespace, name, subresource)
         body = _body(resource, patch, subresource) if kind == APPLY and isinstance(patch, dict) else _encode(patch)
         return await self._call(Request("PATCH", path, query, body, kind, repeatable=kind != JSON_PATCH))
 
     async def delete(
         self, resource: Resource, namespace: str, name: str, *, uid: str = "", grace_seconds: int | None = None
     ) -> None:
-        """Its dependents go after it, as with kubectl."""
+        """Dependents are deleted in the background, as with kubectl."""
         options = {"propagationPolicy": "Background", **_options(uid, grace_seconds)}
         body = _encode({"apiVersion": "v1", "kind": "DeleteOptions", **options})
-        path = item(resource, namespace, name)
-        await self._do(Request("DELETE", path, body=body, repeatable=True, done_if=404))
+        path = object_path(resource, namespace, name)
+        await self._do(Request("DELETE", path, body=body, repeatable=True, applied_if=404))
 
     async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
-        """Sent again only where it was turned away unread: the caller finds out what became of a lost one."""
+        """Retried only where it was rejected unread; after a lost response, the caller reads the pod."""
         meta = {"namespace": namespace, "name": pod, "uid": uid}
         target = {"apiVersion": NODES.api_version, "kind": NODES.kind, "name": node}
         kind = {"apiVersion": BINDINGS.api_version, "kind": BINDINGS.kind}
         body = _encode({**kind, "metadata": meta, "target": target})
-        await self._do(Request("POST", item(PODS, namespace, pod, "binding"), body=body))
+        await self._do(Request("POST", object_path(PODS, namespace, pod, "binding"), body=body))
 
     async def evict(self, namespace: str, pod: str, uid: str, *, dry_run: bool = False) -> None:
-        """Carries the uid, so that it may be sent again without harm to a pod of the same name."""
+        """Carries the uid, so that a retry cannot evict another pod of the same name."""
         meta = {"namespace": namespace, "name": pod}
         kind = {"apiVersion": EVICTIONS.api_version, "kind": EVICTIONS.kind}
         eviction = {**kind, "metadata": meta, "deleteOptions": _options(uid)}
-        path = item(PODS, namespace, pod, "eviction")
+        path = object_path(PODS, namespace, pod, "eviction")
         query = {"dryRun": "All"} if dry_run else {}
-        await self._do(Request("POST", path, query, body=_encode(eviction), repeatable=bool(uid), done_if=404))
+        await self._do(Request("POST", path, query, body=_encode(eviction), repeatable=bool(uid), applied_if=404))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Closes the connections."""
         await self._http.close()
 
     async def _call(self, request: Request) -> Raw:
-        raw = decoded(_decode, await self._http.call(request), request.path)
+        raw = decode_body(_decode, await self._http.call(request), request.path)
         if not is_object(raw):
-            raise nonsense(request.path)
+            raise unexpected_response(request.path)
         return raw
 
     async def _do(self, request: Request) -> None:
-        confirmed(await self._http.call(request), request.path)
+        check_confirmation(await self._http.call(request), request.path)
 
 
 def _selected(labels: str, fields: str) -> dict[str, str]:
@@ -182,7 +184,7 @@ def _selected(labels: str, fields: str) -> dict[str, str]:
 
 
 def _body(resource: Resource, raw: Raw, subresource: str = "") -> bytes:
-    """An object says what it is, also where its writer left that to the resource; a scale is of a kind of its own."""
+    """The object with its kind, also where the caller left that out; a Scale has a kind of its own."""
     kind = {} if subresource == "scale" else {"apiVersion": resource.api_version, "kind": resource.kind}
     return _encode({**kind, **raw})
 

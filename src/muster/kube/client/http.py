@@ -1,7 +1,7 @@
-"""Requests to an API server: pooled connections, patience, and errors without secrets.
+"""Requests to an API server: pooled connections, retries, and errors without secrets.
 
-Leases have connections of their own, so that leadership never waits behind writes that are not answered. How many
-others there are is bounded by whoever sends, not here: a request that waits for a connection is late without a reason.
+Leases have connections of their own, so that leadership never waits behind writes without a response. The callers bound
+how many other requests are in flight: a request that waited here for a connection would only be late.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from yarl import URL
 
 from muster.api.resources import LEASES
 from muster.errors import InputError
-from muster.kube.client.connection_errors import failure
+from muster.kube.client.connection_errors import to_api_error
 from muster.kube.client.credentials import Access, Credentials
-from muster.kube.client.responses import error_of, request_backoff, retry_after_seconds, worth_another_try
+from muster.kube.client.responses import is_retryable, parse_error, request_backoff, retry_after_seconds
 from muster.kube.errors import ApiError, Unanswered, is_refused_by_budget, may_have_been_applied
 
 T = TypeVar("T")
@@ -32,14 +32,14 @@ JSON: Final = "application/json"
 AGENT: Final = "muster"
 READS: Final = ("GET", "HEAD")
 LEASES_PATH: Final = f"/apis/{LEASES.group}/"
-DONE: Final = b'{"kind":"Status"}'  # in place of an answer that was lost
-TURNED_AWAY: Final = (401, 403, 429)  # said of a request before its object is looked at
+APPLIED: Final = b'{"kind":"Status"}'  # in place of a response that was lost
+REJECTED_UNREAD: Final = (401, 403, 429)  # the API server did not look at the object
 PROXY_STEPS: Final = 3  # a connection, a tunnel, and TLS to the API server
-KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # seconds; a dead peer shows in 40
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4}  # a dead peer is detected in 40 s
 
 
 class Request(Struct, frozen=True):
-    """One request. `repeatable`: carried out twice, it leaves what it leaves when carried out once."""
+    """One request. `repeatable`: it is idempotent, so that it may be applied twice."""
 
     method: str
     path: str  # percent-encoded
@@ -47,67 +47,67 @@ class Request(Struct, frozen=True):
     body: bytes | None = None
     media: str = JSON
     repeatable: bool = False
-    done_if: int = 0  # the status that says of a second try: the first was carried out
+    applied_if: int = 0  # the status of a second attempt that says: the first one was applied
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
 
     @property
     def may_repeat(self) -> bool:
-        """Reads always do."""
-        return self.repeatable or self.reads
+        """Whether it may be sent again although the first attempt may have been applied; a read always may."""
+        return self.repeatable or self.is_read
 
     @property
-    def reads(self) -> bool:
-        """It changes nothing."""
+    def is_read(self) -> bool:
+        """Whether it changes nothing."""
         return self.method in READS
 
     @property
-    def burdens(self) -> bool:
-        """An API server that has too much to do may be spared it; a lease is worth little, and leadership much."""
-        return not self.reads and not self.path.startswith(LEASES_PATH)
+    def can_wait(self) -> bool:
+        """Whether it is held back while the API server is overloaded; a lease is not: it costs little."""
+        return not self.is_read and not self.path.startswith(LEASES_PATH)
 
 
 class Limits(Struct, frozen=True):
-    """How long, how often, how many."""
+    """Time limits and the number of attempts."""
 
     connect_seconds: float = 10.0
     answer_seconds: float = 60.0  # the API server's own limit
     attempts: int = 5
-    write_pauses_seconds: float = 2.5  # of a write, all in all: its caller must hear a clear no before his own limit
+    write_pauses_seconds: float = 2.5  # between all attempts of a write: its caller needs a clear rejection in time
 
 
-class RequestBackoff:
-    """With one request, from try to try."""
+class RequestRetries:
+    """The attempts of one request, and the waits between them."""
 
     def __init__(self, http: "Http", most_seconds: float) -> None:
         self._http, self._most = http, most_seconds
         self._backoff, self._seconds = request_backoff(http.chance), 0.0
 
-    async def rest(self, error: ApiError) -> None:
-        """Wait until the next try; raises the error where that is one too many, or would take too long."""
-        doubled, asked = self._backoff.next_seconds(), retry_after_seconds(error, self._http.chance())
-        seconds = doubled if asked is None else asked
+    async def wait(self, error: ApiError) -> None:
+        """Waits until the next attempt; raises the error where attempts or time are used up."""
+        backoff, requested = self._backoff.next_seconds(), retry_after_seconds(error, self._http.chance())
+        seconds = backoff if requested is None else requested
         self._seconds += seconds
         if self._backoff.failures >= self._http.limits.attempts or self._seconds > self._most:
-            self._http.spare(error, seconds)
+            self._http.hold_back(error, seconds)
             raise error
         await self._http.pause(seconds)
 
 
-class Lines:
-    """Connections of one reading of certificates."""
+class Connections:
+    """Connection pools that use one set of certificates."""
 
     def __init__(self, access: Access) -> None:
         tls = access.build_tls_context()
         self._leases, self._others = _session(tls), _session(tls)
 
     def session(self, request: Request) -> aiohttp.ClientSession:
-        """Which of them a request takes."""
+        """The pool for a request."""
         return self._leases if request.path.startswith(LEASES_PATH) else self._others
 
     async def close(self) -> None:
-        """Let go of them."""
+        """Closes both pools."""
         await self._leases.close()
         await self._others.close()
 
@@ -125,39 +125,39 @@ class Http:
     ) -> None:
         self._credentials, self.limits = credentials, limits
         self.pause, self.chance, self._clock = pause, chance, clock
-        self._spared_until = -math.inf
-        self._lines: list[Lines] = []
-        self._seen: Access | None = None
+        self._held_back_until = -math.inf
+        self._connections: list[Connections] = []
+        self._access: Access | None = None
         self._fingerprint: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
         return f"Http({self._credentials.access.server!r})"
 
     async def call(self, request: Request) -> bytes:
-        """The body of a successful answer; ApiError otherwise, after as many tries as are worth it."""
-        lost = False  # an earlier try may have been carried out
+        """The body of a successful response; ApiError otherwise, after as many attempts as make sense."""
+        may_be_applied = False  # by an earlier attempt
 
         async def attempt() -> bytes:
-            nonlocal lost
+            nonlocal may_be_applied
             try:
-                return await self.once(request)
+                return await self.send_once(request)
             except ApiError as error:
-                if lost and error.status == request.done_if:
-                    return DONE
-                lost = lost or (not request.reads and may_have_been_applied(error))
+                if may_be_applied and error.status == request.applied_if:
+                    return APPLIED
+                may_be_applied = may_be_applied or (not request.is_read and may_have_been_applied(error))
                 raise
 
         try:
-            return await self._patiently(attempt, request)
+            return await self._retry(attempt, request)
         except ApiError as error:
-            if lost and error.status in TURNED_AWAY:
-                told = f"{request}: nobody knows what became of it: {error.message}"
-                raise Unanswered(504, told, sent=True) from None
+            if may_be_applied and error.status in REJECTED_UNREAD:
+                message = f"{request}: it may have been applied by an earlier attempt: {error.message}"
+                raise Unanswered(504, message, sent=True) from None
             raise
 
-    async def once(self, request: Request) -> bytes:
-        """The same without patience."""
-        response = await self._answered(request, self.limits.answer_seconds)
+    async def send_once(self, request: Request) -> bytes:
+        """The same in one attempt."""
+        response = await self._respond(request, self.limits.answer_seconds)
         try:
             return await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError):
@@ -165,46 +165,46 @@ class Http:
         finally:
             response.release()
 
-    def spare(self, error: ApiError, seconds: float) -> None:
-        """An API server that asks for more time than one write has is left alone by all of them for as long."""
+    def hold_back(self, error: ApiError, seconds: float) -> None:
+        """Holds all writes back for as long as an overloaded API server asks, where one write cannot wait so long."""
         if error.status == 429 and not is_refused_by_budget(error) and "retryAfterSeconds" in error.details:
-            self._spared_until = max(self._spared_until, self._clock() + seconds)
+            self._held_back_until = max(self._held_back_until, self._clock() + seconds)
 
     async def open(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
-        """An answer that keeps coming; who opens it closes it."""
-        response = await self._patiently(lambda: self._answered(request, silence_seconds), request)
+        """A response that is streamed; the caller closes it."""
+        response = await self._retry(lambda: self._respond(request, silence_seconds), request)
         _keep_alive(response)
         return response
 
-    def backoff(self, request: Request) -> RequestBackoff:
-        """How long and how often to try; a read has as much as it takes. ApiError 429 where it is not the time."""
-        if request.burdens and (left := self._spared_until - self._clock()) > 0:
-            told = f"{request}: not sent, as the API server has asked for a rest of {math.ceil(left)} s more"
-            raise ApiError(429, "TooManyRequests", told)
-        return RequestBackoff(self, math.inf if request.reads else self.limits.write_pauses_seconds)
+    def retries(self, request: Request) -> RequestRetries:
+        """How long and how often to retry; a read may take its time. ApiError 429 while writes are held back."""
+        if request.can_wait and (left := self._held_back_until - self._clock()) > 0:
+            message = f"{request}: not sent: the API server is overloaded and asked to wait {math.ceil(left)} s more"
+            raise ApiError(429, "TooManyRequests", message)
+        return RequestRetries(self, math.inf if request.is_read else self.limits.write_pauses_seconds)
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
-        backoff = self.backoff(request)
+    async def _retry(self, attempt: Callable[[], Awaitable[T]], request: Request) -> T:
+        retries = self.retries(request)
         while True:
             try:
                 return await attempt()
             except ApiError as error:
-                if not worth_another_try(error, request.may_repeat):
+                if not is_retryable(error, request.may_repeat):
                     raise
-                await backoff.rest(error)
+                await retries.wait(error)
 
     async def close(self) -> None:
-        """Let go of every connection."""
-        while self._lines:
-            await self._lines.pop().close()
-        self._seen, self._fingerprint = None, ()
+        """Closes every connection."""
+        while self._connections:
+            await self._connections.pop().close()
+        self._access, self._fingerprint = None, ()
 
-    async def _answered(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
+    async def _respond(self, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
         access = await self._credentials.current_access()
-        response = await self._sent(access, request, silence_seconds)
+        response = await self._send(access, request, silence_seconds)
         if response.status == 401 and (newer := await self._credentials.renew(access)) is not access:
             response.release()
-            response = await self._sent(newer, request, silence_seconds)
+            response = await self._send(newer, request, silence_seconds)
         if 200 <= response.status < 300:
             return response
         raise await self._error(request, response)
@@ -216,12 +216,12 @@ class Http:
             body = b""
         finally:
             response.release()
-        error = error_of(response.status, body, str(request), response.headers.get("Retry-After", ""))
+        error = parse_error(response.status, body, str(request), response.headers.get("Retry-After", ""))
         if error.status == 401 and (failure := self._credentials.failure):
             return ApiError(401, error.reason, f"{error.message}; the credentials cannot be read again: {failure}")
         return error
 
-    async def _sent(self, access: Access, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
+    async def _send(self, access: Access, request: Request, silence_seconds: float) -> aiohttp.ClientResponse:
         url = URL(f"{access.server}{request.path}?{urlencode(request.query)}".rstrip("?"), encoded=True)
         headers = CIMultiDict([*access.headers, ("Accept", JSON), ("User-Agent", AGENT)])
         if request.body is not None:
@@ -234,7 +234,7 @@ class Http:
             sock_read=silence_seconds,
         )
         try:
-            session = (await self._lines_of(access)).session(request)
+            session = (await self._connections_for(access)).session(request)
             return await session.request(
                 request.method,
                 url,
@@ -243,43 +243,43 @@ class Http:
                 timeout=timeout,
                 proxy=access.proxy or None,
                 server_hostname=access.server_name or None,
-                allow_redirects=False,  # credentials go nowhere else
+                allow_redirects=False,  # credentials go to no other host
             )
         except InputError as error:
             raise Unanswered(503, str(error), sent=False) from None
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            if access is self._seen:  # else there is a newer one already
-                with suppress(InputError):  # what cannot be used leaves what was there
-                    self._look_at_files(access)
+            if access is self._access:  # else a newer one is in use already
+                with suppress(InputError):  # files that cannot be used leave the connections as they are
+                    self._reload_certificates(access)
             if isinstance(error, aiohttp.ClientSSLError):  # the kubeconfig itself may hold another CA by now
                 await self._credentials.renew(access)
-            raise failure(error, str(request), access) from None
+            raise to_api_error(error, str(request), access) from None
 
-    async def _lines_of(self, access: Access) -> Lines:
-        """One for each reading of certificates; that before the last is closed, as its requests are long over."""
-        if access is not self._seen:
-            self._look_at_files(access)
-        self._seen = access
-        while len(self._lines) > 2:
-            await self._lines.pop(0).close()
-        return self._lines[-1]
+    async def _connections_for(self, access: Access) -> Connections:
+        """The newest; the last but one is closed, as its requests are long over."""
+        if access is not self._access:
+            self._reload_certificates(access)
+        self._access = access
+        while len(self._connections) > 2:
+            await self._connections.pop(0).close()
+        return self._connections[-1]
 
-    def _look_at_files(self, access: Access) -> None:
-        """Certificates that were replaced are for the connections to come."""
+    def _reload_certificates(self, access: Access) -> None:
+        """New connections use certificates that were replaced."""
         if (fingerprint := access.fingerprint()) != self._fingerprint:
-            self._lines.append(Lines(access))
+            self._connections.append(Connections(access))
             self._fingerprint = fingerprint
 
 
 def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=tls, limit=0)
     session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    session._retry_connection = False  # it would send a deletion twice and not tell
+    session._retry_connection = False  # it would send a deletion twice, unnoticed
     return session
 
 
 def _keep_alive(response: aiohttp.ClientResponse) -> None:
-    """A peer that is gone without a word is noticed: a watch may be silent for minutes."""
+    """Detects a peer that is gone: a watch may be silent for minutes."""
     transport = response.connection.transport if response.connection else None
     tcp = transport.get_extra_info("socket") if transport else None
     if tcp is None:

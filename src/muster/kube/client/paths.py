@@ -1,4 +1,4 @@
-"""Where objects are on an API server; every part of a path is percent-encoded."""
+"""Paths of objects on an API server; every segment is percent-encoded."""
 
 from urllib.parse import quote
 
@@ -8,33 +8,33 @@ from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 
 
-def collection(resource: Resource, namespace: str = "") -> str:
+def collection_path(resource: Resource, namespace: str = "") -> str:
     """All objects of a kind, in one namespace or in all."""
-    root = f"/apis/{_part(resource.group)}" if resource.group else "/api"
-    inside = f"/namespaces/{_part(namespace)}" if resource.namespaced and namespace else ""
-    return f"{root}/{_part(resource.version)}{inside}/{_part(resource.plural)}"
+    root = f"/apis/{_segment(resource.group)}" if resource.group else "/api"
+    scope = f"/namespaces/{_segment(namespace)}" if resource.namespaced and namespace else ""
+    return f"{root}/{_segment(resource.version)}{scope}/{_segment(resource.plural)}"
 
 
-def home(resource: Resource, namespace: str) -> str:
-    """Where a new object goes."""
-    return collection(resource, namespace or DEFAULT_NAMESPACE)
+def creation_path(resource: Resource, namespace: str) -> str:
+    """The path to which a new object is posted."""
+    return collection_path(resource, namespace or DEFAULT_NAMESPACE)
 
 
-def item(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
-    """One object, or a part of it that has a life of its own."""
-    whole = f"{home(resource, namespace)}/{_part(name)}"
-    return f"{whole}/{_part(subresource)}" if subresource else whole
+def object_path(resource: Resource, namespace: str, name: str, subresource: str = "") -> str:
+    """One object, or a subresource of it."""
+    whole = f"{creation_path(resource, namespace)}/{_segment(name)}"
+    return f"{whole}/{_segment(subresource)}" if subresource else whole
 
 
-def named(raw: Raw) -> tuple[str, str]:
-    """Namespace and name, as the object says."""
+def namespace_and_name(raw: Raw) -> tuple[str, str]:
+    """Namespace and name from the metadata; empty where it has none."""
     meta = raw.get("metadata")
     meta = meta if isinstance(meta, dict) else {}
     return str(meta.get("namespace") or ""), str(meta.get("name") or "")
 
 
-def _part(text: str) -> str:
-    """One part of a path; what would make it another path is refused."""
+def _segment(text: str) -> str:
+    """One segment of a path; a text that would make it another path is refused."""
     if text in ("", ".", ".."):
         raise ApiError(400, "BadRequest", f"`{text}` cannot be part of a path: a name is missing or wrong")
     return quote(text, safe="")

@@ -1,7 +1,7 @@
-"""What an API server's answers mean: errors as ApiError, which of them are worth another try, and when.
+"""Responses of an API server: bodies, errors as ApiError, which of them to retry, and when.
 
-Between us and the API server there can be somebody who answers what he likes: an answer that is not what it should be
-is an ApiError as well, never a success and never an error of another kind.
+A proxy before the API server may answer anything. A response that is not what it should be is an ApiError as well,
+never a success and never an exception of another kind.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from muster.kube.cluster import Raw
 from muster.kube.errors import REASONS, ApiError, Unanswered, is_refused_by_budget
 
 T = TypeVar("T")
-PASSING = (500, 502, 503, 504)
+TRANSIENT = (500, 502, 503, 504)
 FIRST_SECONDS, LONGEST_SECONDS = 0.2, 10.0  # of the backoff between the attempts of one request
 LONGEST_RETRY_AFTER_SECONDS = 30.0  # a longer Retry-After is cut
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # what decoders raise
@@ -36,67 +36,67 @@ class _Kind(Struct, frozen=True):
 _decode_kind = msgspec.json.Decoder(_Kind).decode
 
 
-def error_of(status: int, body: bytes, request: str, retry_after: str = "") -> ApiError:
-    """The error behind an answer; a body that is not a Status is not quoted."""
+def parse_error(status: int, body: bytes, request: str, retry_after: str = "") -> ApiError:
+    """The error of a response; a body that is not a Status is not quoted."""
     try:
-        told = msgspec.json.decode(body, type=_Status)
+        report = msgspec.json.decode(body, type=_Status)
     except NOT_JSON:
-        told = _Status()
-    if told.kind != "Status":
-        told = _Status(message=f"{request}: HTTP status {status}")
-    return _error(told, status, request, retry_after)
+        report = _Status()
+    if report.kind != "Status":
+        report = _Status(message=f"{request}: HTTP status {status}")
+    return _error(report, status, request, retry_after)
 
 
-def error_in_watch(status: Any, request: str) -> ApiError:
-    """The error behind an ERROR event."""
+def parse_watch_error(status: Any, request: str) -> ApiError:
+    """The error of an ERROR event."""
     try:
-        told = msgspec.convert(status, _Status)
+        report = msgspec.convert(status, _Status)
     except msgspec.ValidationError:
-        told = _Status()
-    return _error(told, told.code if told.code and told.code >= 400 else 500, request)
+        report = _Status()
+    return _error(report, report.code if report.code and report.code >= 400 else 500, request)
 
 
-def _error(told: _Status, status: int, request: str, retry_after: str = "") -> ApiError:
-    details = dict(told.details or {})
+def _error(report: _Status, status: int, request: str, retry_after: str = "") -> ApiError:
+    details = dict(report.details or {})
     if retry_after.isdecimal() and len(retry_after) < 10:
         details.setdefault("retryAfterSeconds", int(retry_after))
-    reason = told.reason or REASONS.get(status, "Unknown")
+    reason = report.reason or REASONS.get(status, "Unknown")
     reason = "Expired" if status == 410 else reason  # watches of older API servers say `Gone`
-    return ApiError(status, reason, told.message or f"{request}: {reason}", details)
+    return ApiError(status, reason, report.message or f"{request}: {reason}", details)
 
 
-def decoded(decode: Callable[[bytes], T], body: bytes, request: str) -> T:
-    """What a body says; 500 where it says nothing of the kind."""
+def decode_body(decode: Callable[[bytes], T], body: bytes, request: str) -> T:
+    """The body as a value; 500 where it is not one of that type."""
     try:
         return decode(body)
     except NOT_JSON:
-        raise nonsense(request) from None
+        raise unexpected_response(request) from None
 
 
-def confirmed(body: bytes, request: str) -> None:
-    """A write is answered with the object or with a Status, which say what they are; 500 where nobody does."""
-    decoded(_decode_kind, body, request)
+def check_confirmation(body: bytes, request: str) -> None:
+    """The response to a write is the object or a Status, both with a `kind`; 500 where it is neither."""
+    decode_body(_decode_kind, body, request)
 
 
-def nonsense(request: str) -> ApiError:
-    """An answer that only looks like success. After a write, nobody knows what became of it."""
+def unexpected_response(request: str) -> ApiError:
+    """A response that only looks like success. After a write: it may have been applied, or not."""
     return ApiError(500, "InternalError", f"{request}: the answer is not a Kubernetes object")
 
 
 def is_object(raw: Raw) -> bool:
-    """Whether it can be one that an API server stores: it has a name, and its parts are where they belong."""
+    """Whether an API server may have stored it: it has a name, and a `spec` is an object."""
     meta = raw.get("metadata")
     named = isinstance(meta, dict) and isinstance(name := meta.get("name"), str) and name != ""
     return named and isinstance(raw.get("spec") or {}, dict)
 
 
-def worth_another_try(error: ApiError, repeatable: bool) -> bool:
-    """Whether the same request may succeed soon, and cannot be carried out twice to anyone's harm."""
+def is_retryable(error: ApiError, repeatable: bool) -> bool:
+    """Whether the same request may succeed soon, and does no harm where it is applied twice."""
     if isinstance(error, Unanswered):
         return repeatable or not error.sent
     if error.status == 429:
-        return not is_refused_by_budget(error)  # it was turned away unread
-    return repeatable and error.status in PASSING
+        return not is_refused_by_budget(error)  # it was rejected unread
+    return repeatable and error.status in TRANSIENT
 
 
 def request_backoff(chance: Callable[[], float]) -> Backoff:
@@ -106,7 +106,7 @@ def request_backoff(chance: Callable[[], float]) -> Backoff:
 
 def retry_after_seconds(error: ApiError, chance: float) -> float | None:
     """How long the API server asks the client to wait, and up to a quarter more by `chance`; None: it does not say."""
-    asked = error.details.get("retryAfterSeconds")
-    if isinstance(asked, int) and asked > 0:
-        return min(float(asked), LONGEST_RETRY_AFTER_SECONDS) * (1 + chance / 4)
+    requested = error.details.get("retryAfterSeconds")
+    if isinstance(requested, int) and requested > 0:
+        return min(float(requested), LONGEST_RETRY_AFTER_SECONDS) * (1 + chance / 4)
     return None

@@ -1,4 +1,4 @@
-"""Watches: lines that keep coming, taken up where they broke off."""
+"""Watches: streams of events, one line each, resumed where they ended."""
 
 import random
 import time
@@ -11,15 +11,15 @@ import msgspec
 from msgspec import Struct
 
 from muster.kube.client.http import Http, Request
-from muster.kube.client.responses import NOT_JSON, error_in_watch, is_object, request_backoff
+from muster.kube.client.responses import NOT_JSON, is_object, parse_watch_error, request_backoff
 from muster.kube.cluster import Change, Raw
 from muster.kube.errors import ApiError
 
-TURN_SECONDS: Final = (240, 300)  # after which the API server ends a watch; spread, so that not all come back at once
+STREAM_SECONDS: Final = (240, 300)  # the API server ends a stream after it; spread, so that not all end at once
 GRACE_SECONDS: Final = 30
 LONGEST_LINE: Final = 64 * 2**20
-SOON_SECONDS: Final = 1.0  # a stream that ends sooner than this, and without a word, counts as a failure
-MOST_FRUITLESS: Final = 3  # of them in a row, before whoever watches is told
+SHORT_STREAM_SECONDS: Final = 1.0  # a stream that ends sooner, and without an event, counts as a failure
+MOST_EMPTY_STREAMS: Final = 3  # such failures in a row, before the watch itself fails
 TYPES: Final = get_args(Change.__annotations__["type"])
 
 
@@ -32,8 +32,10 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 @asynccontextmanager
-async def watching(http: Http, path: str, query: Mapping[str, str], since: str) -> AsyncIterator[AsyncIterator[Change]]:
-    """Events after a resource version, over as many streams as it takes; ApiError where the server ends it for good."""
+async def open_watch(
+    http: Http, path: str, query: Mapping[str, str], since: str
+) -> AsyncIterator[AsyncIterator[Change]]:
+    """Events after a resourceVersion, over as many streams as it takes; ApiError where it cannot be resumed."""
     watch = ClientWatch(http, path, query, since)
     await watch.open()
     try:
@@ -44,7 +46,7 @@ async def watching(http: Http, path: str, query: Mapping[str, str], since: str) 
 
 
 class ClientWatch:
-    """One watch, and how far it has come."""
+    """One watch, and the resourceVersion it has reached."""
 
     def __init__(self, http: Http, path: str, query: Mapping[str, str], since: str) -> None:
         self._http, self._path, self._query = http, path, query
@@ -53,32 +55,32 @@ class ClientWatch:
         self._opened_at = 0.0
 
     async def open(self) -> None:
-        """Begin a stream where the last one ended."""
-        turn = random.randint(*TURN_SECONDS)
+        """Opens a stream where the last one ended."""
+        seconds = random.randint(*STREAM_SECONDS)
         query = {
             **self._query,
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self.since,
-            "timeoutSeconds": str(turn),
+            "timeoutSeconds": str(seconds),
         }
-        self._stream = await self._http.open(Request("GET", self._path, query), turn + GRACE_SECONDS)
+        self._stream = await self._http.open(Request("GET", self._path, query), seconds + GRACE_SECONDS)
         self._opened_at = time.monotonic()
 
     def close(self) -> None:
-        """Drop the connection: what is still under way on it is of no use."""
+        """Drops the connection: what is still in flight on it is of no use."""
         if self._stream is not None:
             connection = self._stream.connection
             if connection is not None and connection.transport is not None:
-                connection.transport.abort()  # TLS would wait for the peer to say goodbye
+                connection.transport.abort()  # TLS would wait for the peer to close
             self._stream.close()
             self._stream = None
 
     async def changes(self) -> AsyncGenerator[Change, None]:
-        """Every change, without end; an end of the stream is none.
+        """Every change, without end: the end of a stream is not the end of the watch.
 
-        API servers send no bookmarks for kinds that nobody writes, so each new stream is told as one that is `opened`:
-        a sign of life, by which nothing is told yet. What happened before it may still be on its way.
+        API servers send no bookmarks for kinds that are never written, so each new stream yields a bookmark that
+        `is_reopened`: a sign of life, through which nothing was received yet.
         """
         backoff = request_backoff(self._http.chance)
         while True:
@@ -87,28 +89,28 @@ class ClientWatch:
                 async for line in lines:
                     yield self._change(line)
             self.close()
-            fruitless = self.since == before and time.monotonic() - self._opened_at < SOON_SECONDS
-            if fruitless:
+            is_empty = self.since == before and time.monotonic() - self._opened_at < SHORT_STREAM_SECONDS
+            if is_empty:
                 seconds = backoff.next_seconds()
-                if backoff.failures > MOST_FRUITLESS:
+                if backoff.failures > MOST_EMPTY_STREAMS:
                     raise ApiError(503, "ServiceUnavailable", f"watch {self._path}: it ends as soon as it has begun")
                 await self._http.pause(seconds)
                 await self.open()
                 continue  # no sign of life yet
             backoff.reset()
             await self.open()
-            yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}}, opened=True)
+            yield Change("BOOKMARK", {"metadata": {"resourceVersion": self.since}}, is_reopened=True)
 
     async def _lines(self) -> AsyncGenerator[bytes, None]:
         """Whole lines; one that is cut off comes again with the next stream."""
-        rest = b""
+        buffer = b""
         assert self._stream is not None
         try:
             async for chunk in self._stream.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, buffer = (buffer + chunk).split(b"\n")
                 for line in lines:
                     yield line
-                if len(rest) > LONGEST_LINE:
+                if len(buffer) > LONGEST_LINE:
                     raise ApiError(
                         500, "InternalError", f"watch {self._path}: a line of more than {LONGEST_LINE} bytes"
                     )
@@ -119,16 +121,16 @@ class ClientWatch:
         try:
             event = _decode(line)
         except NOT_JSON:
-            raise self._nonsense() from None
+            raise self._not_an_event() from None
         if event.type not in TYPES:
-            raise error_in_watch(event.object, f"watch {self._path}")
+            raise parse_watch_error(event.object, f"watch {self._path}")
         change = Change(cast("Any", event.type), event.object)
         if not _has_version(event.object) or (change.type != "BOOKMARK" and not is_object(event.object)):
-            raise self._nonsense()
+            raise self._not_an_event()
         self.since = change.resource_version
         return change
 
-    def _nonsense(self) -> ApiError:
+    def _not_an_event(self) -> ApiError:
         return ApiError(500, "InternalError", f"watch {self._path}: a line that is not an event")
 
 

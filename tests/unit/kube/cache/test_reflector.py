@@ -419,7 +419,7 @@ def test_a_callback_is_called_when_an_error_begins_changes_and_ends() -> None:
 async def test_a_stream_that_was_reopened_has_brought_nothing_yet() -> None:
     """The watch counts as alive, but whether the cache is up to date is open."""
     health = ReflectorHealth(lambda: cluster.clock)
-    cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), opened=True)]])
+    cluster = Scripted([listing(5)], [[Change("BOOKMARK", pod("", 5), is_reopened=True)]])
     events = cluster.reflector(health).events()
     assert isinstance(await anext(events), ListCompleted)
     cluster.clock = 50.0

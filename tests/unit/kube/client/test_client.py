@@ -19,9 +19,9 @@ from muster.kube.client.http import Http, Limits, Request
 from muster.kube.client.responses import (
     LONGEST_RETRY_AFTER_SECONDS,
     LONGEST_SECONDS,
+    is_retryable,
     request_backoff,
     retry_after_seconds,
-    worth_another_try,
 )
 from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
 
@@ -426,7 +426,7 @@ async def test_who_reads_or_leads_is_not_held_up_by_a_rest() -> None:
     ],
 )
 def test_what_is_worth_another_try(error: ApiError, repeatable: bool, again: bool) -> None:
-    assert worth_another_try(error, repeatable) is again
+    assert is_retryable(error, repeatable) is again
 
 
 def test_the_wait_between_attempts_doubles_and_is_bounded() -> None:
@@ -497,7 +497,7 @@ async def taken(client: Kubernetes, count: int, since: str = "1") -> list[tuple[
     found: list[tuple[str, str]] = []
     async with client.watch(PODS, since, "team") as changes:
         async for change in changes:
-            if not change.opened:
+            if not change.is_reopened:
                 found.append((change.type, change.resource_version))
             if len(found) == count:
                 break
@@ -518,7 +518,7 @@ async def test_each_new_stream_is_a_sign_of_life_that_says_nothing() -> None:
     script = Script(streams(event("ADDED", 2), event("BOOKMARK", 4)), streams(event("ADDED", 5)))
     async with cluster(script) as (client, _), client.watch(PODS, "1") as changes:
         seen = [await anext(changes) for _ in range(4)]
-    assert [(change.type, change.resource_version, change.opened) for change in seen] == [
+    assert [(change.type, change.resource_version, change.is_reopened) for change in seen] == [
         ("ADDED", "2", False),
         ("BOOKMARK", "4", False),
         ("BOOKMARK", "4", True),
@@ -688,7 +688,7 @@ async def test_a_lease_does_not_wait_behind_writes_that_hang() -> None:
         for each in bindings:
             each.cancel()
         await asyncio.gather(*bindings, return_exceptions=True)
-        lines = client._http._lines[0]
+        lines = client._http._connections[0]
         assert lines.session(Request("GET", "/apis/coordination.k8s.io/v1/leases")) is not lines.session(
             Request("GET", "/api/v1/pods")
         )

@@ -210,7 +210,7 @@ async def test_a_watch_outlives_its_streams(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The API server ends each after a second here; nothing is lost or told twice in between."""
-    monkeypatch.setattr("muster.kube.client.watch.TURN_SECONDS", (1, 1))
+    monkeypatch.setattr("muster.kube.client.watch.STREAM_SECONDS", (1, 1))
     since = (await kubernetes.list(CONFIG_MAPS, namespace)).resource_version
 
     async def write() -> None:

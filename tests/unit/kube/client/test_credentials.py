@@ -260,7 +260,7 @@ class Files:
 
 async def refused(http: Http) -> str:
     with pytest.raises(Unanswered) as caught:
-        await http.once(READ)
+        await http.send_once(READ)
     return caught.value.message
 
 
@@ -312,7 +312,7 @@ async def test_a_ca_file_that_was_replaced_is_read_after_the_first_refusal(tmp_p
         await refused(http)
         ca.write_bytes(new.authority)
         await refused(http)
-        assert await http.once(READ) == b"yes"
+        assert await http.send_once(READ) == b"yes"
 
 
 async def test_another_ca_in_the_kubeconfig_itself_is_loaded_but_not_for_every_refusal(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ async def test_another_ca_in_the_kubeconfig_itself_is_loaded_but_not_for_every_r
             assert loads.count == count
         loads.fields, loads.now = {"ca": str(tmp_path / "new")}, 10.0
         await refused(http)
-        assert await http.once(READ) == b"yes"
+        assert await http.send_once(READ) == b"yes"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -348,7 +348,7 @@ async def test_a_client_certificate_that_was_replaced_is_shown_after_the_first_r
         for name in ("admin.crt", "admin.key"):
             (shown / name).write_bytes((good / name).read_bytes())
         await refused(http)
-        assert await http.once(READ) == b"yes"
+        assert await http.send_once(READ) == b"yes"
 
 
 async def test_a_ca_file_that_was_deleted_leaves_the_ca_that_was_loaded(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ async def test_a_ca_file_that_was_deleted_leaves_the_ca_that_was_loaded(tmp_path
         (tmp_path / "ca").unlink()
         await refused(http)
         async with listening(context, int(server.rpartition(":")[2])):
-            assert await http.once(READ) == b"yes"
+            assert await http.send_once(READ) == b"yes"
 
 
 async def test_a_late_failure_does_not_bring_an_old_access_back(tmp_path: Path) -> None:
@@ -376,21 +376,21 @@ async def test_a_late_failure_does_not_bring_an_old_access_back(tmp_path: Path) 
         http.limits = Limits(connect_seconds=0.3)
         with socket.create_server((HOST, 0)) as silent:
             stale = Access(f"https://{HOST}:{silent.getsockname()[1]}", ca=str(tmp_path / "old"))
-            late = asyncio.create_task(http._sent(stale, READ, 1.0))
+            late = asyncio.create_task(http._send(stale, READ, 1.0))
             await asyncio.sleep(0.1)
             loads.fields, loads.now = {"ca": str(tmp_path / "new")}, 10.0
             await refused(http)
-            assert await http.once(READ) == b"yes"
-            before = [*http._lines]
+            assert await http.send_once(READ) == b"yes"
+            before = [*http._connections]
             with pytest.raises(Unanswered):
                 await late
-        assert await http.once(READ) == b"yes"
-        assert http._lines == before
+        assert await http.send_once(READ) == b"yes"
+        assert http._connections == before
 
 
 async def test_a_request_that_fails_for_want_of_a_ca_was_not_sent(tmp_path: Path) -> None:
     """It need not be confirmed."""
     async with client(Files(f"https://{HOST}:1", ca=str(tmp_path / "nowhere"))) as http:
         with pytest.raises(Unanswered, match=r"its CA `.*/nowhere` cannot be used: No such file") as caught:
-            await http.once(Request("POST", "/"))
+            await http.send_once(Request("POST", "/"))
     assert not caught.value.sent

@@ -124,7 +124,7 @@ async def refused(access: Access) -> Unanswered:
     try:
         async with asyncio.timeout(10):
             with pytest.raises(Unanswered) as caught:
-                await http.once(Request("POST", "/", body=b"{}"))
+                await http.send_once(Request("POST", "/", body=b"{}"))
     finally:
         await http.close()
     assert SECRET not in f"{caught.value} {caught.value!r}"
@@ -136,9 +136,9 @@ async def refused(access: Access) -> Unanswered:
     [
         (
             "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n",
-            "wants another user name and password",
+            "asks for another user name and password",
         ),
-        ("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "does not let us through (502)"),
+        ("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "refuses the connection (502)"),
     ],
 )
 async def test_a_proxy_that_refuses_is_named_and_nothing_was_sent(answer: str, problem: str) -> None:
