@@ -127,18 +127,18 @@ class CycleState:
     ) -> Placement | None:
         """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(capacity, requirement, growing=True):
-            seats = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
-            return None if seats is None else Placement(seats)
+            assignment = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
+            return None if assignment is None else Placement(assignment)
         work = partial(find_with_growth, self.search(capacity, allowance=allowance), requirement)
         return self.recall.find(capacity, requirement, allowance, work)
 
-    def are_free(self, seats: Sequence[PodsOnNode]) -> bool:
+    def are_free(self, assignment: Sequence[PodsOnNode]) -> bool:
         """Whether all of these seats are free now."""
         supposed = SupposedCapacity(self.now)
-        for seat in seats:
-            if supposed.fits_in(seat.pod_class, np.array([seat.node]))[0] < seat.pods:
+        for assigned in assignment:
+            if supposed.fits_in(assigned.pod_class, np.array([assigned.node]))[0] < assigned.pods:
                 return False
-            supposed.put(seat.node, seat.pod_class, seat.pods)
+            supposed.put(assigned.node, assigned.pod_class, assigned.pods)
         return True
 
     def charge_to(self, gang: str) -> None:
@@ -159,11 +159,11 @@ class CycleState:
         """The class of a pod of a gang."""
         return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
 
-    def requested(self, seats: Iterable[PodsOnNode]) -> Resources:
+    def requested(self, assignment: Iterable[PodsOnNode]) -> Resources:
         """What seated pods ask for in all."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
-        for seat in seats:
-            total += self.pod_classes.requests[seat.pod_class] * seat.pods
+        for assigned in assignment:
+            total += self.pod_classes.requests[assigned.pod_class] * assigned.pods
         return self.amounts(total)
 
     def amounts(self, by_column: Ints) -> Resources:
@@ -175,11 +175,11 @@ class CycleState:
         preemptible = gang.preemptibility == PREEMPTIBLE or (extra and gang.preemptibility != NON_PREEMPTIBLE)
         return self.usage.allowance(gang.queue, protected=not preemptible)
 
-    def quota_excess(self, gang: Gang, seats: Sequence[PodsOnNode]) -> Excess | None:
+    def quota_excess(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> Excess | None:
         """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
-        more = self.protected_increase(gang, self.with_placed(gang, seats), self.requested(seats))
+        more = self.protected_increase(gang, self.with_placed(gang, assignment), self.requested(assignment))
         return over_quota_non_preemptible(self.usage.tree, self.usage.protected, gang.queue, more)
 
     # one gang's work --------------------------------------------------------------------------------------------------
@@ -226,13 +226,13 @@ class CycleState:
             self._unbound = self.now.free.copy()
             self._awaited = np.zeros_like(self._unbound)
 
-    def take(self, seats: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
+    def take(self, assignment: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
         """Take room for (node, class, pods), now and later; or give it back.
 
         What is promised comes later: of now it takes only what would not be left for it then (P8).
         """
         self.version += 1
-        for node, pod_class, count in seats:
+        for node, pod_class, count in assignment:
             if self.later is self.now:
                 self.now.put(node, pod_class, sign * count)
                 continue
@@ -249,48 +249,50 @@ class CycleState:
         self.later.hold(node, amounts)
         self._update_now(node)
 
-    def expect_later(self, seats: Iterable[PodsOnNode], sign: int = 1) -> None:
+    def expect_later(self, assignment: Iterable[PodsOnNode], sign: int = 1) -> None:
         """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
         self.version += 1
-        for seat in seats:
-            self._awaited[seat.node] += self.pod_classes.requests[seat.pod_class] * seat.pods * sign
-            self.later.put(seat.node, seat.pod_class, seat.pods * sign)
+        for assigned in assignment:
+            self._awaited[assigned.node] += self.pod_classes.requests[assigned.pod_class] * assigned.pods * sign
+            self.later.put(assigned.node, assigned.pod_class, assigned.pods * sign)
 
-    def will_be_free(self, seats: Iterable[PodsOnNode]) -> bool:
+    def will_be_free(self, assignment: Iterable[PodsOnNode]) -> bool:
         """Whether no later grant took the room that was awaited."""
-        return all((self.later.free[seat.node] >= 0).all() for seat in seats)
+        return all((self.later.free[assigned.node] >= 0).all() for assigned in assignment)
 
     def _update_now(self, node: int) -> None:
         """What may be bound is free now, and will not be missed by those who were promised something."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
-    def bind(self, gang_state: GangState, seats: Sequence[PodsOnNode], role: Role) -> GangState:
+    def bind(self, gang_state: GangState, assignment: Sequence[PodsOnNode], role: Role) -> GangState:
         """Pods that go to free nodes."""
-        bindings, gang = assign_pods(self.snapshot, gang_state.gang, seats, role)
-        requests = self.requested(seats)
-        self.grant(gang, seats, requests, self.protected_increase(gang_state.gang, gang, requests))
+        bindings, gang = assign_pods(self.snapshot, gang_state.gang, assignment, role)
+        requests = self.requested(assignment)
+        self.grant(gang, assignment, requests, self.protected_increase(gang_state.gang, gang, requests))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
-    def nominate(self, gang_state: GangState, seats: Sequence[PodsOnNode]) -> GangState:
+    def nominate(self, gang_state: GangState, assignment: Sequence[PodsOnNode]) -> GangState:
         """Pods whose places are still being freed."""
-        nominations, gang = assign_pods(self.snapshot, gang_state.gang, seats, "core")
-        requests = self.requested(seats)
+        nominations, gang = assign_pods(self.snapshot, gang_state.gang, assignment, "core")
+        requests = self.requested(assignment)
         protected = self.protected_increase(gang_state.gang, gang, requests)
         self.split_later()
-        self.grant(gang, seats, requests, protected, is_promised=True)
+        self.grant(gang, assignment, requests, protected, is_promised=True)
         return replace(gang_state, gang=gang, verdict="Scheduled", nominations=(*gang_state.nominations, *nominations))
 
     def grant(
         self,
         gang: Gang,
-        seats: Sequence[PodsOnNode],
+        assignment: Sequence[PodsOnNode],
         requests: Mapping[str, int],
         protected: Mapping[str, int],
         is_promised: bool = False,
     ) -> None:
         """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
         self.busy.append(gang.key)
-        self.take(((seat.node, seat.pod_class, seat.pods) for seat in seats), is_promised=is_promised)
+        self.take(
+            ((assigned.node, assigned.pod_class, assigned.pods) for assigned in assignment), is_promised=is_promised
+        )
         if gang.queue in self.usage.tree.nodes:
             self.usage = self.usage.with_(gang.queue, requests, protected, is_promised)
 
@@ -325,9 +327,9 @@ class CycleState:
             case _:
                 return {}
 
-    def with_placed(self, gang: Gang, seats: Sequence[PodsOnNode]) -> Gang:
+    def with_placed(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> Gang:
         """The gang with these seats taken."""
-        return assign_pods(self.snapshot, gang, seats, "core")[1]
+        return assign_pods(self.snapshot, gang, assignment, "core")[1]
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, preemptor: str, proof: Proof = "") -> None:
         """Pods of a gang leave; their room is free later."""

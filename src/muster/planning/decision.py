@@ -15,7 +15,7 @@ Verdict = Literal["Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid"]
 Role = Literal["core", "extra"]
 
 
-class Seat(Struct, frozen=True, order=True, gc=False):
+class PodDecision(Struct, frozen=True, order=True, gc=False):
     """A pod of a gang, and a node."""
 
     namespace: str
@@ -35,13 +35,13 @@ class Seat(Struct, frozen=True, order=True, gc=False):
         return f"{self.namespace}/{self.pod_group}"
 
 
-class Binding(Seat, frozen=True, order=True, gc=False):
+class Binding(PodDecision, frozen=True, order=True, gc=False):
     """A pod and the node it goes to."""
 
     role: Role
 
 
-class Eviction(Seat, frozen=True, order=True, gc=False):
+class Eviction(PodDecision, frozen=True, order=True, gc=False):
     """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
 
     reason: EvictionReason

@@ -14,30 +14,34 @@ from muster.placement.search.search_state import PodsOnNode
 from muster.planning.decision import Binding, Role
 
 
-def assign_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode], role: Role) -> tuple[list[Binding], Gang]:
+def assign_pods(
+    snapshot: Snapshot, gang: Gang, assignment: Sequence[PodsOnNode], role: Role
+) -> tuple[list[Binding], Gang]:
     """Classes back to pods, first come first (M4)."""
-    waiting = _first_pods(snapshot, gang, seats)
+    waiting = _first_pods(snapshot, gang, assignment)
     bindings: list[Binding] = []
     placed: dict[tuple[str, str], Member] = {}
-    for seat in seats:
-        node = snapshot.nodes[seat.node].metadata.name
-        line = waiting[seat.leaf, seat.pod_class]
-        for member in line[: seat.pods]:
-            bindings.append(Binding(gang.namespace, member.name, node, gang.name, seat.leaf, role))
-            placed[seat.leaf, member.name] = replace(member, state=PodState.PLACED, node=node)
-        del line[: seat.pods]
+    for assigned in assignment:
+        node = snapshot.nodes[assigned.node].metadata.name
+        line = waiting[assigned.leaf, assigned.pod_class]
+        for member in line[: assigned.pods]:
+            bindings.append(Binding(gang.namespace, member.name, node, gang.name, assigned.leaf, role))
+            placed[assigned.leaf, member.name] = replace(member, state=PodState.PLACED, node=node)
+        del line[: assigned.pods]
     return bindings, with_members(gang, placed)
 
 
-def _first_pods(snapshot: Snapshot, gang: Gang, seats: Sequence[PodsOnNode]) -> dict[tuple[str, int], list[Member]]:
+def _first_pods(
+    snapshot: Snapshot, gang: Gang, assignment: Sequence[PodsOnNode]
+) -> dict[tuple[str, int], list[Member]]:
     """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
-    chosen: dict[tuple[str, int], list[Member]] = {(seat.leaf, seat.pod_class): [] for seat in seats}
+    chosen: dict[tuple[str, int], list[Member]] = {(assigned.leaf, assigned.pod_class): [] for assigned in assignment}
     lacking: Counter[str] = Counter()
-    for seat in seats:
-        lacking[seat.leaf] += seat.pods
+    for assigned in assignment:
+        lacking[assigned.leaf] += assigned.pods
     left = dict.fromkeys(chosen, 0)
-    for seat in seats:
-        left[seat.leaf, seat.pod_class] += seat.pods
+    for assigned in assignment:
+        left[assigned.leaf, assigned.pod_class] += assigned.pods
     for leaf in walk(gang.root):
         if not isinstance(leaf, Leaf) or leaf.name not in lacking:
             continue

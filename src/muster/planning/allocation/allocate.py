@@ -28,7 +28,7 @@ from muster.planning.cycle_state import CycleState
 from muster.planning.decision import Binding, Failure
 from muster.planning.diagnosis.refusals import GangRefusals, mark_unknown, unplaced_key
 from muster.planning.gang_state import GangState
-from muster.planning.memory.hints import hinted_seats
+from muster.planning.memory.hints import hinted_assignment
 from muster.planning.preemption.nominations import Nominations
 from muster.planning.preemption.preemption import Preemption
 from muster.planning.preemption.share import ByPriority
@@ -158,13 +158,13 @@ class Allocation:
         if requirement is None:
             return False
         self.cycle_state.charge_to(gang.key)
-        seats = self.cycle_state.attempt(gang.key, partial(self.free_capacity.find_extra, gang, requirement))
-        if seats is None or isinstance(seats, Failure):
+        assignment = self.cycle_state.attempt(gang.key, partial(self.free_capacity.find_extra, gang, requirement))
+        if assignment is None or isinstance(assignment, Failure):
             return False
-        requests = self.cycle_state.requested(seats)
+        requests = self.cycle_state.requested(assignment)
         if self.cycle_state.usage.excess(gang.queue, requests, protected(gang, requests)) is not None:
             return False
-        binding, is_waiting = self.extras.bind(gang, seats)
+        binding, is_waiting = self.extras.bind(gang, assignment)
         self._on_bound((binding,))
         self._grants[gang.key] += 1
         if is_waiting:
@@ -213,9 +213,9 @@ class Allocation:
 
     def _bind_nominees(self) -> None:
         """Gangs whose promised places have become free have them before anything else is decided (P7)."""
-        for key, seats in self.nominations.free_now():
+        for key, assignment in self.nominations.free_now():
             self.cycle_state.gang_states[key] = self.cycle_state.bind(
-                replace(self.cycle_state.gang_states[key], verdict="Scheduled"), seats, "core"
+                replace(self.cycle_state.gang_states[key], verdict="Scheduled"), assignment, "core"
             )
             self._on_bound(self.cycle_state.gang_states[key].bindings)
 
@@ -294,13 +294,13 @@ class Allocation:
                 if first is not None:
                     self.cycle_state.gang_budget.spend()  # ways to share pods out (M5) are many, and each may be cheap
                 first = first or requirement
-                seats = (
+                assignment = (
                     self.free_capacity.find_core(gang_state.gang, requirement)
                     if isinstance(requirement, Requirement)
                     else None
                 )
-                if seats is not None:
-                    return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
+                if assignment is not None:
+                    return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), assignment, "core")
             if held:
                 return self.nominations.renominate(gang_state, held)
             if self.preemption.share.could_run_out and self.by_priority.postpone(gang_state.gang):
@@ -313,8 +313,8 @@ class Allocation:
 
     def _cut_short(self, gang_state: GangState, held: tuple[PodsOnNode, ...]) -> GangState:
         """The steps ran out: what a longer search found, or was promised before, still holds."""
-        if (seats := hinted_seats(self.cycle_state, gang_state.gang)) is not None:
-            return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), seats, "core")
+        if (assignment := hinted_assignment(self.cycle_state, gang_state.gang)) is not None:
+            return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), assignment, "core")
         if held:
             return self.nominations.renominate(gang_state, held)
         return mark_unknown(gang_state, SearchCutShort())
@@ -331,25 +331,27 @@ class Allocation:
             if name in unplaceable:
                 continue
             requirement = requirements.further(part, pods)
-            seats = (
+            assignment = (
                 self._find_allowed_extra(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
             )
-            if seats is not None:
-                return self.cycle_state.bind(replace(gang_state, unplaceable=frozenset(unplaceable)), seats, "extra")
+            if assignment is not None:
+                return self.cycle_state.bind(
+                    replace(gang_state, unplaceable=frozenset(unplaceable)), assignment, "extra"
+                )
             unplaceable.add(name)
         return gang_state  # why these wait is said once all gangs have had their turns: planning.waiting
 
     def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats for an extra that its queue allows (Q4)."""
-        seats = self.free_capacity.find_extra(gang, requirement)
-        if seats is None:
+        assignment = self.free_capacity.find_extra(gang, requirement)
+        if assignment is None:
             return None
-        requests = self.cycle_state.requested(seats)
+        requests = self.cycle_state.requested(assignment)
         is_semi = gang.preemptibility == SEMI_PREEMPTIBLE  # of which new pods can be core
         more = self.cycle_state.protected_increase(
-            gang, self.cycle_state.with_placed(gang, seats) if is_semi else gang, requests
+            gang, self.cycle_state.with_placed(gang, assignment) if is_semi else gang, requests
         )
-        return seats if self.cycle_state.usage.excess(gang.queue, requests, more) is None else None
+        return assignment if self.cycle_state.usage.excess(gang.queue, requests, more) is None else None
 
 
 def rank(gang: Gang, now: Standing, grants: int) -> Rank:

@@ -48,21 +48,21 @@ class FreeCapacity:
             return None
         try:
             allowance = self.cycle_state.allowance(gang, extra=True)
-            seats = self._foreseen(gang, requirement) or self.cycle_state.find(
+            assignment = self._foreseen(gang, requirement) or self.cycle_state.find(
                 self.cycle_state.now, requirement, allowance
             )
         except OutOfSteps:
             return None
-        if seats is None:
+        if assignment is None:
             if allowance is None and not self._depends_on_others(requirement):
                 self.full.add(requirement.kind)
             return None
-        return seats
+        return assignment
 
     def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         """Seats that were found for an extra together with the core, while they are free."""
-        seats = self._growth.get(gang.key)
-        placement = growth.take(requirement, seats, self.cycle_state.snapshot.topologies) if seats else None
+        assignment = self._growth.get(gang.key)
+        placement = growth.take(requirement, assignment, self.cycle_state.snapshot.topologies) if assignment else None
         if placement is None or not self.cycle_state.are_free(placement.core):
             return None
         self._growth[gang.key] = placement.extras

@@ -61,14 +61,14 @@ class PlainExtras:
             return None
         return self._cycle_state.kinds.made(growing.requirement, pods=((growing.requirement.pods[0][0], growing.left),))
 
-    def bind(self, gang: Gang, seats: Sequence[PodsOnNode]) -> tuple[Binding, bool]:
+    def bind(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> tuple[Binding, bool]:
         """The next pod goes there; and whether more of them wait."""
-        growing, (seat,) = self._growing[gang.key], seats
-        node = self._cycle_state.snapshot.nodes[seat.node].metadata.name
+        growing, (assigned,) = self._growing[gang.key], assignment
+        node = self._cycle_state.snapshot.nodes[assigned.node].metadata.name
         pod = growing.waiting[len(growing.bindings)]
-        requests = self._cycle_state.requested(seats)
-        self._cycle_state.grant(gang, seats, requests, protected(gang, requests))
-        growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, seat.leaf, "extra"))
+        requests = self._cycle_state.requested(assignment)
+        self._cycle_state.grant(gang, assignment, requests, protected(gang, requests))
+        growing.bindings.append(Binding(gang.namespace, pod.name, node, gang.name, assigned.leaf, "extra"))
         return growing.bindings[-1], growing.left > 0
 
     def write(self, key: str) -> None:

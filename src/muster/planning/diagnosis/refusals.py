@@ -65,8 +65,8 @@ class GangRefusals:
 
     def withdraw_hints(self) -> None:
         """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
-        for key, seats in self.preemption.fitting_soon.items():
-            if not self.cycle_state.will_be_free(seats):
+        for key, assignment in self.preemption.fitting_soon.items():
+            if not self.cycle_state.will_be_free(assignment):
                 gang_state = self.cycle_state.gang_states[key]
                 self.cycle_state.gang_states[key] = replace(
                     gang_state, refusals=tuple(map(_without_soon, gang_state.refusals))
@@ -132,12 +132,12 @@ class GangRefusals:
             requests = {name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns) if total[i]}
         elif (
             requirement.kind in self._full
-            or (seats := self.cycle_state.find(self.cycle_state.now, requirement)) is None
+            or (assignment := self.cycle_state.find(self.cycle_state.now, requirement)) is None
         ):
             return None
         else:
-            requests = self.cycle_state.requested(seats)
-            if (over := self.cycle_state.quota_excess(gang, seats)) is not None:
+            requests = self.cycle_state.requested(assignment)
+            if (over := self.cycle_state.quota_excess(gang, assignment)) is not None:
                 return NonPreemptibleOverQuota(over)
         excess = self.cycle_state.usage.excess(
             gang.queue, requests, {} if gang.preemptibility == PREEMPTIBLE else requests

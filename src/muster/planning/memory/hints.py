@@ -21,16 +21,16 @@ from muster.planning.cycle_state import CycleState
 from muster.planning.memory.answer_cache import Hint
 
 
-def hinted_seats(cycle_state: CycleState, gang: Gang) -> tuple[PodsOnNode, ...] | None:
+def hinted_assignment(cycle_state: CycleState, gang: Gang) -> tuple[PodsOnNode, ...] | None:
     """Seats for the whole core of a gang, as a longer search proposed them, if they still hold."""
     memory = cycle_state.recall.memory
     hint = memory.hints.get(gang.key) if memory is not None else None
     if memory is None or hint is None:
         return None
-    seats = check_hint(cycle_state, gang, hint)
-    if seats is None:
+    assignment = check_hint(cycle_state, gang, hint)
+    if assignment is None:
         del memory.hints[gang.key]
-    return seats
+    return assignment
 
 
 def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnNode, ...] | None:
@@ -40,14 +40,14 @@ def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnN
         pod.node not in cycle_state.snapshot.node_index for pod in placed.values()
     ):
         return None
-    seats = tuple(
+    assignment = tuple(
         PodsOnNode(leaf, cycle_state.pod_class(gang, name), cycle_state.snapshot.node_index[member.node], 1)
         for (leaf, name), member in placed.items()
     )
     after = replace(gang, root=replace_members(gang.root, placed))
-    if not (_meets_minimums(gang, after) and _keeps_levels(cycle_state, after) and _are_free(cycle_state, seats)):
+    if not (_meets_minimums(gang, after) and _keeps_levels(cycle_state, after) and _are_free(cycle_state, assignment)):
         return None
-    return seats if _is_allowed(cycle_state, gang, after, seats) else None
+    return assignment if _is_allowed(cycle_state, gang, after, assignment) else None
 
 
 def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Member]:
@@ -78,17 +78,17 @@ def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
     return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
 
-def _are_free(cycle_state: CycleState, seats: tuple[PodsOnNode, ...]) -> bool:
+def _are_free(cycle_state: CycleState, assignment: tuple[PodsOnNode, ...]) -> bool:
     """One after the other they fit, by room and node rules. Pods with rules between them are never hinted at."""
     capacity = cycle_state.now.copy()
-    for seat in seats:
-        if seat.pod_class in capacity.inter_pod.touched or not capacity.fits(seat.pod_class)[seat.node]:
+    for assigned in assignment:
+        if assigned.pod_class in capacity.inter_pod.touched or not capacity.fits(assigned.pod_class)[assigned.node]:
             return False
-        capacity.put(seat.node, seat.pod_class, seat.pods)
+        capacity.put(assigned.node, assigned.pod_class, assigned.pods)
     return True
 
 
-def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, seats: tuple[PodsOnNode, ...]) -> bool:
+def _is_allowed(cycle_state: CycleState, gang: Gang, after: Gang, assignment: tuple[PodsOnNode, ...]) -> bool:
     """Within the limits and quotas of its queue (Q4)."""
-    requests = cycle_state.requested(seats)
+    requests = cycle_state.requested(assignment)
     return cycle_state.usage.excess(gang.queue, requests, cycle_state.protected_increase(gang, after, requests)) is None

@@ -45,10 +45,10 @@ class Recall:
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
     ) -> T | None:
         """Seats for a goal on a ledger."""
-        seats: T | None = self._recall_or_work(
+        assignment: T | None = self._recall_or_work(
             requirement, lambda: self._digests.free_capacity(capacity, requirement, allowance), work
         )
-        return seats
+        return assignment
 
     def victims(
         self,

@@ -160,22 +160,22 @@ class Consolidate(EvictionRules):
         """Limits and quotas as they are."""
         return super().allowance(frozenset())
 
-    def confirm(self, units: Units, seats: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:
+    def confirm(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:
         """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
-        if super().confirm(units, seats) is None:
+        if super().confirm(units, assignment) is None:
             return None
         leaving: dict[str, set[tuple[str, str]]] = {}
         for unit, leaf, member in self.candidates.members(units):
             leaving.setdefault(unit.gang.key, set()).add((leaf, member.name))
         gangs = {victim: self.cycle_state.gang_states[victim].gang for victim in sorted(leaving)}
         capacity = self.candidates.capacity_without(self.cycle_state.later, units)
-        new_places = place_beside(self.cycle_state, capacity, seats, gangs, leaving)
+        new_places = place_beside(self.cycle_state, capacity, assignment, gangs, leaving)
         if new_places is None:
             both = place_together(self.cycle_state, capacity, self.requirement, gangs, leaving)
             if both is None or super().confirm(units, both[0]) is None or not self.is_within(units, both[0]):
                 return None
-            seats, new_places = both
-            if not self.allows(units, self.cycle_state.requested(seats)):
+            assignment, new_places = both
+            if not self.allows(units, self.cycle_state.requested(assignment)):
                 return None
         self.new_places = new_places
-        return seats
+        return assignment

@@ -51,7 +51,7 @@ class Nominations:
         if nominated:
             cycle_state.split_later()
         for gang in gangs if nominated else ():
-            held = self.cycle_state.attempt(gang.key, partial(self._nominated_seats, gang, nominated))
+            held = self.cycle_state.attempt(gang.key, partial(self._nominated_assignment, gang, nominated))
             if held and not isinstance(held, Failure):
                 self._held[gang.key] = held
                 self._take(gang, held, 1)
@@ -67,26 +67,28 @@ class Nominations:
                     if node in snapshot.node_index:
                         yield name, node
 
-    def _nominated_seats(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
+    def _nominated_assignment(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
         """The nominated seats of a gang; none where it changed, or they would not be enough."""
-        seats: list[PodsOnNode] = []
+        assignment: list[PodsOnNode] = []
         placed: dict[tuple[str, str], Member] = {}
         for leaf in walk(gang.root):
             for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
                 node = nominated.get(f"{gang.namespace}/{member.name}")
                 if node is not None:
                     pod_class = self.cycle_state.pod_class(gang, member.name)
-                    seats.append(PodsOnNode(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
+                    assignment.append(PodsOnNode(leaf.name, pod_class, self.cycle_state.snapshot.node_index[node], 1))
                     placed[leaf.name, member.name] = replace(member, state=PodState.PLACED, node=node)
-        if not seats or why_closed(self.cycle_state.usage.tree, gang.queue) or is_satisfied(gang.root):
+        if not assignment or why_closed(self.cycle_state.usage.tree, gang.queue) or is_satisfied(gang.root):
             return ()
         after = replace(gang, root=replace_members(gang.root, placed))
-        good = is_satisfied(after.root) and self._is_together(after) and self._fit(seats, later=True)
-        return tuple(seats) if good and self._is_allowed(gang, tuple(seats), later=True) else ()
+        good = is_satisfied(after.root) and self._is_together(after) and self._fit(assignment, later=True)
+        return tuple(assignment) if good and self._is_allowed(gang, tuple(assignment), later=True) else ()
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
         """Reserved on nodes and in the queue."""
-        self.cycle_state.take(((seat.node, seat.pod_class, seat.pods) for seat in held), sign, is_promised=True)
+        self.cycle_state.take(
+            ((assigned.node, assigned.pod_class, assigned.pods) for assigned in held), sign, is_promised=True
+        )
         requests, protected = self.cycle_state.requested(held), self._protected(gang, held)
         more, more_protected = (
             {name: sign * number for name, number in amount.items()} for amount in (requests, protected)
@@ -111,13 +113,13 @@ class Nominations:
         spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
         return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
-    def _fit(self, seats: list[PodsOnNode] | Held, later: bool) -> bool:
+    def _fit(self, assignment: list[PodsOnNode] | Held, later: bool) -> bool:
         """Whether seats are free now, or once terminating pods have left."""
         capacity = (self.cycle_state.later if later else self.cycle_state.now).copy()
-        for seat in seats:
-            if not capacity.fits(seat.pod_class)[seat.node]:
+        for assigned in assignment:
+            if not capacity.fits(assigned.pod_class)[assigned.node]:
                 return False
-            capacity.put(seat.node, seat.pod_class, 1)
+            capacity.put(assigned.node, assigned.pod_class, 1)
         return True
 
     def free_now(self) -> Iterator[tuple[str, Held]]:
@@ -127,7 +129,7 @@ class Nominations:
         """
         touched = self.cycle_state.now.inter_pod.touched
         for name, held in sorted(self._held.items()):
-            if any(seat.pod_class in touched for seat in held):
+            if any(assigned.pod_class in touched for assigned in held):
                 continue
             gang = self.cycle_state.before[name]
             self._take(gang, held, -1)

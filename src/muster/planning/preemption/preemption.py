@@ -215,14 +215,14 @@ class Preemption:
         What it will need is taken from `later` alone, so that no other gang counts on it; what is free now is not
         held back by a gang that was promised nothing (P8).
         """
-        seats = self._seats_later(gang, requirement)
-        if seats is None:
+        assignment = self._assignment_later(gang, requirement)
+        if assignment is None:
             return False
-        self.fitting_soon[gang.key] = seats
-        self.cycle_state.expect_later(seats)
+        self.fitting_soon[gang.key] = assignment
+        self.cycle_state.expect_later(assignment)
         return True
 
-    def _seats_later(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
+    def _assignment_later(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
         if self.cycle_state.later is self.cycle_state.now or not could_fit_by_counts(
             requirement, self.cycle_state.later
         ):
@@ -239,7 +239,7 @@ class Preemption:
             self.cycle_state.evict(victim, members, rules.reason, gang_state.gang.key, selection.proof)
             if (queue := self.cycle_state.before[victim].queue) in self.cycle_state.usage.tree.nodes:
                 self.scheduling_queue.usage_fell(queue)
-        made = self.cycle_state.nominate(gang_state, selection.seats)
+        made = self.cycle_state.nominate(gang_state, selection.assignment)
         if isinstance(rules, Consolidate):
             for victim in sorted(by_gang):
                 self.relocation.write(victim, rules.new_places[victim])

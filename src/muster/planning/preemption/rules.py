@@ -144,9 +144,9 @@ class EvictionRules:
         rule_matches = self.cycle_state.snapshot.inter_pod_rules.running.get(pod)
         return repr((self.preemption.budgets.of.get(pod, ()), rule_matches))
 
-    def confirm(self, units: Units, seats: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:  # noqa: ARG002
+    def confirm(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:  # noqa: ARG002
         """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
-        return seats if self.cycle_state.quota_excess(self.gang, seats) is None else None
+        return assignment if self.cycle_state.quota_excess(self.gang, assignment) is None else None
 
     def add_rows(self, program: "VictimProgram") -> None:
         """The same for the integer program, as far as it is linear: P8, budgets, limits and quotas."""
@@ -175,10 +175,13 @@ class EvictionRules:
             if self.is_protected and quota != UNLIMITED:
                 program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
 
-    def is_within(self, units: Units, seats: tuple[PodsOnNode, ...]) -> bool:
+    def is_within(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> bool:
         """Whether seats stay within the allowance."""
         allowance = self.allowance(units)
         if allowance is None:
             return True
-        total = np.sum([self.cycle_state.pod_classes.requests[seat.pod_class] * seat.pods for seat in seats], axis=0)
+        total = np.sum(
+            [self.cycle_state.pod_classes.requests[assigned.pod_class] * assigned.pods for assigned in assignment],
+            axis=0,
+        )
         return bool((total <= allowance).all())

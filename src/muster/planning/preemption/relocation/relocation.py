@@ -186,21 +186,21 @@ def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, lea
     try:
         while len(new_places) < len(leaving):
             requirements = Requirements(gang, cycle_state.snapshot, cycle_state.kinds)
-            seats = _next_seats(cycle_state, capacity, gang, requirements, allowance)
-            if seats is None:
+            assignment = _next_assignment(cycle_state, capacity, gang, requirements, allowance)
+            if assignment is None:
                 break
-            for seat in seats:
-                capacity.put(seat.node, seat.pod_class, seat.pods)
+            for assigned in assignment:
+                capacity.put(assigned.node, assigned.pod_class, assigned.pods)
                 if allowance is not None:
-                    allowance = allowance - cycle_state.pod_classes.requests[seat.pod_class] * seat.pods
-            gang = cycle_state.with_placed(gang, seats)
+                    allowance = allowance - cycle_state.pod_classes.requests[assigned.pod_class] * assigned.pods
+            gang = cycle_state.with_placed(gang, assignment)
             new_places |= _new_places(gang, leaving)
     except OutOfSteps:
         pass
     return new_places
 
 
-def _next_seats(
+def _next_assignment(
     cycle_state: CycleState, capacity: Capacity, gang: Gang, requirements: Requirements, allowance: Ints | None
 ) -> tuple[PodsOnNode, ...] | None:
     """Seats for the core if that is missing, else for the next further part that fits."""
@@ -208,28 +208,28 @@ def _next_seats(
         for requirement in requirements.cores():
             if (
                 isinstance(requirement, Requirement)
-                and (seats := cycle_state.find(capacity, requirement, allowance)) is not None
+                and (assignment := cycle_state.find(capacity, requirement, allowance)) is not None
             ):
-                return seats
+                return assignment
         return None
     for _, part, pods in further_parts(gang.root, requirements.standings):
         more = requirements.further(part, pods)
-        if isinstance(more, Requirement) and (seats := cycle_state.find(capacity, more, allowance)) is not None:
-            return seats
+        if isinstance(more, Requirement) and (assignment := cycle_state.find(capacity, more, allowance)) is not None:
+            return assignment
     return None
 
 
 def place_beside(
     cycle_state: CycleState,
     capacity: Capacity,
-    seats: tuple[PodsOnNode, ...],
+    assignment: tuple[PodsOnNode, ...],
     gangs: Mapping[str, Gang],
     leaving: LeavingPods,
 ) -> dict[str, NewPlaces] | None:
     """New places for all pods that leave, gang by gang beside seats that are taken; None: not found this way."""
     capacity = capacity.copy()
-    for seat in seats:
-        capacity.put(seat.node, seat.pod_class, seat.pods)
+    for assigned in assignment:
+        capacity.put(assigned.node, assigned.pod_class, assigned.pods)
     new_places: dict[str, NewPlaces] = {}
     for key, gang in gangs.items():
         after = _waiting(gang, leaving[key])
@@ -237,8 +237,8 @@ def place_beside(
         restored = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
         if restored is None:
             return None
-        for seat in restored:
-            capacity.put(seat.node, seat.pod_class, seat.pods)
+        for assigned in restored:
+            capacity.put(assigned.node, assigned.pod_class, assigned.pods)
         new_places[key] = _new_places(cycle_state.with_placed(after, restored), leaving[key])
     return new_places
 
@@ -266,17 +266,18 @@ def place_together(
             return None
         parts.append(_renamed(cycle_state, key, part))
     whole = cycle_state.kinds.made(Requirement("*", len(parts), children=tuple(parts)))
-    all_seats = cycle_state.find(capacity, whole)
-    if all_seats is None:
+    joint_assignment = cycle_state.find(capacity, whole)
+    if joint_assignment is None:
         return None
-    seats: dict[str, list[PodsOnNode]] = {}
-    for seat in all_seats:
-        key, _, leaf = seat.leaf.partition(MARK)
-        seats.setdefault(key, []).append(replace(seat, leaf=leaf))
+    assignment: dict[str, list[PodsOnNode]] = {}
+    for assigned in joint_assignment:
+        key, _, leaf = assigned.leaf.partition(MARK)
+        assignment.setdefault(key, []).append(replace(assigned, leaf=leaf))
     new_places = {
-        key: _new_places(cycle_state.with_placed(gang, seats.get(key, [])), leaving[key]) for key, gang in after.items()
+        key: _new_places(cycle_state.with_placed(gang, assignment.get(key, [])), leaving[key])
+        for key, gang in after.items()
     }
-    return tuple(seats.get("", ())), new_places
+    return tuple(assignment.get("", ())), new_places
 
 
 def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Requirement:

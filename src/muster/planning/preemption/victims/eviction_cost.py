@@ -1,4 +1,4 @@
-"""Eviction cost: what a seat costs in pods that have to leave. A ledger on which cheap seats come first, and a bound.
+"""Eviction cost: what a seat costs in pods that have to leave. A ledger on which cheap fits come first, and a bound.
 
 The cost guides the search, the bound proves that no smaller set exists; what really leaves is decided in `victims`.
 """
@@ -15,7 +15,7 @@ from muster.placement.capacity import Capacity
 from muster.planning.preemption.candidates import Candidates, Mask, Units
 
 Ints = NDArray[np.int64]
-MOST_SEATS = int(np.iinfo(np.int64).max)
+UNLIMITED_PODS = int(np.iinfo(np.int64).max)
 POD = 1 << 20  # one pod weighs more than all priorities together
 
 
@@ -98,26 +98,26 @@ class CostCapacity(Capacity):
         usable = self.fits(pod_class) > 0
         stacks = self.pods.stacks(int(columns[scarce]), int(asks[scarce]), usable)
         weight = stacks.weights()
-        seats = np.full(stacks.size, MOST_SEATS)
+        fits = np.full(stacks.size, UNLIMITED_PODS)
         free, nodes = self.free_before[usable], np.flatnonzero(usable)
         for column, ask in zip(columns.tolist(), asks.tolist(), strict=True):
-            np.minimum(seats, (free[:, None, column] + stacks.freed(column)) // ask, out=seats)
+            np.minimum(fits, (free[:, None, column] + stacks.freed(column)) // ask, out=fits)
         by_cost: dict[int, Ints] = {}
-        for rows, costs in _costs_by_seat(seats, weight):
+        for rows, costs in _costs_by_pod(fits, weight):
             for value in np.unique(costs).tolist():
                 there = by_cost.setdefault(value, np.zeros(len(usable), dtype=np.int64))
                 there[nodes[rows[costs == value]]] += 1
         return sorted(by_cost.items(), key=lambda item: item[0])
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Cheap seats first."""
-        return [seats for _, seats in self.costs(pod_class)]
+        """Cheap fits first."""
+        return [fits for _, fits in self.costs(pod_class)]
 
     def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
-        """The fewest pods that would leave for so many seats, with a minus."""
+        """The fewest pods that would leave for so many fits, with a minus."""
         total = 0
-        for cost, seats in self.costs(pod_class):
-            taken = min(need, int(seats[nodes].sum()))
+        for cost, fits in self.costs(pod_class):
+            taken = min(need, int(fits[nodes].sum()))
             total -= taken * cost
             need -= taken
             if not need:
@@ -128,8 +128,8 @@ class CostCapacity(Capacity):
         """The same for domains of a level."""
         total = np.zeros(len(domains), dtype=np.int64)
         lacking = np.full(len(domains), need, dtype=np.int64)
-        for cost, seats in self.costs(pod_class):
-            taken = np.minimum(lacking, level.sums(seats)[domains])
+        for cost, fits in self.costs(pod_class):
+            taken = np.minimum(lacking, level.sums(fits)[domains])
             total -= taken * cost
             lacking -= taken
             if not lacking.any():
@@ -137,55 +137,55 @@ class CostCapacity(Capacity):
         return total
 
 
-def _costs_by_seat(seats: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
+def _costs_by_pod(fits: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
     """For the first, the second, … seat: the rows of nodes that can have it, and what it costs there.
 
     Both tables are by node and by the number of pods that leave it.
     """
-    nodes = np.arange(len(seats))
-    paid = np.zeros(len(seats), dtype=np.int64)
+    nodes = np.arange(len(fits))
+    paid = np.zeros(len(fits), dtype=np.int64)
     number = 0
     while True:
         number += 1
-        there = seats[:, -1] >= number
-        nodes, seats, weight, paid = nodes[there], seats[there], weight[there], paid[there]
+        there = fits[:, -1] >= number
+        nodes, fits, weight, paid = nodes[there], fits[there], weight[there], paid[there]
         if not len(nodes):
             return
-        now = weight[np.arange(len(nodes)), (seats >= number).argmax(axis=1)]
+        now = weight[np.arange(len(nodes)), (fits >= number).argmax(axis=1)]
         yield nodes, now - paid
         paid = now
 
 
-def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_class: int, seats: Ints, need: int) -> int:
+def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_class: int, fits: Ints, need: int) -> int:
     """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
 
     `seats`: by node, once all of these units have left. Any pod may leave by itself here, and of each column only as
     many as that column lacks.
     """
-    usable = seats > 0
-    most = min(int(seats.max(initial=0)), need)
+    usable = fits > 0
+    most = min(int(fits.max(initial=0)), need)
     if not most:
         return 1
     pods, asks = CandidatePods(candidates, numbers), free.pod_classes.requests[pod_class]
     costs = np.zeros((int(usable.sum()), most), dtype=np.int64)
     for column in free.pod_classes.columns[pod_class].tolist():
-        freed = pods.stacks(column, MOST_SEATS, usable).freed(column)
+        freed = pods.stacks(column, UNLIMITED_PODS, usable).freed(column)
         fitting = (free.free[usable, column, None] + freed) // asks[column]
         np.maximum(costs, _too_few(fitting, most), out=costs)
-    return _cheapest_total(costs, seats[usable], need)
+    return _cheapest_total(costs, fits[usable], need)
 
 
-def _too_few(seats: Ints, most: int) -> Ints:
-    """By node and number of seats, from 1: how many entries of its row are below that number."""
-    nodes = len(seats)
-    key = np.clip(seats, 0, most) + np.arange(nodes)[:, None] * (most + 1)
+def _too_few(fits: Ints, most: int) -> Ints:
+    """By node and number of fits, from 1: how many entries of its row are below that number."""
+    nodes = len(fits)
+    key = np.clip(fits, 0, most) + np.arange(nodes)[:, None] * (most + 1)
     counts = np.bincount(key.ravel(), minlength=nodes * (most + 1)).reshape(nodes, most + 1)
     return np.cumsum(counts, axis=1)[:, :most]
 
 
-def _cheapest_total(costs: Ints, seats: Ints, need: int) -> int:
-    """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole seats."""
-    rows, counts = _distinct(np.column_stack((np.minimum(seats, costs.shape[1]), costs))[seats > 0])
+def _cheapest_total(costs: Ints, fits: Ints, need: int) -> int:
+    """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole fits."""
+    rows, counts = _distinct(np.column_stack((np.minimum(fits, costs.shape[1]), costs))[fits > 0])
     steps: list[tuple[Fraction, int]] = []
     for row, times in zip(rows.tolist(), counts.tolist(), strict=True):
         at, have = 0, 0
@@ -206,7 +206,7 @@ def _cheapest_total(costs: Ints, seats: Ints, need: int) -> int:
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
     """Every row once, and how often it is there; written as one number where that is large enough."""
     base = int(rows.max(initial=0)) + 1
-    if base ** rows.shape[1] > MOST_SEATS:
+    if base ** rows.shape[1] > UNLIMITED_PODS:
         unique = np.unique(rows, axis=0, return_counts=True)
         return unique[0], unique[1]
     keys = rows @ np.array([base**i for i in range(rows.shape[1])], dtype=np.int64)

@@ -18,12 +18,12 @@ Short = dict[int, Ints]  # by node and column: what seats still lack there
 
 def greedy_set(question: Question, among: Units) -> Units | None:
     """Units in the way of the cheapest seats, if they are enough and allowed."""
-    seats = cheapest_seats(question, among)
-    units = None if seats is None else in_the_way(question, seats, among)
+    assignment = cheapest_assignment(question, among)
+    units = None if assignment is None else in_the_way(question, assignment, among)
     return units if units is not None and question.is_enough(units) else None
 
 
-def cheapest_seats(question: Question, among: Units) -> tuple[PodsOnNode, ...] | None:
+def cheapest_assignment(question: Question, among: Units) -> tuple[PodsOnNode, ...] | None:
     """Seats by eviction cost, with some units gone; None: there are none."""
     question.cycle_state.gang_budget.spend(QUESTION_STEPS + question.candidates.pass_steps)
     capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
@@ -32,10 +32,10 @@ def cheapest_seats(question: Question, among: Units) -> tuple[PodsOnNode, ...] |
     return None if state is None else search.seats(state)
 
 
-def in_the_way(question: Question, seats: Iterable[PodsOnNode], among: Units) -> Units | None:
+def in_the_way(question: Question, assignment: Iterable[PodsOnNode], among: Units) -> Units | None:
     """Units on the nodes of the seats, until all of these fit; for these seats none of them can be left out."""
     candidates = question.candidates
-    short = _lacking(question.cycle_state, seats)
+    short = _lacking(question.cycle_state, assignment)
     rows = np.flatnonzero(candidates.rows(among) & np.isin(candidates.pod_node, list(short)))
     there: dict[int, dict[int, None]] = {}
     for number, node in zip(candidates.pod_unit[rows].tolist(), candidates.pod_node[rows].tolist(), strict=True):
@@ -54,11 +54,11 @@ def in_the_way(question: Question, seats: Iterable[PodsOnNode], among: Units) ->
     return _without_needless(candidates, gone, short)
 
 
-def _lacking(cycle_state: CycleState, seats: Iterable[PodsOnNode]) -> Short:
+def _lacking(cycle_state: CycleState, assignment: Iterable[PodsOnNode]) -> Short:
     short: Short = {}
-    for seat in seats:
-        row = short.setdefault(seat.node, -cycle_state.later.free[seat.node])
-        short[seat.node] = row + cycle_state.pod_classes.requests[seat.pod_class] * seat.pods
+    for assigned in assignment:
+        row = short.setdefault(assigned.node, -cycle_state.later.free[assigned.node])
+        short[assigned.node] = row + cycle_state.pod_classes.requests[assigned.pod_class] * assigned.pods
     return short
 
 

@@ -25,7 +25,7 @@ class Selection(Struct, frozen=True, eq=False):
     """The units that leave, the seats that this makes room for, and what is proved of it."""
 
     units: Units
-    seats: tuple[PodsOnNode, ...]
+    assignment: tuple[PodsOnNode, ...]
     proof: Proof
 
 
@@ -48,8 +48,8 @@ class Question:
         classes, later = pod_classes(self.requirement), self.cycle_state.later
         if len(classes) > 1 or classes[0] in later.inter_pod.touched:
             return 1
-        seats = self.vacated.fits(classes[0])
-        return fewest_pods(later, self.candidates, self.all, classes[0], seats, size(self.requirement))
+        assignment = self.vacated.fits(classes[0])
+        return fewest_pods(later, self.candidates, self.all, classes[0], assignment, size(self.requirement))
 
     def _useful(self, mask: Mask) -> Mask:
         """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
@@ -73,7 +73,7 @@ class Question:
         """Whether there are seats with these, or only some of them, gone: a bound."""
         return self._ask(units, self.rules.max_allowance(units)) is not None
 
-    def seats(self, units: Units) -> tuple[PodsOnNode, ...] | None:
+    def assignment(self, units: Units) -> tuple[PodsOnNode, ...] | None:
         """Seats with these gone, whatever is preferred."""
         return self._ask(units, self.rules.allowance(units))
 
@@ -89,16 +89,18 @@ class Question:
     def is_enough(self, units: Units) -> bool:
         """There are seats, these units may leave, and nothing else stands against it."""
         if units not in self._settled:
-            seats = self.seats(units)
-            allowed = seats is not None and self.rules.allows(units, self.cycle_state.requested(seats))
-            self._settled[units] = allowed and seats is not None and self.rules.confirm(units, seats) is not None
+            assignment = self.assignment(units)
+            allowed = assignment is not None and self.rules.allows(units, self.cycle_state.requested(assignment))
+            self._settled[units] = (
+                allowed and assignment is not None and self.rules.confirm(units, assignment) is not None
+            )
         return self._settled[units]
 
     def selection(self, units: Units, proof: Proof) -> Selection | None:
         """The set with seats that the gang prefers (T2), where there are such."""
-        for seats in self._preferred(units), self.seats(units):
-            if seats is not None and self.rules.allows(units, self.cycle_state.requested(seats)):
-                settled = self.rules.confirm(units, seats)
+        for assignment in self._preferred(units), self.assignment(units):
+            if assignment is not None and self.rules.allows(units, self.cycle_state.requested(assignment)):
+                settled = self.rules.confirm(units, assignment)
                 if settled is not None:
                     return Selection(units, settled, proof)
         return None

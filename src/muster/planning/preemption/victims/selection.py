@@ -15,7 +15,7 @@ from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.search.search_state import PodsOnNode
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units
-from muster.planning.preemption.victims.greedy import cheapest_seats, greedy_set, in_the_way, reduced
+from muster.planning.preemption.victims.greedy import cheapest_assignment, greedy_set, in_the_way, reduced
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.smallest import smallest
 
@@ -118,8 +118,8 @@ def _neighbourhoods(question: Question) -> Iterator[Units]:
     """Units in the way of the cheapest seats, then of the cheapest without those, and so on."""
     among = question.rules.movable_now(question.all)
     for _ in range(NEIGHBOURHOODS):
-        seats = cheapest_seats(question, among) if among else None
-        units = None if seats is None else in_the_way(question, seats, among)
+        assignment = cheapest_assignment(question, among) if among else None
+        units = None if assignment is None else in_the_way(question, assignment, among)
         if not units:
             return
         yield units
@@ -162,12 +162,12 @@ def _single_pod(question: Question) -> Selection | None:
     for start in range(0, len(order), SOME):
         for number in _making_room(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
-            seats = (PodsOnNode(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
+            assignment = (PodsOnNode(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
             question.cycle_state.gang_budget.spend()
-            if question.rules.allows(units, question.cycle_state.requested(seats)) and question.rules.is_within(
-                units, seats
+            if question.rules.allows(units, question.cycle_state.requested(assignment)) and question.rules.is_within(
+                units, assignment
             ):
-                settled = question.rules.confirm(units, seats)
+                settled = question.rules.confirm(units, assignment)
                 if settled is not None:
                     return Selection(units, settled, "exact")
     return None

@@ -66,7 +66,7 @@ class VictimProgram(Groups):
         self._gone: dict[tuple[str, str], Terms] = {}
         self.on_node: dict[int, list[tuple[int, int]]] = {}  # by node: class and variable of pods that may come there
         self._leave_together()
-        self._seat()
+        self._assign_nodes()
         self.rules.add_rows(self)
         self._fit()
 
@@ -74,9 +74,9 @@ class VictimProgram(Groups):
         """A program that could not be written down and solved in time is not begun."""
         nodes = [self.regions[key].nodes for _, key in self.demands]
         fits = [self.search.base.fits(pod_class) for pod_class, _ in self.demands]
-        seats = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
-        least = seats * (1 + BEGIN) + self.candidates.count(self.question.all)
-        if seats > LARGEST_PROGRAM or least > self.question.cycle_state.gang_budget.left:
+        assignment = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
+        least = assignment * (1 + BEGIN) + self.candidates.count(self.question.all)
+        if assignment > LARGEST_PROGRAM or least > self.question.cycle_state.gang_budget.left:
             raise OutOfSteps
 
     def _costs(self) -> Iterator[tuple[int, int]]:
@@ -163,7 +163,7 @@ class VictimProgram(Groups):
                 if inner in self.leaves:
                     self.add_link([(variable, 1), (self.leaves[inner], -1)], most=0)
 
-    def _seat(self) -> None:
+    def _assign_nodes(self) -> None:
         """As many pods of a class on nodes of a region as the groups there need."""
         for (pod_class, key), wanted in self.demands.items():
             fits = self.search.base.fits(pod_class)
