@@ -74,7 +74,7 @@ def test_files_are_merged_as_by_kubectl(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 @pytest.mark.parametrize("provide", [False, True])
 def test_plugins_are_run_as_by_kubectl(tmp_path: Path, version: str, provide: bool) -> None:
-    """Arguments, variables and what they are told of the cluster; the command is relative to the file."""
+    """Arguments, variables and the description of the cluster; the command is relative to the file."""
     api_version = f"client.authentication.k8s.io/{version}"
     certificates(tmp_path)
     user = write_script(
