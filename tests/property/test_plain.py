@@ -234,11 +234,11 @@ def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> No
         for pod_class in pod_classes:
             pods = 1 + (seed + pod_class) % 4
             expected = list(one_by_one(capacity.fits(pod_class).copy(), level, pods))
-            assert capacity.most(pod_class, level, pods) == len(expected), f"seed {seed}"
+            assert capacity.count_gangs(pod_class, level, pods) == len(expected), f"seed {seed}"
             found, counts = capacity.pack(pod_class, level, pods, len(expected))
             assert found == expected, f"seed {seed}"
             capacity.put_packed(pod_class, counts)
-            assert capacity.most(pod_class, level, pods) == 0
+            assert capacity.count_gangs(pod_class, level, pods) == 0
             for other in pod_classes:
                 assert (capacity.fits(other) == Capacity(capacity.pod_classes, capacity.free).fits(other)).all(), (
                     f"seed {seed}"
@@ -256,9 +256,7 @@ def test_seats_beside_those_taken_are_what_one_pass_over_the_nodes_finds() -> No
                 supposed.put(rng.randrange(len(snapshot.nodes)), pod_class, rng.randint(1, 3))
             for i, level in enumerate(snapshot.topologies["t"].levels):
                 expected = level.sums(supposed.fits_in(pod_class, np.arange(len(snapshot.nodes))))
-                assert (regions.seats_left(RequiredLevel("t", i), pod_class, supposed) == expected).all(), (
-                    f"seed {seed}"
-                )
+                assert (regions.fits_left(RequiredLevel("t", i), pod_class, supposed) == expected).all(), f"seed {seed}"
 
 
 def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:

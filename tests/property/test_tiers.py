@@ -74,7 +74,7 @@ def test_the_index_of_seats_finds_what_the_search_finds(seed: int) -> None:
     for _ in range(30):
         pods = rng.randint(1, 10)
         slow = assign_tightly(SupposedCapacity(capacity), Demand(0, 0, pods, everywhere))
-        fast = capacity.seats(0).tightest(pods)
+        fast = capacity.fit_index(0).tightest(pods)
         assert fast == slow
         for at, count in fast or ():
             capacity.put(at, 0, count)

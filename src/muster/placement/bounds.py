@@ -44,15 +44,15 @@ class Bounds:
         self.tree_index = {name: i for i, name in enumerate(topologies)}
         self.distances: Distances | None = None  # anti-affinity between pods of the goals
         self._copies: dict[tuple[int, int, int], Ints] = {}
-        self._seats: dict[tuple[int, int, int], Ints] = {}
-        self._apart: dict[tuple[int, int, int], Ints] = {}  # the same, as far as pods may be beside each other
+        self._fits: dict[tuple[int, int, int], Ints] = {}
+        self._fits_apart: dict[tuple[int, int, int], Ints] = {}  # the same, as far as pods may be beside each other
         self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
         self._sizes: dict[int, int] = {}
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
 
     def copies(self, requirement: Requirement, tree: int, level: int) -> Ints:
         """For every domain of a level: how many goals of this kind it could hold by itself, at most."""
-        self._asked(requirement)  # from the top, once for all below
+        self._facts_of(requirement)  # from the top, once for all below
         first = _Question(requirement, tree, level)
         ahead = [first]
         while ahead:  # without recursion: trees may be deep
@@ -86,11 +86,11 @@ class Bounds:
         shared = distances.shared(classes)
         if not shared:
             return True
-        asks = {
+        requests = {
             pod_class: np.array([number in distances.of_class(pod_class) for number in shared]) * 1
             for pod_class in classes
         }
-        need = least_requests(requirement, asks).tolist()
+        need = least_requests(requirement, requests).tolist()
         return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
     def prune(self, requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
@@ -108,24 +108,24 @@ class Bounds:
 
     def _placeable(self, runs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         """Pods whose class fits on some node."""
-        return tuple(run for run in runs if self._seats_of(run[0], 0, EVERYWHERE)[0] > 0) if len(runs) > 1 else runs
+        return tuple(run for run in runs if self._fits_of(run[0], 0, EVERYWHERE)[0] > 0) if len(runs) > 1 else runs
 
     def classes(self, requirement: Requirement) -> tuple[int, ...]:
         """The classes of the pods that it may use."""
-        return self._asked(requirement)[0]
+        return self._facts_of(requirement)[0]
 
     def least(self, requirement: Requirement) -> Ints:
         """By column the least that it asks for."""
-        return self._asked(requirement)[1]
+        return self._facts_of(requirement)[1]
 
     # counting -------------------------------------------------------------------------------------------------------
 
     def _finer(self, one: _Question) -> int | None:
         """The goal's own level, where it is finer than the one in question."""
-        spot = one.requirement.required
-        if spot is None or self.tree_index[spot.topology] != one.tree or spot.level <= one.level:
+        constraint = one.requirement.required
+        if constraint is None or self.tree_index[constraint.topology] != one.tree or constraint.level <= one.level:
             return None
-        return spot.level
+        return constraint.level
 
     def _below(self, one: _Question) -> Iterable[_Question]:
         """Questions that have to be answered first."""
@@ -147,9 +147,9 @@ class Bounds:
 
     def _by_totals(self, one: _Question) -> Ints:
         """Resources that every copy takes at least, against what is free and of use."""
-        classes, least = self._asked(one.requirement)
+        classes, least = self._facts_of(one.requirement)
         if len(classes) == 1 and (pods := self._sizes[one.requirement.kind]):  # of one class, seats say it all
-            return self._seats_of(classes[0], one.tree, one.level) // pods
+            return self._fits_of(classes[0], one.tree, one.level) // pods
         columns = np.flatnonzero(least)
         if not len(columns):
             return np.full(self._domains(one.tree, one.level), ANY, dtype=np.int64)
@@ -161,12 +161,12 @@ class Bounds:
         """Pods, by the nodes that could take them."""
         if not one.requirement.need:
             return
-        seats = {pod_class: self._seats_of(pod_class, one.tree, one.level) for pod_class, _ in one.requirement.pods}
+        fits = {pod_class: self._fits_of(pod_class, one.tree, one.level) for pod_class, _ in one.requirement.pods}
         some = sum(
-            np.minimum(seats[pod_class], most) for pod_class, most in count_by_class(one.requirement.pods).items()
+            np.minimum(fits[pod_class], most) for pod_class, most in count_by_class(one.requirement.pods).items()
         )
         yield np.where(np.asarray(some) >= one.requirement.need, ANY, 0)
-        yield np.asarray(sum(seats.values())) // one.requirement.need
+        yield np.asarray(sum(fits.values())) // one.requirement.need
 
     def _by_children(self, one: _Question) -> Iterable[Ints]:
         """Children, by how many of each kind a domain could hold."""
@@ -182,13 +182,18 @@ class Bounds:
             if always > 0:
                 yield held[kind] // always
 
-    def _pin(self, found: Ints, spot: RequiredLevel | None, one: _Question) -> None:
+    def _pin(self, found: Ints, constraint: RequiredLevel | None, one: _Question) -> None:
         """Only inside the domain where the placed pods are (T3)."""
-        if spot is None or spot.pinned is None or self.tree_index[spot.topology] != one.tree or one.level < 0:
+        if (
+            constraint is None
+            or constraint.pinned is None
+            or self.tree_index[constraint.topology] != one.tree
+            or one.level < 0
+        ):
             return
         level = self.trees[one.tree].levels[one.level]
-        above = self.trees[one.tree].levels[spot.level].domain[level.order[level.start[:-1]]]
-        found[above != spot.pinned] = 0
+        above = self.trees[one.tree].levels[constraint.level].domain[level.order[level.start[:-1]]]
+        found[above != constraint.pinned] = 0
 
     # per domain -------------------------------------------------------------------------------------------------------
 
@@ -212,41 +217,41 @@ class Bounds:
         np.add.at(found, outer.domain[inner.order[inner.start[:-1]]], few)
         return found
 
-    def seats_by_domain(self, pod_class: int, tree: int, level: int) -> Ints:
+    def fits_by_domain(self, pod_class: int, tree: int, level: int) -> Ints:
         """Pods of a class that every domain could take, by room alone."""
         key = (pod_class, tree, level)
-        if key not in self._seats:
-            self._seats[key] = self._sums(self.capacity.fits(pod_class), tree, level)
-        return self._seats[key]
+        if key not in self._fits:
+            self._fits[key] = self._sums(self.capacity.fits(pod_class), tree, level)
+        return self._fits[key]
 
-    def _seats_of(self, pod_class: int, tree: int, level: int) -> Ints:
+    def _fits_of(self, pod_class: int, tree: int, level: int) -> Ints:
         """Pods of a class that every domain could take, by themselves."""
         if self.distances is None or not self.distances.of_class(pod_class):
-            return self.seats_by_domain(pod_class, tree, level)
+            return self.fits_by_domain(pod_class, tree, level)
         key = (pod_class, tree, level)
-        if key not in self._apart:
+        if key not in self._fits_apart:
             domains = self._domains(tree, level)
             everywhere = np.zeros(len(self.capacity.free), dtype=np.int64)
             domain = everywhere if level == EVERYWHERE else self.trees[tree].levels[level].domain
-            most = self.distances.seats(pod_class, domain, domains)
-            self._apart[key] = np.minimum(self.seats_by_domain(pod_class, tree, level), most)
-        return self._apart[key]
+            most = self.distances.fits(pod_class, domain, domains)
+            self._fits_apart[key] = np.minimum(self.fits_by_domain(pod_class, tree, level), most)
+        return self._fits_apart[key]
 
     def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
         """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
         key = (classes, tree, level)
         if key not in self._usable:
-            asks = np.array([self.capacity.pod_classes.requests[pod_class] for pod_class in classes])
-            columns = np.flatnonzero(asks.any(axis=0))  # few of them, where every host port is one
+            requests = np.array([self.capacity.pod_classes.requests[pod_class] for pod_class in classes])
+            columns = np.flatnonzero(requests.any(axis=0))  # few of them, where every host port is one
             taken = np.zeros((len(self.capacity.free), len(columns)), dtype=np.int64)
-            for pod_class, row in zip(classes, asks[:, columns], strict=True):
+            for pod_class, row in zip(classes, requests[:, columns], strict=True):
                 taken += self.capacity.fits(pod_class)[:, None] * row
             per_node = np.minimum(np.maximum(self.capacity.free[:, columns], 0), taken)
-            self._usable[key] = np.zeros((self._domains(tree, level), asks.shape[1]), dtype=np.int64)
+            self._usable[key] = np.zeros((self._domains(tree, level), requests.shape[1]), dtype=np.int64)
             self._usable[key][:, columns] = self._sums(per_node, tree, level)
         return self._usable[key]
 
-    def _asked(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
+    def _facts_of(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
         """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
         if requirement.kind not in self._facts:
             known = least_requests_by_kind(requirement, self.capacity.pod_classes.requests)
@@ -263,35 +268,35 @@ def _is(one: object, other: object) -> bool:
     return one is other
 
 
-def least_requests(requirement: Requirement, asks: Asks) -> Ints:
+def least_requests(requirement: Requirement, requests: Asks) -> Ints:
     """By column the least that any choice of children and pods asks for, given what each class asks."""
-    return least_requests_by_kind(requirement, asks)[requirement.kind]
+    return least_requests_by_kind(requirement, requests)[requirement.kind]
 
 
-def least_requests_by_kind(requirement: Requirement, asks: Asks) -> dict[int, Ints]:
+def least_requests_by_kind(requirement: Requirement, requests: Asks) -> dict[int, Ints]:
     """The same for a goal and all below it, by kind."""
     made: dict[int, Ints] = {}
     for one in reversed(list(subtree(requirement))):
         if one.kind in made:
             continue
         if one.is_leaf:
-            made[one.kind] = _least_of(one.pods, one.need, asks)
+            made[one.kind] = _least_of(one.pods, one.need, requests)
             continue
         rows = np.array([made[child.kind] for child in one.children])
         made[one.kind] = np.sort(rows, axis=0)[: one.need].sum(axis=0)
         if one.total:
             below = [run for leaf in leaves(one) for run in leaf.pods]
-            made[one.kind] = np.maximum(made[one.kind], _least_of(below, one.total, asks))
+            made[one.kind] = np.maximum(made[one.kind], _least_of(below, one.total, requests))
     return made
 
 
-def _least_of(runs: Sequence[tuple[int, int]], need: int, asks: Asks) -> Ints:
+def _least_of(runs: Sequence[tuple[int, int]], need: int, requests: Asks) -> Ints:
     """By column the least that so many of these pods ask for."""
     counts = count_by_class(runs)
     if len(counts) == 1:
-        return asks[next(iter(counts))] * need
+        return requests[next(iter(counts))] * need
     pod_classes, lengths = list(counts), np.array(list(counts.values()), dtype=np.int64)
-    rows = np.array([asks[pod_class] for pod_class in pod_classes])
+    rows = np.array([requests[pod_class] for pod_class in pod_classes])
     order = np.argsort(rows, axis=0, kind="stable")
     sorted_rows, there = np.take_along_axis(rows, order, axis=0), lengths[order]
     taken = np.clip(need - (np.cumsum(there, axis=0) - there), 0, there)

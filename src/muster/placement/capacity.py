@@ -23,36 +23,36 @@ class PodClasses:
     def __init__(self, snapshot: Snapshot) -> None:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
         self.requests = [one.requests for one in snapshot.classes]
-        self.columns = [asks.nonzero()[0] for asks in self.requests]
+        self.columns = [requests.nonzero()[0] for requests in self.requests]
         self.pairs = [
-            list(zip(columns.tolist(), asks[columns].tolist(), strict=True))
-            for columns, asks in zip(self.columns, self.requests, strict=True)
+            list(zip(columns.tolist(), requests[columns].tolist(), strict=True))
+            for columns, requests in zip(self.columns, self.requests, strict=True)
         ]
         self._allowed: dict[int, Mask] = {}
         self._refused: dict[int, dict[str, int]] = {}
-        self._wished: dict[int, Ints | None] = {}
-        self._wish_orders: dict[tuple[int, int], Ints] = {}  # by class, and the identity of a level
+        self._preferred_weights: dict[int, Ints | None] = {}
+        self._preference_orders: dict[tuple[int, int], Ints] = {}  # by class, and the identity of a level
 
     @cached_property
-    def wishing(self) -> bool:
+    def has_preferences(self) -> bool:
         """Whether some class prefers nodes."""
-        return any(self.wished(pod_class) is not None for pod_class in range(len(self.requests)))
+        return any(self.preferred_weights(pod_class) is not None for pod_class in range(len(self.requests)))
 
-    def wished(self, pod_class: int) -> Ints | None:
+    def preferred_weights(self, pod_class: int) -> Ints | None:
         """For every node what this class would give to be there; None: nodes are equal to it."""
-        if pod_class not in self._wished:
-            self._wished[pod_class] = preferred_weights(self.scene.snapshot.classes[pod_class], self.scene)
-        return self._wished[pod_class]
+        if pod_class not in self._preferred_weights:
+            self._preferred_weights[pod_class] = preferred_weights(self.scene.snapshot.classes[pod_class], self.scene)
+        return self._preferred_weights[pod_class]
 
-    def wish_order(self, pod_class: int, level: Level) -> Ints:
+    def preference_order(self, pod_class: int, level: Level) -> Ints:
         """The nodes of a level, domain by domain, those first where this class would rather be."""
         key = pod_class, id(level)
-        if key not in self._wish_orders:
-            wished = self.wished(pod_class)
-            assert wished is not None
+        if key not in self._preference_orders:
+            preferred_weights = self.preferred_weights(pod_class)
+            assert preferred_weights is not None
             nodes = level.order
-            self._wish_orders[key] = nodes[np.lexsort((-wished[nodes], level.domain[nodes]))]
-        return self._wish_orders[key]
+            self._preference_orders[key] = nodes[np.lexsort((-preferred_weights[nodes], level.domain[nodes]))]
+        return self._preference_orders[key]
 
     def allowed(self, pod_class: int) -> Mask:
         """Nodes that pass every filter for this class."""
@@ -75,8 +75,8 @@ class Capacity:
         self.free = free
         self.inter_pod = inter_pod or InterPodState(pod_classes.scene)
         self._fits: dict[int, Ints] = {}
-        self._seats: dict[int, FitIndex] = {}
-        self._domains: dict[int, dict[int, DomainFitIndex]] = {}  # by class, then by the identity of a level
+        self._fit_indexes: dict[int, FitIndex] = {}
+        self._domain_fit_indexes: dict[int, dict[int, DomainFitIndex]] = {}  # by class, then by the identity of a level
         self._allowed: dict[int, Mask] = {}
         self._changed: list[int] = []  # nodes, one after the other
         self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
@@ -84,36 +84,36 @@ class Capacity:
         self._origin: tuple[Capacity, tuple[int, int]] | None = None  # what this is a copy of, as it was
         self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
 
-    def seats(self, pod_class: int) -> FitIndex:
+    def fit_index(self, pod_class: int) -> FitIndex:
         """Nodes by how many pods of this class each could take."""
         fits = self.fits(pod_class)
-        if pod_class not in self._seats:
-            self._seats[pod_class] = FitIndex(fits)
-        return self._seats[pod_class]
+        if pod_class not in self._fit_indexes:
+            self._fit_indexes[pod_class] = FitIndex(fits)
+        return self._fit_indexes[pod_class]
 
-    def seats_by_domain(self, pod_class: int, level: Level) -> DomainFitIndex:
+    def domain_fit_index(self, pod_class: int, level: Level) -> DomainFitIndex:
         """The same by domain of a level."""
-        fits, known = self.fits(pod_class), self._domains.setdefault(pod_class, {})
+        fits, known = self.fits(pod_class), self._domain_fit_indexes.setdefault(pod_class, {})
         if id(level) not in known:
             known[id(level)] = DomainFitIndex(fits, level)
         return known[id(level)]
 
-    def most(self, pod_class: int, level: Level | None, pods: int) -> int:
+    def count_gangs(self, pod_class: int, level: Level | None, pods: int) -> int:
         """How many gangs of so many pods of a class have room, each in one domain of a level."""
         if level is None:
-            return self.seats(pod_class).total // pods
-        return int((self.seats_by_domain(pod_class, level).room // pods).sum())
+            return self.fit_index(pod_class).total // pods
+        return int((self.domain_fit_index(pod_class, level).capacity // pods).sum())
 
     def pack(
-        self, pod_class: int, level: Level | None, pods: int, most: int
+        self, pod_class: int, level: Level | None, pods: int, limit: int
     ) -> tuple[list[PodsByNode], dict[int, int]]:
         """Places for so many of them, gang by gang; and pods by node in all.
 
         The numbers of the class have these places taken already: the caller takes the room, or drops the class.
         """
         self._others += 1
-        index = self.seats(pod_class) if level is None else self.seats_by_domain(pod_class, level)
-        found, counts = index.pack(pods, most), dict[int, int]()
+        index = self.fit_index(pod_class) if level is None else self.domain_fit_index(pod_class, level)
+        found, counts = index.pack(pods, limit), dict[int, int]()
         for places in found:
             for node, count in places:
                 counts[node] = counts.get(node, 0) + count
@@ -124,9 +124,9 @@ class Capacity:
         return found, counts
 
     def _indices(self, pod_class: int) -> Iterator[FitIndex | DomainFitIndex]:
-        if pod_class in self._seats:
-            yield self._seats[pod_class]
-        yield from self._domains.get(pod_class, {}).values()
+        if pod_class in self._fit_indexes:
+            yield self._fit_indexes[pod_class]
+        yield from self._domain_fit_indexes.get(pod_class, {}).values()
 
     def copy(self) -> "Capacity":
         """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
@@ -195,65 +195,68 @@ class Capacity:
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
         """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
-        wished = self.pod_classes.wished(pod_class)
-        if wished is None:
+        preferred_weights = self.pod_classes.preferred_weights(pod_class)
+        if preferred_weights is None:
             return None
-        return [np.where(wished == weight, self.fits(pod_class), 0) for weight in np.unique(wished)[::-1]]
+        return [
+            np.where(preferred_weights == weight, self.fits(pod_class), 0)
+            for weight in np.unique(preferred_weights)[::-1]
+        ]
 
-    def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
+    def preference_score(self, pod_class: int, nodes: Ints, need: int) -> int:
         """What some nodes are worth to so many pods of a class."""
-        wished = self.pod_classes.wished(pod_class)
-        if wished is None:
+        preferred_weights = self.pod_classes.preferred_weights(pod_class)
+        if preferred_weights is None:
             return 0
-        order = nodes[np.argsort(-wished[nodes], kind="stable")]
+        order = nodes[np.argsort(-preferred_weights[nodes], kind="stable")]
         fits = self.fits(pod_class)[order]
         taken = np.minimum(fits, np.maximum(need - (np.cumsum(fits) - fits), 0))
-        return int((taken * wished[order]).sum())
+        return int((taken * preferred_weights[order]).sum())
 
-    def bids(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
+    def preference_scores(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
         """The same for domains of a level, all of them in one pass."""
-        wished = self.pod_classes.wished(pod_class)
-        if wished is None or not len(domains):
+        preferred_weights = self.pod_classes.preferred_weights(pod_class)
+        if preferred_weights is None or not len(domains):
             return np.zeros(len(domains), dtype=np.int64)
-        order, starts = self.pod_classes.wish_order(pod_class, level), level.start[:-1]
+        order, starts = self.pod_classes.preference_order(pod_class, level), level.start[:-1]
         fits = self.fits(pod_class)[order]
         before = np.cumsum(fits) - fits
         before -= np.repeat(before[starts], np.diff(level.start))
         taken = np.minimum(fits, np.maximum(need - before, 0))
-        found: Ints = np.add.reduceat(taken * wished[order], starts)[domains]
+        found: Ints = np.add.reduceat(taken * preferred_weights[order], starts)[domains]
         return found
 
     @property
-    def bidding(self) -> bool:
+    def has_preferences(self) -> bool:
         """Whether anybody would rather be on some nodes than on others."""
-        return self.pod_classes.wishing
+        return self.pod_classes.has_preferences
 
     def put(self, node: int, pod_class: int, count: int) -> None:
         """Take room for pods of a class on a node."""
         self.free[node] -= self.pod_classes.requests[pod_class] * count
         if pod_class in self.inter_pod.touched:
-            self._mark(node, self.inter_pod.classes[pod_class], count)
+            self._count_pods(node, self.inter_pod.classes[pod_class], count)
         self._changed.append(node)
 
     def put_packed(self, pod_class: int, counts: Mapping[int, int]) -> None:
         """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
-        asks = self.pod_classes.requests[pod_class]
+        requests = self.pod_classes.requests[pod_class]
         if len(counts) > FEW:
             nodes, pods = np.array([*counts.items()], dtype=np.int64).T
-            self.free[nodes] -= np.outer(pods, asks)
+            self.free[nodes] -= np.outer(pods, requests)
         else:
             for node, count in counts.items():
                 row = self.free[node]
-                row -= asks * count
+                row -= requests * count
         is_up_to_date = self._seen.get(pod_class) == len(self._changed)
         self._changed += counts
         if is_up_to_date:  # the numbers of the class have these places taken
             self._seen[pod_class] = len(self._changed)
 
-    def mark(self, node: int, pod_class: int, count: int) -> None:
+    def count_pods(self, node: int, pod_class: int, count: int) -> None:
         """Pods of a class come to a node, for the rules between pods alone."""
         if pod_class in self.inter_pod.touched:
-            self._mark(node, self.inter_pod.classes[pod_class], count)
+            self._count_pods(node, self.inter_pod.classes[pod_class], count)
 
     def set_free(self, node: int, free: Ints) -> None:
         """So much is free on a node."""
@@ -277,7 +280,7 @@ class Capacity:
         """Give back the room of a running pod of a class."""
         self.free[node] += self.pod_classes.requests[pod_class]
         if rule_matches.selected_by or rule_matches.carries:
-            self._mark(node, rule_matches, -1)
+            self._count_pods(node, rule_matches, -1)
         self._changed.append(node)
 
     def release_all(self, nodes: Ints, amounts: Ints) -> None:
@@ -285,11 +288,11 @@ class Capacity:
         np.add.at(self.free, nodes, amounts)
         self._changed += nodes.tolist()
 
-    def unmark(self, node: int, rule_matches: RuleMatches) -> None:
+    def uncount_pod(self, node: int, rule_matches: RuleMatches) -> None:
         """A pod leaves a node, for the rules between pods alone."""
-        self._mark(node, rule_matches, -1)
+        self._count_pods(node, rule_matches, -1)
 
-    def _mark(self, node: int, rule_matches: RuleMatches, count: int) -> None:
+    def _count_pods(self, node: int, rule_matches: RuleMatches, count: int) -> None:
         """Pods come or go; the classes that rules about them concern have to be looked at again."""
         self._others += 1
         self.inter_pod.put(node, rule_matches, count)
@@ -301,8 +304,8 @@ class Capacity:
         """What is known of a class is worked out again when it is asked for."""
         self._redone.add(pod_class)
         self._fits.pop(pod_class, None)
-        self._seats.pop(pod_class, None)
-        self._domains.pop(pod_class, None)
+        self._fit_indexes.pop(pod_class, None)
+        self._domain_fit_indexes.pop(pod_class, None)
 
 
 class SupposedCapacity:

@@ -12,7 +12,7 @@ def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dic
     `known` keeps the answers by kind, for as long as the ledger stays as it is.
     """
     if requirement.required is None and flat.applies(capacity, requirement):
-        return capacity.seats(requirement.pods[0][0]).total >= requirement.need
+        return capacity.fit_index(requirement.pods[0][0]).total >= requirement.need
     known = {} if known is None else known
     ahead, unknown = [requirement], []
     while ahead:

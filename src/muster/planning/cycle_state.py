@@ -237,7 +237,7 @@ class CycleState:
                 self.now.put(node, pod_class, sign * count)
                 continue
             self.later.put(node, pod_class, sign * count)
-            self.now.mark(node, pod_class, sign * count)
+            self.now.count_pods(node, pod_class, sign * count)
             if not is_promised:
                 self._unbound[node] -= self.pod_classes.requests[pod_class] * sign * count
             self._update_now(node)
@@ -378,7 +378,7 @@ class CycleState:
     def _unmark_terminating(self, pod: str, node: str) -> None:
         rule_matches = self.snapshot.inter_pod_rules.running.get(pod)
         if rule_matches is not None:
-            self.later.unmark(self.snapshot.node_index[node], rule_matches)
+            self.later.uncount_pod(self.snapshot.node_index[node], rule_matches)
 
 
 def _failure(gang: str, error: Exception) -> Failure:

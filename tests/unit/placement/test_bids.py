@@ -48,6 +48,6 @@ def test_domains_are_worth_what_each_is_worth_alone(seed: int) -> None:
     for _ in range(3):
         for shape in range(len(snapshot.classes)):
             need = rng.randint(1, 6)
-            alone = [ledger.bid(shape, level.nodes(domain), need) for domain in domains.tolist()]
-            assert ledger.bids(shape, level, domains, need).tolist() == alone
+            alone = [ledger.preference_score(shape, level.nodes(domain), need) for domain in domains.tolist()]
+            assert ledger.preference_scores(shape, level, domains, need).tolist() == alone
         ledger.put(rng.randrange(len(snapshot.nodes)), 0, 1)

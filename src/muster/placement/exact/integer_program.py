@@ -33,7 +33,7 @@ Key = tuple[int, tuple[int, ...]]  # a kind of goals, or a class of pods, and a 
 class GroupDomain(Struct, frozen=True, eq=False):
     """Goals of one kind in one of the regions that they may choose."""
 
-    region: NodeSet
+    node_set: NodeSet
     met: int  # variable: how many goals are met here
     uses: dict[int, Terms]  # by kind of children, or by class of pods: how many
 
@@ -53,54 +53,54 @@ class Groups:
         self.model = Model()
         self.kinds = {one.kind: one for one in subtree(requirement)}
         self.many = Counter(one.kind for one in subtree(requirement))
-        self.spots: dict[Key, list[GroupDomain]] = {}
-        self.regions: dict[tuple[int, ...], NodeSet] = {}
+        self.group_domains: dict[Key, list[GroupDomain]] = {}
+        self.node_sets: dict[tuple[int, ...], NodeSet] = {}
         self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
         self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
         self._groups()
 
     def _groups(self) -> None:
         """How many goals of every kind are met in every region."""
-        everywhere = self.search.regions.everywhere
+        everywhere = self.search.domains.everywhere
         wanted: dict[Key, Terms] = {(self.requirement.kind, everywhere.key): []}
         ahead = deque([(self.requirement, everywhere)])
         while ahead:
-            requirement, around = ahead.popleft()
+            requirement, enclosing = ahead.popleft()
             self.search.budget.spend()
-            found = [self._spot(requirement, region) for region in self._regions_of(requirement, around)]
-            self.spots[requirement.kind, around.key] = found
-            for spot in found if requirement.children else ():
-                for kind, terms in spot.uses.items():
-                    key = (kind, spot.region.key)
+            found = [self._spot(requirement, node_set) for node_set in self._regions_of(requirement, enclosing)]
+            self.group_domains[requirement.kind, enclosing.key] = found
+            for group_domain in found if requirement.children else ():
+                for kind, terms in group_domain.uses.items():
+                    key = (kind, group_domain.node_set.key)
                     if key not in wanted:
                         wanted[key] = []
-                        ahead.append((self.kinds[kind], spot.region))
+                        ahead.append((self.kinds[kind], group_domain.node_set))
                     wanted[key] += terms
         for key, terms in wanted.items():
-            met = [(spot.met, 1) for spot in self.spots[key]]
+            met = [(group_domain.met, 1) for group_domain in self.group_domains[key]]
             one = int(key == (self.requirement.kind, everywhere.key))
             self.model.add_row([*met, *((variable, -value) for variable, value in terms)], one, one)
         for branch in (one for one in subtree(self.requirement) if one.total):
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
-    def _regions_of(self, requirement: Requirement, around: NodeSet) -> Iterator[NodeSet]:
+    def _regions_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
         """Domains that a goal requires, and inside them those that it is held to in addition."""
-        regions = self.search.regions
-        for outer in regions.narrowed(requirement, requirement.required, around):
-            yield from regions.narrowed(requirement, requirement.tight, outer)
+        node_sets = self.search.domains
+        for outer in node_sets.narrowed(requirement, requirement.required, enclosing):
+            yield from node_sets.narrowed(requirement, requirement.tight, outer)
 
-    def _spot(self, requirement: Requirement, region: NodeSet) -> GroupDomain:
-        self.regions[region.key] = region
+    def _spot(self, requirement: Requirement, node_set: NodeSet) -> GroupDomain:
+        self.node_sets[node_set.key] = node_set
         met = self.model.add_variable(self.many[requirement.kind])
         if requirement.children:
             uses = self._children(requirement, met)
         else:
             uses = self._pods(requirement, met)
             for pod_class, terms in uses.items():
-                self.demands.setdefault((pod_class, region.key), []).extend(terms)
+                self.demands.setdefault((pod_class, node_set.key), []).extend(terms)
                 for name in requirement.within:
                     self.totals.setdefault(name, []).extend(terms)
-        return GroupDomain(region, met, uses)
+        return GroupDomain(node_set, met, uses)
 
     def _children(self, requirement: Requirement, met: int) -> dict[int, Terms]:
         counts = Counter(child.kind for child in requirement.children)
@@ -147,10 +147,10 @@ class _Program(Groups):
         for leaf in subtree(self.requirement):
             for pod_class, length in leaf.pods:
                 most[pod_class] += length
-        regions = {
-            pod_class: [self.regions[key] for kind, key in self.demands if kind == pod_class] for pod_class in most
+        node_sets = {
+            pod_class: [self.node_sets[key] for kind, key in self.demands if kind == pod_class] for pod_class in most
         }
-        return find_types(self.search.base, most, regions, self.search.budget)
+        return find_types(self.search.base, most, node_sets, self.search.budget)
 
     def _packing(self) -> None:
         """Pods on nodes: so many of a class and region on nodes of a type, inside of the patterns that are chosen."""
@@ -159,9 +159,11 @@ class _Program(Groups):
         for number, one in enumerate(self.types):
             held = self._by_pattern(one) if one.patterns else self._by_node(number, one)
             for i, pod_class in enumerate(one.pod_classes):
-                room = sum(int(fits) for fits in self.search.base.fits(pod_class)[list(one.nodes)])
+                available = sum(int(fits) for fits in self.search.base.fits(pod_class)[list(one.nodes)])
                 taken = [
-                    (key, self.model.add_variable(room)) for key in one.regions if (pod_class, key) in self.demands
+                    (key, self.model.add_variable(available))
+                    for key in one.node_sets
+                    if (pod_class, key) in self.demands
                 ]
                 self.taken[number, pod_class] = taken
                 for key, variable in taken:
@@ -186,15 +188,15 @@ class _Program(Groups):
         base = self.search.base
         self.filled.append([])
         fits = [base.fits(pod_class)[list(one.nodes)].tolist() for pod_class in one.pod_classes]
-        asks = np.array([base.pod_classes.requests[pod_class] for pod_class in one.pod_classes])
-        columns = np.flatnonzero(asks.any(axis=0)).tolist()
-        units = {column: int(np.gcd.reduce(asks[:, column])) for column in columns}
+        requests = np.array([base.pod_classes.requests[pod_class] for pod_class in one.pod_classes])
+        columns = np.flatnonzero(requests.any(axis=0)).tolist()
+        units = {column: int(np.gcd.reduce(requests[:, column])) for column in columns}
         self.singly[number] = []
         for at, node in enumerate(one.nodes):
             variables = [self.model.add_variable(fits[i][at]) for i in range(len(one.pod_classes))]
             self.singly[number].append(variables)
             for column in columns:
-                terms = [(v, int(ask) // units[column]) for v, ask in zip(variables, asks[:, column], strict=True)]
+                terms = [(v, int(ask) // units[column]) for v, ask in zip(variables, requests[:, column], strict=True)]
                 if max(value for _, value in terms) > EXACT_ENOUGH:
                     raise OutOfSteps
                 self.model.add_row(terms, most=int(base.free[node, column]) // units[column])
@@ -205,13 +207,13 @@ class _Program(Groups):
         allowance = self.search.allowance
         if allowance is None:
             return
-        asks = self.search.base.pod_classes.requests
+        requests = self.search.base.pod_classes.requests
         for column in np.flatnonzero(
-            np.any([asks[pod_class] for pod_class in self.search.pod_classes], axis=0)
+            np.any([requests[pod_class] for pod_class in self.search.pod_classes], axis=0)
         ).tolist():
-            unit = int(np.gcd.reduce([int(asks[pod_class][column]) for pod_class in self.search.pod_classes]))
+            unit = int(np.gcd.reduce([int(requests[pod_class][column]) for pod_class in self.search.pod_classes]))
             terms = [
-                (variable, value * int(asks[pod_class][column]) // unit)
+                (variable, value * int(requests[pod_class][column]) // unit)
                 for (pod_class, _), found in self.demands.items()
                 for variable, value in found
             ]
@@ -225,9 +227,9 @@ class _Program(Groups):
         if solution is None:
             return None
         solution = self._preferred(solution)
-        demands = self._told_apart(solution)
-        packed = self._seats(solution, demands)
-        return self.search.exactly_seated(demands, packed)
+        demands = self._name_groups(solution)
+        packed = self._assign_nodes(solution, demands)
+        return self.search.with_exact_assignments(demands, packed)
 
     def _preferred(self, solution: Solution) -> Solution:
         """The first choice in the order of M3 and M4, as far as the budget goes: each wish in turn becomes a row."""
@@ -242,14 +244,19 @@ class _Program(Groups):
 
     def _first_choice(self, requirement: Requirement, solution: Solution) -> Solution:
         """As many as possible of the first children, or pods, then of the next."""
-        spots = [spot for (kind, _), found in self.spots.items() if kind == requirement.kind for spot in found]
+        group_domains = [
+            group_domain
+            for (kind, _), found in self.group_domains.items()
+            if kind == requirement.kind
+            for group_domain in found
+        ]
         included: Counter[int] = Counter()
         closed: set[int] = set()
         for one, length in [(child.kind, 1) for child in requirement.children] or list(requirement.pods):
             wanted = min(length, requirement.need - included.total())
             if one in closed or not wanted:
                 continue
-            terms = [term for spot in spots for term in spot.uses[one]]
+            terms = [term for group_domain in group_domains for term in group_domain.uses[one]]
             least, solution = self._most(terms, included[one], included[one] + wanted, solution)
             if least < included[one] + wanted:
                 closed.add(one)
@@ -272,20 +279,20 @@ class _Program(Groups):
         self.model.add_row(terms, least=low)
         return low, solution
 
-    def _told_apart(self, solution: Solution) -> tuple[Demand, ...]:
+    def _name_groups(self, solution: Solution) -> tuple[Demand, ...]:
         """Counts back to groups by name, from the root down: which is where, with how many pods of which class."""
         arrived: dict[int, dict[tuple[int, ...], list[Requirement]]] = {kind: {} for kind in self.kinds}
-        arrived[self.requirement.kind][self.search.regions.everywhere.key] = [self.requirement]
+        arrived[self.requirement.kind][self.search.domains.everywhere.key] = [self.requirement]
         demands: list[Demand] = []
         for kind in self._parents_first():
-            for around, requirements in arrived[kind].items():
-                for spot in self.spots[kind, around]:
+            for enclosing, requirements in arrived[kind].items():
+                for group_domain in self.group_domains[kind, enclosing]:
                     here, requirements = (
-                        requirements[: solution.values[spot.met]],
-                        requirements[solution.values[spot.met] :],
+                        requirements[: solution.values[group_domain.met]],
+                        requirements[solution.values[group_domain.met] :],
                     )
-                    for child in self._inside(here, spot, solution, demands) if here else ():
-                        arrived[child.kind].setdefault(spot.region.key, []).append(child)
+                    for child in self._inside(here, group_domain, solution, demands) if here else ():
+                        arrived[child.kind].setdefault(group_domain.node_set.key, []).append(child)
         return tuple(demands)
 
     def _parents_first(self) -> list[int]:
@@ -296,10 +303,10 @@ class _Program(Groups):
         return sorted(height, key=lambda kind: -height[kind])
 
     def _inside(
-        self, requirements: list[Requirement], spot: GroupDomain, solution: Solution, demands: list[Demand]
+        self, requirements: list[Requirement], group_domain: GroupDomain, solution: Solution, demands: list[Demand]
     ) -> Iterator[Requirement]:
         """The chosen children of goals that are met in one region; pods of leaves become demands."""
-        used = {one: _value(terms, solution) for one, terms in spot.uses.items()}
+        used = {one: _value(terms, solution) for one, terms in group_domain.uses.items()}
         offered = Counter(child.kind for child in requirements[0].children) or Counter(
             count_by_class(requirements[0].pods)
         )
@@ -308,17 +315,21 @@ class _Program(Groups):
         ):
             if requirement.is_leaf:
                 leaf = self.search.leaf_index(requirement.name)
-                demands += [Demand(leaf, pod_class, count, spot.region) for pod_class, count in counts.items() if count]
+                demands += [
+                    Demand(leaf, pod_class, count, group_domain.node_set)
+                    for pod_class, count in counts.items()
+                    if count
+                ]
             for child in requirement.children:
                 if counts[child.kind] > 0:
                     counts[child.kind] -= 1
                     yield child
 
-    def _seats(self, solution: Solution, demands: Sequence[Demand]) -> Assignments:
+    def _assign_nodes(self, solution: Solution, demands: Sequence[Demand]) -> Assignments:
         """Pods onto nodes: patterns to nodes of their type in order, then classes and regions to the pods of them."""
         kinds: dict[Key, list[int]] = {}
         for i, demand in enumerate(demands):
-            kinds.setdefault((demand.pod_class, demand.region.key), []).append(i)
+            kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
         number = {key: i for i, key in enumerate(kinds)}
         placed: list[tuple[int, int, int]] = []
         for at, one in enumerate(self.types):
@@ -327,12 +338,12 @@ class _Program(Groups):
             for i, pod_class in enumerate(one.pod_classes):
                 left = {key: solution.values[variable] for key, variable in self.taken[at, pod_class]}
                 for node, pattern in zip(one.nodes, chosen, strict=False):
-                    room = pattern[i]
+                    available = pattern[i]
                     for key in left:
-                        given = min(room, left[key])
+                        given = min(available, left[key])
                         if given:
                             placed.append((node, number[pod_class, key], given))
-                        room, left[key] = room - given, left[key] - given
+                        available, left[key] = available - given, left[key] - given
         return share_out(placed, list(kinds.values()), demands)
 
 

@@ -34,25 +34,25 @@ class Distances:
         counts = Counter(number for pod_class in pod_classes for number in self.of_class(pod_class))
         return sorted(number for number, classes in counts.items() if classes > 1)
 
-    def seats(self, pod_class: int, domain: Ints, domains: int) -> Ints:
+    def fits(self, pod_class: int, domain: Ints, domains: int) -> Ints:
         """For every domain, given by node, how many pods of a class it could hold by these rules."""
         found = np.full(domains, np.iinfo(np.int64).max // 2, dtype=np.int64)
         fits = np.where(domain >= 0, self.capacity.fits(pod_class), 0)
         for number in self.of_class(pod_class):
-            np.minimum(found, _seats(fits, self._places(number), domain, domains), out=found)
+            np.minimum(found, _count_fits(fits, self._places(number), domain, domains), out=found)
         return found
 
     def places(self, number: int, pod_classes: Sequence[int]) -> int:
         """How many pods of some classes could find a place each, by one rule that they share."""
         nowhere = np.zeros(len(self.capacity.free), dtype=np.int64)
-        mine = [self.capacity.fits(pod_class) for pod_class in pod_classes if number in self.of_class(pod_class)]
-        return int(_seats(sum(mine, start=nowhere), self._places(number), nowhere, 1)[0])
+        own_fits = [self.capacity.fits(pod_class) for pod_class in pod_classes if number in self.of_class(pod_class)]
+        return int(_count_fits(sum(own_fits, start=nowhere), self._places(number), nowhere, 1)[0])
 
     def _places(self, number: int) -> Ints:
         return self.capacity.inter_pod.places(self.capacity.inter_pod.rules[number])
 
 
-def _seats(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
+def _count_fits(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
     """By domain: one for every place with room, and all that fits on nodes in no place."""
     found = np.zeros(domains, dtype=np.int64)
     free, some = np.flatnonzero((fits > 0) & (places < 0)), np.flatnonzero((fits > 0) & (places >= 0))

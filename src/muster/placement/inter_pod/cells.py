@@ -21,7 +21,7 @@ class Cells:
         self.capacity, self.demands = capacity, demands
         fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)
         for i, item in enumerate(items):
-            fits[i, item.region.nodes] = capacity.fits(item.pod_class)[item.region.nodes]
+            fits[i, item.node_set.nodes] = capacity.fits(item.pod_class)[item.node_set.nodes]
         useful = np.flatnonzero(fits.any(axis=0))
         inter_pod = capacity.inter_pod
         keys = {rule.key: inter_pod.places(rule) for rule in (inter_pod.rules[number] for number in rules)}
@@ -31,10 +31,10 @@ class Cells:
         counting = [
             inter_pod.counting(inter_pod.rules[n])[useful] for n in rules if inter_pod.rules[n].kind == "spread"
         ]
-        room = fits[:, useful].sum(axis=0)
+        fits_in_all = fits[:, useful].sum(axis=0)
         order: list[Ints] = []
         for column in columns:
-            total = np.bincount(column + 1, weights=room) if len(column) else np.zeros(1)
+            total = np.bincount(column + 1, weights=fits_in_all) if len(column) else np.zeros(1)
             order += [total[column + 1].astype(np.int64), column]
         order += [mask.astype(np.int64) for mask in counting]
         at = np.lexsort((useful, *reversed(order)))
@@ -50,8 +50,8 @@ class Cells:
     ) -> Ints:
         """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
         capacity, inter_pod = self.capacity, self.capacity.inter_pod
-        asked = np.flatnonzero(np.any([capacity.pod_classes.requests[item.pod_class] for item in items], axis=0))
-        facts = [fits[:, useful].T, capacity.free[np.ix_(useful, asked)]]
+        requested = np.flatnonzero(np.any([capacity.pod_classes.requests[item.pod_class] for item in items], axis=0))
+        facts = [fits[:, useful].T, capacity.free[np.ix_(useful, requested)]]
         facts += [places[useful, None] for key, places in keys.items() if key != HOSTNAME]
         facts += [inter_pod.selected.row(number)[useful, None] for number in rules]
         spreads = [inter_pod.rules[number] for number in rules if inter_pod.rules[number].kind == "spread"]

@@ -147,7 +147,7 @@ class RuleOverCells:
             return None
         return True, tally.carriers == 0
 
-    def wanted(self, cell: int, tally: PlaceTally, kind: int) -> int | None:
+    def target_count(self, cell: int, tally: PlaceTally, kind: int) -> int | None:
         """How many of a kind a cell should get for an even spread; None: no matter."""
         if self.rule.kind != "spread" or not self.chosen[kind] or not self.counts[cell]:
             return None
@@ -192,7 +192,7 @@ class ConstrainedPacking:
             watch.plan(self.counts)
         cells, kinds = len(self.cells.nodes), len(self.items)
         budget.spend(len(rules) * (8 + len(capacity.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
-        self._roomy: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
+        self._usable_places: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
         self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
         self._packed: dict[tuple[int, Vector], Assignments | None] = {}
@@ -201,9 +201,9 @@ class ConstrainedPacking:
     def _most(self, cell: int) -> Vector:
         """How many pods of every kind a cell can take, by itself."""
         found = []
-        for kind, room in enumerate(self.cells.solo[cell]):
+        for kind, available in enumerate(self.cells.solo[cell]):
             limits = [most for watch in self.watches if watch.place[cell] >= 0 and (most := watch.most(kind))]
-            found.append(min([room, *limits]))
+            found.append(min([available, *limits]))
         return tuple(found)
 
     def _more(self, cell: int) -> Vector:
@@ -213,17 +213,19 @@ class ConstrainedPacking:
             for watch in self.watches:
                 place = watch.place[cell]
                 if place >= 0 and watch.most(kind):
-                    found[kind] = int(watch.last[place] == cell and self._any_room(watch, place, kind))
+                    found[kind] = int(watch.last[place] == cell and self._has_capacity(watch, place, kind))
                     break
         return tuple(found)
 
-    def _any_room(self, watch: RuleOverCells, place: int, kind: int) -> bool:
-        if watch not in self._roomy:
+    def _has_capacity(self, watch: RuleOverCells, place: int, kind: int) -> bool:
+        if watch not in self._usable_places:
             pairs = zip(watch.place, self.cells.solo, strict=True)
-            self._roomy[watch] = {(where, i) for where, solo in pairs for i, room in enumerate(solo) if room}
-        return (place, kind) in self._roomy[watch]
+            self._usable_places[watch] = {
+                (where, i) for where, solo in pairs for i, available in enumerate(solo) if available
+            }
+        return (place, kind) in self._usable_places[watch]
 
-    def seats(self) -> Assignments | None:
+    def assign_nodes(self) -> Assignments | None:
         """Seats for all demands; None: there are none that keep the rules. OutOfSteps: nobody knows."""
         vectors = self._solve()
         if vectors is None:
@@ -238,7 +240,7 @@ class ConstrainedPacking:
 
     def _solve(self) -> list[Vector] | None:
         start = PackingState(self.counts, {}, tuple(watch.start() for watch in self.watches))
-        if any(want > room for want, room in zip(self.counts, self.after[0], strict=True)):
+        if any(want > available for want, available in zip(self.counts, self.after[0], strict=True)):
             return None
         failed: set[object] = set()
         states, path = [start], list[Vector]()
@@ -297,8 +299,8 @@ class ConstrainedPacking:
     def _vectors(self, cell: int, state: PackingState) -> Iterator[Vector]:
         """Every number of pods of each kind that could come to a cell, likely ones first."""
         after, solo = self.after[cell + 1], self.high[cell]
-        low = [max(want - room, 0) for want, room in zip(state.left, after, strict=True)]
-        high = [min(want, room) for want, room in zip(state.left, solo, strict=True)]
+        low = [max(want - available, 0) for want, available in zip(state.left, after, strict=True)]
+        high = [min(want, available) for want, available in zip(state.left, solo, strict=True)]
 
         def choose(kind: int, taken: Vector) -> Iterator[Vector]:
             if kind == len(high):
@@ -320,7 +322,7 @@ class ConstrainedPacking:
             if together := watch.all_or_none(cell, tally, kind):
                 whole = state.left[kind]
                 return [*([whole] if low <= whole <= high else []), *([0] if together[1] and low <= 0 < whole else [])]
-            requirement = watch.wanted(cell, tally, kind)
+            requirement = watch.target_count(cell, tally, kind)
             if requirement is not None:
                 return sorted(falling, key=lambda count: (abs(count - requirement), count))
         return falling
@@ -346,6 +348,8 @@ class ConstrainedPacking:
         for kind, count in enumerate(vector):
             if count:
                 item, nodes = self.items[kind], self.cells.nodes[cell]
-                inside = np.intersect1d(nodes, item.region.nodes, assume_unique=True)
-                demands.append(Demand(item.leaf, item.pod_class, count, NodeSet((-2, cell, *item.region.key), inside)))
+                inside = np.intersect1d(nodes, item.node_set.nodes, assume_unique=True)
+                demands.append(
+                    Demand(item.leaf, item.pod_class, count, NodeSet((-2, cell, *item.node_set.key), inside))
+                )
         return pack(self.capacity, demands, self.budget) if demands else {}

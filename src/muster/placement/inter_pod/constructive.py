@@ -18,7 +18,7 @@ from muster.placement.packing.packing import Assignments, Demand
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Mark = tuple[int, bool, bool]  # a rule, whether a class carries it, whether it selects the class
-Seat = Sequence[tuple[int, int]]  # nodes and pods
+PodsByNode = Sequence[tuple[int, int]]  # nodes and pods
 MOST_PLACES = 16  # that pods who must be together try
 
 
@@ -26,10 +26,10 @@ def construct(
     capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget
 ) -> Assignments | None:
     """Seats for all demands that keep the rules; None: not found."""
-    for is_roomy in (False, True):
-        attempt = Attempt(capacity, demands, rules, budget, is_roomy)
-        if attempt.seat_all() and are_rules_kept(capacity, demands, attempt.seats, rules):
-            return attempt.seats
+    for prefers_space in (False, True):
+        attempt = Attempt(capacity, demands, rules, budget, prefers_space)
+        if attempt.seat_all() and are_rules_kept(capacity, demands, attempt.assignments, rules):
+            return attempt.assignments
         if not attempt.has_distances:
             return None
     return None
@@ -37,7 +37,7 @@ def construct(
 
 def construct_beside(
     supposed: SupposedCapacity,
-    seated: Sequence[tuple[Demand, Seat]],
+    seated: Sequence[tuple[Demand, PodsByNode]],
     added: Sequence[Demand],
     numbers: Sequence[int],
     budget: Budget,
@@ -47,23 +47,23 @@ def construct_beside(
     classes = [capacity.inter_pod.classes[demand.pod_class] for demand in added]
     about = {number for rule_matches in classes for number in (*rule_matches.carries, *rule_matches.selected_by)}
     rules = {number: capacity.inter_pod.rules[number] for number in numbers if number in about}
-    attempt = Attempt(capacity, added, rules, budget, is_roomy=False)
+    attempt = Attempt(capacity, added, rules, budget, prefers_space=False)
     attempt.begin_with(supposed, seated)
     if not attempt.seat_all():
         return None
     demands = [*(demand for demand, _ in seated), *added]
-    seats = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.seats.values()])}
-    return attempt.seats if are_rules_kept(capacity, demands, seats, rules) else None
+    assignments = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.assignments.values()])}
+    return attempt.assignments if are_rules_kept(capacity, demands, assignments, rules) else None
 
 
 class RuleTally:
     """One rule while pods are seated: how many of them are in every place."""
 
-    def __init__(self, rule: Rule, there: Places) -> None:
-        self.rule, self.there = rule, there
-        self.selected = there.outside.copy() if rule.kind != "away" else np.zeros_like(there.outside)
-        self.carriers = np.zeros_like(there.outside)
-        self.seeds = np.zeros_like(there.outside)  # selected and no carriers: others may join them
+    def __init__(self, rule: Rule, places: Places) -> None:
+        self.rule, self.places = rule, places
+        self.selected = places.outside.copy() if rule.kind != "away" else np.zeros_like(places.outside)
+        self.carriers = np.zeros_like(places.outside)
+        self.seeds = np.zeros_like(places.outside)  # selected and no carriers: others may join them
         self.started = -1
 
     def copy(self) -> "RuleTally":
@@ -87,22 +87,22 @@ class RuleTally:
 
     def _served(self, chosen: bool) -> Mask | None:
         """Places with pods that carriers need, and the one that a series of carriers has started, or may."""
-        if self.started < 0 and chosen and not self.there.outside.any() and not self.seeds.any():
+        if self.started < 0 and chosen and not self.places.outside.any() and not self.seeds.any():
             return None
-        found: Mask = (self.there.outside > 0) | (self.seeds > 0)
+        found: Mask = (self.places.outside > 0) | (self.seeds > 0)
         if self.started >= 0:
             found[self.started] = True
         return found
 
     def add(self, node: int, carries: bool, chosen: bool, count: int) -> None:
         """Pods come to a node."""
-        place = int(self.there.of_node[node])
+        place = int(self.places.of_node[node])
         if place < 0:
             return
-        if carries and not self.there.outside[place] and not self.seeds[place] and self.started < 0:
+        if carries and not self.places.outside[place] and not self.seeds[place] and self.started < 0:
             self.started = place
         self.carriers[place] += count * carries
-        if chosen and self.there.counting[node]:
+        if chosen and self.places.counting[node]:
             self.selected[place] += count
             self.seeds[place] += count * (not carries)
 
@@ -111,10 +111,15 @@ class Attempt:
     """One way through all demands."""
 
     def __init__(
-        self, capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget, is_roomy: bool
+        self,
+        capacity: Capacity,
+        demands: Sequence[Demand],
+        rules: Mapping[int, Rule],
+        budget: Budget,
+        prefers_space: bool,
     ) -> None:
         """`is_roomy`: pods that keep their distance go where there is most room, not least."""
-        self.capacity, self.demands, self.budget, self.is_roomy = capacity, demands, budget, is_roomy
+        self.capacity, self.demands, self.budget, self.prefers_space = capacity, demands, budget, prefers_space
         pod_classes = capacity.pod_classes
         self.columns = np.array(
             sorted({column for demand in demands for column, _ in pod_classes.pairs[demand.pod_class]})
@@ -129,7 +134,7 @@ class Attempt:
             for pod_class in dict.fromkeys(demand.pod_class for demand in demands)
         }
         self.has_distances = any(rule.kind == "away" for rule in rules.values())
-        self.seats: Assignments = {i: [] for i in range(len(demands))}
+        self.assignments: Assignments = {i: [] for i in range(len(demands))}
 
     def _rule_matches(self, pod_class: int) -> list[Mark]:
         """What the rules have to do with a class, coarse ones first."""
@@ -137,7 +142,7 @@ class Attempt:
         about = sorted(self.tallies.keys() & {*known.carries, *known.selected_by}, key=self._coarse)
         return [(number, number in known.carries, number in known.selected_by) for number in about]
 
-    def begin_with(self, supposed: SupposedCapacity, seated: Sequence[tuple[Demand, Seat]]) -> None:
+    def begin_with(self, supposed: SupposedCapacity, seated: Sequence[tuple[Demand, PodsByNode]]) -> None:
         """Seats that are taken: their room, and what they are to the rules."""
         for node, row in supposed.rows.items():
             self.free[node] = row[self.columns]
@@ -147,7 +152,7 @@ class Attempt:
                     self.tallies[number].add(node, carries, chosen, count)
 
     def _coarse(self, number: int) -> tuple[int, int]:
-        return len(self.tallies[number].there.outside), number
+        return len(self.tallies[number].places.outside), number
 
     def copy(self, pod_classes: set[int]) -> "Attempt":
         """The same, to suppose other seats for these classes."""
@@ -156,12 +161,12 @@ class Attempt:
         touched = {number for pod_class in pod_classes for number, _, _ in self.rule_matches[pod_class]}
         found.tallies = {n: tally.copy() if n in touched else tally for n, tally in self.tallies.items()}
         found.free = self.free.copy()
-        found.seats = {i: list(some) for i, some in self.seats.items()}
+        found.assignments = {i: list(some) for i, some in self.assignments.items()}
         return found
 
     def take(self, other: "Attempt") -> None:
         """What another attempt has found."""
-        self.tallies, self.free, self.seats = other.tallies, other.free, other.seats
+        self.tallies, self.free, self.assignments = other.tallies, other.free, other.assignments
 
     def seat_all(self) -> bool:
         """Whether all demands found seats: those that belong together first, then the largest pods."""
@@ -181,12 +186,12 @@ class Attempt:
         guards = sum(
             carries for n, carries, _ in self.rule_matches[demand.pod_class] if self.tallies[n].rule.kind == "away"
         )
-        most = int(self.capacity.fits(demand.pod_class)[demand.region.nodes].max(initial=0))
-        return most, -guards, len(demand.region.nodes), i
+        most = int(self.capacity.fits(demand.pod_class)[demand.node_set.nodes].max(initial=0))
+        return most, -guards, len(demand.node_set.nodes), i
 
     def _by_size(self, group: list[int]) -> tuple[int, int]:
-        asked = sum(int(self._asks(i).max()) * self.demands[i].count for i in group)
-        return -asked, group[0]
+        requested = sum(int(self._asks(i).max()) * self.demands[i].count for i in group)
+        return -requested, group[0]
 
     def _seeds_first(self, group: list[int]) -> list[int]:
         """Those that need nothing, those that may start a place, those that must join others."""
@@ -225,8 +230,8 @@ class Attempt:
         """All demands of a group in one place, the tightest that has room for them."""
         pod_classes = {self.demands[i].pod_class for i in group}
         near = {n for pod_class in pod_classes for n, _, _ in self.rule_matches[pod_class] if self._is_near(n)}
-        finest = self.tallies[max(near, key=self._coarse)].there
-        for place in self._roomy_places(group, finest)[:MOST_PLACES]:
+        finest = self.tallies[max(near, key=self._coarse)].places
+        for place in self._places_with_capacity(group, finest)[:MOST_PLACES]:
             inside = np.flatnonzero(finest.of_node == place)
             self.budget.spend(4 + self.free.size // 4096)
             attempt = self.copy(pod_classes)
@@ -235,31 +240,40 @@ class Attempt:
                 return True
         return False
 
-    def _roomy_places(self, group: list[int], there: Places) -> list[int]:
+    def _places_with_capacity(self, group: list[int], places: Places) -> list[int]:
         """Places with enough room for a group by totals, tight ones first."""
         self.budget.spend(1 + len(group) * (1 + len(self.free) // 1024))
-        enough, room = np.ones(len(there.outside), dtype=bool), np.zeros(len(there.outside), dtype=np.int64)
-        asked = np.zeros(len(self.columns), dtype=np.int64)
+        enough, capacity_by_place = (
+            np.ones(len(places.outside), dtype=bool),
+            np.zeros(len(places.outside), dtype=np.int64),
+        )
+        requested = np.zeros(len(self.columns), dtype=np.int64)
         usable = np.zeros(len(self.free), dtype=bool)
         for i in group:
-            nodes = self.demands[i].region.nodes
+            nodes = self.demands[i].node_set.nodes
             fits = np.zeros(len(self.free), dtype=np.int64)
             fits[nodes] = self._fits(i, nodes)
-            seats = there.total(fits)
-            enough &= seats >= self.demands[i].count
-            room += seats
+            assignments = places.total(fits)
+            enough &= assignments >= self.demands[i].count
+            capacity_by_place += assignments
             usable |= fits > 0
-            asked += self._asks(i) * self.demands[i].count
-        for column in np.flatnonzero(asked):
-            enough &= there.total(np.where(usable, np.maximum(self.free[:, column], 0), 0)) >= asked[column]
+            requested += self._asks(i) * self.demands[i].count
+        for column in np.flatnonzero(requested):
+            enough &= places.total(np.where(usable, np.maximum(self.free[:, column], 0), 0)) >= requested[column]
         found = np.flatnonzero(enough)
-        ordered: list[int] = found[np.argsort(room[found], kind="stable")].tolist()
-        return sorted(ordered, key=lambda place: -self._bid(group, there, place)) if self.capacity.bidding else ordered
+        ordered: list[int] = found[np.argsort(capacity_by_place[found], kind="stable")].tolist()
+        return (
+            sorted(ordered, key=lambda place: -self._score(group, places, place))
+            if self.capacity.has_preferences
+            else ordered
+        )
 
-    def _bid(self, group: list[int], there: Places, place: int) -> int:
-        inside = np.flatnonzero(there.of_node == place)
+    def _score(self, group: list[int], places: Places, place: int) -> int:
+        inside = np.flatnonzero(places.of_node == place)
         self.budget.spend()
-        return sum(self.capacity.bid(self.demands[i].pod_class, inside, self.demands[i].count) for i in group)
+        return sum(
+            self.capacity.preference_score(self.demands[i].pod_class, inside, self.demands[i].count) for i in group
+        )
 
     # one demand -----------------------------------------------------------------------------------------------------
 
@@ -270,15 +284,15 @@ class Attempt:
     def _fits(self, i: int, nodes: Ints) -> Ints:
         """For some nodes: how many more pods of a demand each could take."""
         asks = self._asks(i)
-        asked = np.flatnonzero(asks)
-        whole = (self.free[nodes][:, asked] // asks[asked]).min(axis=1)
+        requested = np.flatnonzero(asks)
+        whole = (self.free[nodes][:, requested] // asks[requested]).min(axis=1)
         found: Ints = np.where(self.capacity.allowed(self.demands[i].pod_class)[nodes], np.maximum(whole, 0), 0)
         return found
 
     def _seat(self, i: int, inside: Ints | None = None) -> bool:
         """Whether the pods of a demand found seats, in one place if it is given."""
         demand = self.demands[i]
-        nodes = demand.region.nodes
+        nodes = demand.node_set.nodes
         if inside is not None:
             nodes = np.intersect1d(nodes, inside, assume_unique=True)
         fits, left = self._fits(i, nodes), demand.count
@@ -310,17 +324,17 @@ class Attempt:
             tally = self.tallies[number]
             mask = tally.open_to(carries, chosen)
             if mask is not None:
-                place = tally.there.of_node[nodes]
+                place = tally.places.of_node[nodes]
                 open_here &= mask[place] | ((place < 0) & (tally.rule.kind == "away"))
         found = np.flatnonzero(open_here)
         if not len(found):
             return None
         for number in self._spreads(rule_matches):
-            counts = self.tallies[number].selected[self.tallies[number].there.of_node[nodes[found]]]
+            counts = self.tallies[number].selected[self.tallies[number].places.of_node[nodes[found]]]
             found = found[counts == counts.min()]
         found = ranks.first(found)
-        if self.is_roomy:
-            return int(found[self._rooms(nodes, fits, found, rule_matches).argmax()])
+        if self.prefers_space:
+            return int(found[self._capacity_around(nodes, fits, found, rule_matches).argmax()])
         enough = found[fits[found] >= left]
         best = enough if len(enough) else found
         return int(best[fits[best].argmin()])
@@ -328,19 +342,19 @@ class Attempt:
     def _spreads(self, rule_matches: list[Mark]) -> Iterator[int]:
         return (number for number, _, _ in rule_matches if self.tallies[number].rule.kind == "spread")
 
-    def _rooms(self, nodes: Ints, fits: Ints, found: Ints, rule_matches: list[Mark]) -> Ints:
+    def _capacity_around(self, nodes: Ints, fits: Ints, found: Ints, rule_matches: list[Mark]) -> Ints:
         """How much room is in the place of every node, by the coarsest anti-affinity."""
         for number, _, _ in rule_matches:
-            there = self.tallies[number].there
+            places = self.tallies[number].places
             if self.tallies[number].rule.kind == "away":
-                place = there.of_node[nodes] + 1
-                rooms = np.bincount(place, weights=fits).astype(np.int64)
-                return np.take(rooms, place[found])
+                place = places.of_node[nodes] + 1
+                capacities = np.bincount(place, weights=fits).astype(np.int64)
+                return np.take(capacities, place[found])
         return np.take(fits, found)
 
     def _put(self, i: int, node: int, count: int) -> None:
         self.free[node] -= self._asks(i) * count
-        self.seats[i].append((node, count))
+        self.assignments[i].append((node, count))
         for number, carries, chosen in self.rule_matches[self.demands[i].pod_class]:
             self.tallies[number].add(node, carries, chosen, count)
 

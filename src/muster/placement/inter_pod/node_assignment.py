@@ -22,16 +22,16 @@ def assign_nodes(
     `slack`: how many times a wished skew may be.
     """
     try:
-        seats = construct(capacity, demands, _rules(capacity, numbers, slack), budget.part(budget.left // SHARE))
+        assignments = construct(capacity, demands, _rules(capacity, numbers, slack), budget.part(budget.left // SHARE))
     except OutOfSteps:
         if not budget.left:
             raise
-        seats = None
-    if seats is not None:
-        return seats
+        assignments = None
+    if assignments is not None:
+        return assignments
     if not is_possible(capacity, demands, budget):
         return None
-    return ConstrainedPacking(capacity, demands, _rules(capacity, numbers, slack), budget).seats()
+    return ConstrainedPacking(capacity, demands, _rules(capacity, numbers, slack), budget).assign_nodes()
 
 
 def assign_nodes_quickly(

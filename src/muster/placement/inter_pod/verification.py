@@ -42,31 +42,31 @@ def places_of(inter_pod: InterPodState, number: int) -> Places:
 
 
 def are_rules_kept(
-    capacity: Capacity, demands: Sequence[Demand], seats: Assignments, rules: Mapping[int, Rule]
+    capacity: Capacity, demands: Sequence[Demand], assignments: Assignments, rules: Mapping[int, Rule]
 ) -> bool:
     """Whether seats for all demands keep all rules; what pods outside forbid is in the masks of the classes."""
-    return all(_is_kept(capacity, demands, seats, number, rule) for number, rule in rules.items())
+    return all(_is_kept(capacity, demands, assignments, number, rule) for number, rule in rules.items())
 
 
-def _is_kept(capacity: Capacity, demands: Sequence[Demand], seats: Assignments, number: int, rule: Rule) -> bool:
+def _is_kept(capacity: Capacity, demands: Sequence[Demand], assignments: Assignments, number: int, rule: Rule) -> bool:
     inter_pod = capacity.inter_pod
-    there = places_of(inter_pod, number)
+    places = places_of(inter_pod, number)
     carriers, selected, both = (np.zeros(len(capacity.free), dtype=np.int64) for _ in range(3))
     for i, demand in enumerate(demands):
         rule_matches = inter_pod.classes[demand.pod_class]
         carries, chosen = number in rule_matches.carries, number in rule_matches.selected_by
-        for node, count in seats[i] if carries or chosen else ():
+        for node, count in assignments[i] if carries or chosen else ():
             carriers[node] += count * carries
-            selected[node] += count * (chosen and bool(there.counting[node]))
-            both[node] += count * (carries and chosen and bool(there.counting[node]))
-    tallies = there.total(carriers), there.total(selected), there.total(both)
+            selected[node] += count * (chosen and bool(places.counting[node]))
+            both[node] += count * (carries and chosen and bool(places.counting[node]))
+    tallies = places.total(carriers), places.total(selected), places.total(both)
     match rule.kind:
         case "away":
             return _is_apart(*tallies)
         case "near":
-            return _is_together(there, *tallies)
+            return _is_together(places, *tallies)
         case "spread":
-            return _is_even(there, rule, *tallies[:2])
+            return _is_even(places, rule, *tallies[:2])
 
 
 def _is_apart(carriers: Ints, selected: Ints, both: Ints) -> bool:
@@ -75,16 +75,16 @@ def _is_apart(carriers: Ints, selected: Ints, both: Ints) -> bool:
     return not bool(((carriers > 0) & (selected > 0) & ~itself).any())
 
 
-def _is_together(there: Places, carriers: Ints, selected: Ints, both: Ints) -> bool:
+def _is_together(places: Places, carriers: Ints, selected: Ints, both: Ints) -> bool:
     """Every carrier is beside a pod that is there for another reason, or is in the one place that its series starts."""
-    started = (carriers > 0) & (there.outside == 0) & (selected <= both)
+    started = (carriers > 0) & (places.outside == 0) & (selected <= both)
     if not started.any():
         return True
-    return not there.outside.any() and int(started.sum()) == 1 and bool(both[started].all())
+    return not places.outside.any() and int(started.sum()) == 1 and bool(both[started].all())
 
 
-def _is_even(there: Places, rule: Rule, carriers: Ints, selected: Ints) -> bool:
+def _is_even(places: Places, rule: Rule, carriers: Ints, selected: Ints) -> bool:
     """No place of a carrier is further above the emptiest than the skew."""
-    counts = (there.outside + selected)[there.known]
-    floor = 0 if len(there.known) < rule.places else int(counts.min()) if len(counts) else 0
-    return not bool((counts[carriers[there.known] > 0] - floor > rule.skew).any())
+    counts = (places.outside + selected)[places.known]
+    floor = 0 if len(places.known) < rule.places else int(counts.min()) if len(counts) else 0
+    return not bool((counts[carriers[places.known] > 0] - floor > rule.skew).any())

@@ -55,10 +55,10 @@ class FitIndex:
             if pods <= 0:
                 found[-1] = nodes[-1], count + pods
                 return found
-        raise AssertionError("the total says that there is room")
+        raise AssertionError("the total says that there is capacity")
 
     def pack(self, pods: int, most: int) -> list[PodsByNode]:
-        """Tight places for as many gangs of so many pods as there is room for, up to `most`, gang by gang.
+        """Tight places for as many gangs of so many pods as there is capacity for, up to `most`, gang by gang.
 
         A node that holds a gang stays the tightest as long as it holds another one: it takes all of them at once. The
         places are taken in these numbers: see `Ledger.pack`.
@@ -97,27 +97,27 @@ class DomainFitIndex:
     """The same for gangs that have to be in one domain of a level: the tightest domain that holds all."""
 
     def __init__(self, fits: Ints, level: Level) -> None:
-        self.room = level.sums(fits)
+        self.capacity = level.sums(fits)
         self._fits, self._level = fits, level
-        self._seats: dict[int, FitIndex] = {}
+        self._by_domain: dict[int, FitIndex] = {}
 
     def move(self, node: int, before: int, after: int) -> None:
         """A node can take more, or less."""
         domain = int(self._level.domain[node])
         if domain < 0:
             return
-        self.room[domain] += after - before
-        if domain in self._seats:
-            self._seats[domain].move(node, before, after)
+        self.capacity[domain] += after - before
+        if domain in self._by_domain:
+            self._by_domain[domain].move(node, before, after)
 
     def inside(self, domain: int) -> FitIndex:
         """The nodes of one domain."""
-        if domain not in self._seats:
-            self._seats[domain] = FitIndex(self._fits, self._level.nodes(domain))
-        return self._seats[domain]
+        if domain not in self._by_domain:
+            self._by_domain[domain] = FitIndex(self._fits, self._level.nodes(domain))
+        return self._by_domain[domain]
 
     def tightest(self, pods: int) -> PodsByNode | None:
-        """Places in the domain with the least room that holds all; None: there is none."""
+        """Places in the domain with the least capacity that holds all; None: there is none."""
         domain = self._domain(pods)
         return None if domain is None else self.inside(domain).tightest(pods)
 
@@ -125,11 +125,11 @@ class DomainFitIndex:
         """Places for many equal gangs, each in one domain; a domain stays the tightest while it holds another gang."""
         found: list[PodsByNode] = []
         while len(found) < most and (domain := self._domain(pods)) is not None:
-            times = min(int(self.room[domain]) // pods, most - len(found))
+            times = min(int(self.capacity[domain]) // pods, most - len(found))
             found += self.inside(domain).pack(pods, times)
-            self.room[domain] -= times * pods
+            self.capacity[domain] -= times * pods
         return found
 
     def _domain(self, pods: int) -> int | None:
-        enough = np.flatnonzero(self.room >= pods)
-        return int(enough[self.room[enough].argmin()]) if len(enough) else None
+        enough = np.flatnonzero(self.capacity >= pods)
+        return int(enough[self.capacity[enough].argmin()]) if len(enough) else None

@@ -27,20 +27,20 @@ class NodeType(Struct, frozen=True, eq=False):
     """Nodes that may take each other's place."""
 
     nodes: tuple[int, ...]
-    regions: tuple[tuple[int, ...], ...]  # the regions that they are in, by key
+    node_sets: tuple[tuple[int, ...], ...]  # the regions that they are in, by key
     pod_classes: tuple[int, ...]  # classes that fit
     patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes; none: too many
 
 
 def find_types(
-    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[NodeSet]], budget: Budget
+    capacity: Capacity, most: Mapping[int, int], node_sets: Mapping[int, Sequence[NodeSet]], budget: Budget
 ) -> list[NodeType]:
     """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions."""
-    pod_classes = sorted(pod_class for pod_class in most if regions[pod_class])
+    pod_classes = sorted(pod_class for pod_class in most if node_sets[pod_class])
     if not pod_classes:
         return []
-    fits = _fits(capacity, most, regions, pod_classes)
-    inside = _memberships(regions, len(capacity.free))
+    fits = _fits(capacity, most, node_sets, pod_classes)
+    inside = _memberships(node_sets, len(capacity.free))
     useful = np.flatnonzero(fits.any(axis=1)).tolist()
     budget.spend(len(useful) // 4 + len(pod_classes) * len(capacity.free) // 200)
     rows = _binding(capacity, fits, pod_classes)
@@ -58,22 +58,22 @@ def find_types(
 
 
 def _fits(
-    capacity: Capacity, most: Mapping[int, int], regions: Mapping[int, Sequence[NodeSet]], pod_classes: list[int]
+    capacity: Capacity, most: Mapping[int, int], node_sets: Mapping[int, Sequence[NodeSet]], pod_classes: list[int]
 ) -> Ints:
     """By node and class: how many pods of it, by themselves, the node could take."""
     found = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
     for i, pod_class in enumerate(pod_classes):
         allowed = np.zeros(len(capacity.free), dtype=bool)
-        for region in regions[pod_class]:
-            allowed[region.nodes] = True
+        for node_set in node_sets[pod_class]:
+            allowed[node_set.nodes] = True
         found[:, i] = np.where(allowed, np.minimum(capacity.fits(pod_class), most[pod_class]), 0)
     return found
 
 
-def _memberships(regions: Mapping[int, Sequence[NodeSet]], nodes: int) -> list[Keys]:
+def _memberships(node_sets: Mapping[int, Sequence[NodeSet]], nodes: int) -> list[Keys]:
     """For every node the regions that it is in."""
     found: list[list[tuple[int, ...]]] = [[] for _ in range(nodes)]
-    known = {region.key: region for some in regions.values() for region in some}
+    known = {node_set.key: node_set for some in node_sets.values() for node_set in some}
     for key in sorted(known):
         for node in known[key].nodes.tolist():
             found[node].append(key)
@@ -85,15 +85,15 @@ def _binding(capacity: Capacity, fits: Ints, pod_classes: list[int]) -> Ints:
 
     A column that another one keeps from ever running out says nothing. Estimates are rounded up, so this is safe.
     """
-    asks = np.array([capacity.pod_classes.requests[pod_class] for pod_class in pod_classes], dtype=np.int64)
-    columns = np.flatnonzero(asks.any(axis=0))
-    asks, free = asks[:, columns], capacity.free[:, columns]
-    taken = fits @ asks
+    requests = np.array([capacity.pod_classes.requests[pod_class] for pod_class in pod_classes], dtype=np.int64)
+    columns = np.flatnonzero(requests.any(axis=0))
+    requests, free = requests[:, columns], capacity.free[:, columns]
+    taken = fits @ requests
     bound = taken.astype(np.float64)
     for other in range(len(columns)):
-        if not (asks[:, other] > 0).all():
+        if not (requests[:, other] > 0).all():
             continue
-        rate = asks / asks[:, other, None]  # of every column for one unit of the other
+        rate = requests / requests[:, other, None]  # of every column for one unit of the other
         bound = np.minimum(bound, free[:, other, None] * rate.max(axis=0) * (1 + 1e-9) + 1)
     row = np.where(free >= bound, NOT_BINDING, free)
     return np.column_stack([row, fits])
@@ -112,11 +112,11 @@ def _patterns(
 
     No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
     """
-    asks = {pod_class: capacity.pod_classes.requests[pod_class] for pod_class in pod_classes}
+    requests = {pod_class: capacity.pod_classes.requests[pod_class] for pod_class in pod_classes}
     mine = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
-    columns = np.flatnonzero(np.any([asks[pod_class] for pod_class in mine], axis=0))
+    columns = np.flatnonzero(np.any([requests[pod_class] for pod_class in mine], axis=0))
     order = tuple(sorted(mine, key=lambda pod_class: (int(fits[pod_classes.index(pod_class)]), pod_class)))
-    rows = [tuple(asks[pod_class][columns].tolist()) for pod_class in order]
+    rows = [tuple(requests[pod_class][columns].tolist()) for pod_class in order]
     counts = [most[pod_class] for pod_class in order]
     found: list[Pattern] = []
     part = budget.part(at_most * LOOKS)

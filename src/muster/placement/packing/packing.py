@@ -30,7 +30,7 @@ class Demand(Struct, frozen=True, eq=False):
     leaf: int
     pod_class: int
     count: int
-    region: NodeSet
+    node_set: NodeSet
 
 
 Assignments = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
@@ -41,7 +41,7 @@ def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> lis
 
     None where the region is too small. Big free nodes stay whole.
     """
-    nodes = demand.region.nodes
+    nodes = demand.node_set.nodes
     fits = capacity.fits_in(demand.pod_class, nodes)
     tiers = capacity.tiers(demand.pod_class)
     if tiers is None:
@@ -50,10 +50,10 @@ def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> lis
     left = demand.count
     for tier in tiers:
         here = np.minimum(tier[nodes], fits - taken)
-        given = min(left, int(here.sum()))
-        for node, count in (fill(nodes, here, given) or []) if given else []:
+        pods = min(left, int(here.sum()))
+        for node, count in (fill(nodes, here, pods) or []) if pods else []:
             taken[np.searchsorted(nodes, node)] += count
-        left -= given
+        left -= pods
         if not left:
             used = np.flatnonzero(taken)
             return list(zip(nodes[used].tolist(), taken[used].tolist(), strict=True))
@@ -82,39 +82,39 @@ def pack_greedily(capacity: Capacity, demands: Sequence[Demand]) -> Assignments 
     found: Assignments = {}
     supposed = SupposedCapacity(capacity)
     for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
-        seats = assign_tightly(supposed, demands[i])
-        if seats is None:
+        assignment = assign_tightly(supposed, demands[i])
+        if assignment is None:
             return None
-        found[i] = seats
-        for node, count in seats:
+        found[i] = assignment
+        for node, count in assignment:
             supposed.put(node, demands[i].pod_class, count)
     return found
 
 
 def _hardness(capacity: Capacity, demand: Demand) -> tuple[int, int]:
-    return int(capacity.fits(demand.pod_class)[demand.region.nodes].max(initial=0)), len(demand.region.nodes)
+    return int(capacity.fits(demand.pod_class)[demand.node_set.nodes].max(initial=0)), len(demand.node_set.nodes)
 
 
 def is_possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> bool:
     """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
     by_region: dict[tuple[int, ...], list[Demand]] = {}
     for demand in demands:
-        by_region.setdefault(demand.region.key, []).append(demand)
+        by_region.setdefault(demand.node_set.key, []).append(demand)
     for inside in by_region.values():
-        region = inside[0].region
+        node_set = inside[0].node_set
         budget.spend(len({demand.pod_class for demand in inside}) * len(inside))
         for pod_class in {demand.pod_class for demand in inside}:
-            asks, mask = capacity.pod_classes.requests[pod_class], capacity.allowed(pod_class)
+            requests, mask = capacity.pod_classes.requests[pod_class], capacity.allowed(pod_class)
             alike = sum(
                 demand.count
                 for demand in inside
                 if demand.pod_class == pod_class
                 or (
-                    (capacity.pod_classes.requests[demand.pod_class] >= asks).all()
-                    and not (capacity.allowed(demand.pod_class)[region.nodes] & ~mask[region.nodes]).any()
+                    (capacity.pod_classes.requests[demand.pod_class] >= requests).all()
+                    and not (capacity.allowed(demand.pod_class)[node_set.nodes] & ~mask[node_set.nodes]).any()
                 )
             )
-            if alike > capacity.fits(pod_class)[region.nodes].sum():
+            if alike > capacity.fits(pod_class)[node_set.nodes].sum():
                 return False
     return True
 
@@ -124,9 +124,9 @@ def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assig
     if not is_possible(capacity, demands, budget):
         return None
     budget.spend(len(demands) * (4 + len(demands) // 32))
-    seats = pack_greedily(capacity, demands)
-    if seats is not None:
-        return seats
+    assignment = pack_greedily(capacity, demands)
+    if assignment is not None:
+        return assignment
     return pack_exactly(capacity, demands, budget)
 
 
@@ -148,7 +148,7 @@ def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
     """Demands of one class in one region are one kind."""
     found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
-        found.setdefault((demand.pod_class, demand.region.key), []).append(i)
+        found.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
     return list(found.values())
 
 
@@ -159,10 +159,10 @@ def share_out(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], de
     for node, kind, pods in placed:
         while pods:
             entry = waiting[kind][0]
-            given = min(pods, entry[1])
-            found[entry[0]].append((node, given))
-            pods -= given
-            entry[1] -= given
+            taken = min(pods, entry[1])
+            found[entry[0]].append((node, taken))
+            pods -= taken
+            entry[1] -= taken
             if not entry[1]:
                 waiting[kind].pop(0)
     return found
@@ -173,12 +173,12 @@ class _Table:
 
     def __init__(self, capacity: Capacity, items: Sequence[Demand], counts: list[int]) -> None:
         self.counts = tuple(counts)
-        asks = np.array([capacity.pod_classes.requests[item.pod_class] for item in items])
-        columns = np.flatnonzero(asks.any(axis=0))
-        self.asks = [tuple(row) for row in asks[:, columns].tolist()]
+        requests = np.array([capacity.pod_classes.requests[item.pod_class] for item in items])
+        columns = np.flatnonzero(requests.any(axis=0))
+        self.requests = [tuple(row) for row in requests[:, columns].tolist()]
         fits = np.zeros((len(items), len(capacity.free)), dtype=np.int64)
         for i, item in enumerate(items):
-            fits[i, item.region.nodes] = capacity.fits(item.pod_class)[item.region.nodes]
+            fits[i, item.node_set.nodes] = capacity.fits(item.pod_class)[item.node_set.nodes]
         useful = np.flatnonzero(fits.any(axis=0))
         order = useful[np.lexsort((useful, fits[:, useful].sum(axis=0), (fits[:, useful] > 0).sum(axis=0)))]
         self.nodes: list[int] = order.tolist()
@@ -218,17 +218,17 @@ class _Table:
         """What is left fits the nodes that are left, kind by kind and column by column."""
         if at >= len(self.nodes):
             return False
-        if any(want > room for want, room in zip(left, self.solo_left[at], strict=True)):
+        if any(want > available for want, available in zip(left, self.solo_left[at], strict=True)):
             return False
         return all(
-            sum(want * asks[column] for want, asks in zip(left, self.asks, strict=True)) <= room
-            for column, room in enumerate(self.free_left[at])
+            sum(want * requests[column] for want, requests in zip(left, self.requests, strict=True)) <= available
+            for column, available in enumerate(self.free_left[at])
         )
 
     def _patterns(self, at: int, left: tuple[int, ...], budget: Budget) -> Iterator[tuple[int, ...]]:
         """Every way to fill one node until nothing that is left fits any more."""
         counts = tuple(count if is_open else 0 for count, is_open in zip(left, self.open[at], strict=True))
-        return mixes(self.asks, counts, self.free[at], budget)
+        return mixes(self.requests, counts, self.free[at], budget)
 
 
 def _suffix_sums(rows: Ints) -> Ints:

@@ -41,8 +41,8 @@ class FirstFit:
         self.search, self.order = search, order
         self.capacity = search.base.copy()
         self.demands: list[Demand] = []
-        self.seats: list[list[tuple[int, int]]] = []
-        self._least, self._asked = sizes(requirement), pods_by_class(requirement)
+        self.assignments: list[list[tuple[int, int]]] = []
+        self._least, self._requested = sizes(requirement), pods_by_class(requirement)
         self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group, with its extras
         self._allowance = search.allowance
         self._taken = np.zeros(self.capacity.free.shape[1], dtype=np.int64)
@@ -53,30 +53,30 @@ class FirstFit:
 
     def placed(self) -> tuple[tuple[Demand, ...], Assignments]:
         """Demands, and the seats of each."""
-        return tuple(self.demands), dict(enumerate(self.seats))
+        return tuple(self.demands), dict(enumerate(self.assignments))
 
     # groups -----------------------------------------------------------------------------------------------------------
 
-    def place(self, requirement: Requirement, around: NodeSet) -> bool:
+    def place(self, requirement: Requirement, enclosing: NodeSet) -> bool:
         """A goal inside of a region; False, and nothing has changed: it did not fit."""
         if self._depth > DEEPEST:
             return False
         self._depth += 1
         try:
-            return any(self._settle(requirement, region) for region in self._regions(requirement, around))
+            return any(self._settle(requirement, node_set) for node_set in self._regions(requirement, enclosing))
         finally:
             self._depth -= 1
 
-    def _settle(self, requirement: Requirement, region: NodeSet) -> bool:
+    def _settle(self, requirement: Requirement, node_set: NodeSet) -> bool:
         self.search.spend(PLACE)
-        mark = len(self.demands)
-        if self._seat(requirement, region) if requirement.is_leaf else self._place_children(requirement, region):
+        start = len(self.demands)
+        if self._seat(requirement, node_set) if requirement.is_leaf else self._place_children(requirement, node_set):
             return True
-        while len(self.demands) > mark:
+        while len(self.demands) > start:
             self._take_back()
         return False
 
-    def _place_children(self, requirement: Requirement, region: NodeSet) -> bool:
+    def _place_children(self, requirement: Requirement, node_set: NodeSet) -> bool:
         """As many children as the goal needs; those that do not fit are passed over, others of their kind with them."""
         met, hopeless = 0, set[int]()
         for child in self._ordered(requirement):
@@ -84,7 +84,7 @@ class FirstFit:
                 break
             if child.kind in hopeless:
                 continue
-            if self.place(child, region):
+            if self.place(child, node_set):
                 met += 1
             elif requirement.need == len(requirement.children):
                 return False
@@ -108,7 +108,7 @@ class FirstFit:
     def _weight(self, requirement: Requirement) -> int:
         """The largest share of what is free in all, in millionths, that the goal takes at least of any resource."""
         if requirement.kind not in self._weights:
-            least = self.search.regions.bounds.least(requirement)
+            least = self.search.domains.bounds.least(requirement)
             self._weights[requirement.kind] = int(
                 (least * 1_000_000 // np.maximum(self.search.free_in_all, 1)).max(initial=0)
             )
@@ -116,66 +116,75 @@ class FirstFit:
 
     # regions ----------------------------------------------------------------------------------------------------------
 
-    def _regions(self, requirement: Requirement, around: NodeSet) -> Iterator[NodeSet]:
+    def _regions(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
         """A few domains for a goal that requires some."""
         if requirement.at_most:
-            for region, _ in zip(self.search.regions.of(requirement, around), range(DOMAINS), strict=False):
-                yield region
+            for node_set, _ in zip(self.search.domains.of(requirement, enclosing), range(DOMAINS), strict=False):
+                yield node_set
             return
-        for outer in self._narrowed(requirement, requirement.required, around):
+        for outer in self._narrowed(requirement, requirement.required, enclosing):
             yield from self._narrowed(requirement, requirement.tight, outer)
 
-    def _narrowed(self, requirement: Requirement, spot: RequiredLevel | None, around: NodeSet) -> Iterator[NodeSet]:
-        if spot is None:
-            yield around
+    def _narrowed(
+        self, requirement: Requirement, constraint: RequiredLevel | None, enclosing: NodeSet
+    ) -> Iterator[NodeSet]:
+        if constraint is None:
+            yield enclosing
             return
-        least = self.search.regions.bounds.least(requirement)
-        domains = self._roomy(
-            spot, self.search.regions.domains(requirement, spot, around), self._asked[requirement.kind], least
+        least = self.search.domains.bounds.least(requirement)
+        domains = self._domains_with_capacity(
+            constraint,
+            self.search.domains.candidates(requirement, constraint, enclosing),
+            self._requested[requirement.kind],
+            least,
         )
         if self.order.growing:
-            domains = self._growing_first(requirement, spot, domains)
+            domains = self._growing_first(requirement, constraint, domains)
         elif self.order.by_size and len(domains) > 1:
-            domains = domains[np.argsort(self._room(requirement, spot)[domains], kind="stable")]
+            domains = domains[np.argsort(self._fits_by_domain(requirement, constraint)[domains], kind="stable")]
         for domain in domains[:DOMAINS].tolist():
-            yield self.search.regions.narrow(around, spot, domain)
+            yield self.search.domains.narrow(enclosing, constraint, domain)
 
-    def _roomy(self, spot: RequiredLevel, domains: Ints, asked: Mapping[int, int], least: Ints) -> Ints:
+    def _domains_with_capacity(
+        self, constraint: RequiredLevel, domains: Ints, requested: Mapping[int, int], least: Ints
+    ) -> Ints:
         """Domains that still have enough seats for every class, and enough of every resource for all of them."""
         if not len(domains):
             return domains
-        level = self.search.regions.level(spot)
-        self.search.spend((len(asked) * len(self.capacity.free) + len(domains)) // NODES)
-        roomy = (self._free_of(spot)[domains] >= least).all(axis=1)
-        for pod_class, count in asked.items():
+        level = self.search.domains.level(constraint)
+        self.search.spend((len(requested) * len(self.capacity.free) + len(domains)) // NODES)
+        roomy = (self._free_of(constraint)[domains] >= least).all(axis=1)
+        for pod_class, count in requested.items():
             roomy &= level.sums(self.capacity.fits(pod_class))[domains] >= count
         return domains[roomy]
 
-    def _growing_first(self, requirement: Requirement, spot: RequiredLevel, domains: Ints) -> Ints:
+    def _growing_first(self, requirement: Requirement, constraint: RequiredLevel, domains: Ints) -> Ints:
         """Domains that would hold all extras, tight ones first; then the others, the largest first."""
-        asked = self._whole[requirement.name]
-        asks = self.capacity.pod_classes.requests
-        total = sum((asks[pod_class] * count for pod_class, count in asked.items()), np.zeros_like(self._taken))
-        whole = self._roomy(spot, domains, asked, total)
+        requested = self._whole[requirement.name]
+        requests = self.capacity.pod_classes.requests
+        total = sum((requests[pod_class] * count for pod_class, count in requested.items()), np.zeros_like(self._taken))
+        whole = self._domains_with_capacity(constraint, domains, requested, total)
         others = domains[~np.isin(domains, whole)]
-        return np.concatenate((whole, others[np.argsort(-self._room(requirement, spot)[others], kind="stable")]))
+        return np.concatenate(
+            (whole, others[np.argsort(-self._fits_by_domain(requirement, constraint)[others], kind="stable")])
+        )
 
-    def _room(self, requirement: Requirement, spot: RequiredLevel) -> Ints:
+    def _fits_by_domain(self, requirement: Requirement, constraint: RequiredLevel) -> Ints:
         """How much room every domain has left, in pods that the goal has."""
-        level = self.search.regions.level(spot)
-        classes = self.search.regions.bounds.classes(requirement)
+        level = self.search.domains.level(constraint)
+        classes = self.search.domains.bounds.classes(requirement)
         self.search.spend(len(classes) * len(self.capacity.free) // NODES)
         return np.asarray(sum(level.sums(self.capacity.fits(pod_class)) for pod_class in classes))
 
-    def _free_of(self, spot: RequiredLevel) -> Ints:
-        key = (spot.topology, spot.level)
+    def _free_of(self, constraint: RequiredLevel) -> Ints:
+        key = (constraint.topology, constraint.level)
         if key not in self._free:
-            self._free[key] = self.search.regions.level(spot).sums(np.maximum(self.capacity.free, 0))
+            self._free[key] = self.search.domains.level(constraint).sums(np.maximum(self.capacity.free, 0))
         return self._free[key]
 
     # pods -------------------------------------------------------------------------------------------------------------
 
-    def _seat(self, leaf: Requirement, region: NodeSet) -> bool:
+    def _seat(self, leaf: Requirement, node_set: NodeSet) -> bool:
         """Pods of a leaf: the first in the order of M4, else as many as fit of each class in turn."""
         first: dict[int, int] = {}
         left = leaf.need
@@ -183,18 +192,18 @@ class FirstFit:
             if taken := min(length, left):
                 first[pod_class] = first.get(pod_class, 0) + taken
                 left -= taken
-        mark = len(self.demands)
-        if all(self.add(leaf, pod_class, first[pod_class], region) for pod_class in self._hardest_first(first)):
+        start = len(self.demands)
+        if all(self.add(leaf, pod_class, first[pod_class], node_set) for pod_class in self._hardest_first(first)):
             return True
         offered = count_by_class(leaf.pods)
         if len(offered) == 1:
             return False
-        while len(self.demands) > mark:
+        while len(self.demands) > start:
             self._take_back()
         left = leaf.need
         for pod_class, there in offered.items():
-            count = min(there, left, int(self.capacity.fits(pod_class)[region.nodes].sum()))
-            if count and self.add(leaf, pod_class, count, region):
+            count = min(there, left, int(self.capacity.fits(pod_class)[node_set.nodes].sum()))
+            if count and self.add(leaf, pod_class, count, node_set):
                 left -= count
         return not left
 
@@ -203,38 +212,38 @@ class FirstFit:
             return list(pod_classes)
         return sorted(pod_classes, key=lambda pod_class: (int(self.capacity.fits(pod_class).max(initial=0)), pod_class))
 
-    def add(self, leaf: Requirement, pod_class: int, count: int, region: NodeSet) -> bool:
+    def add(self, leaf: Requirement, pod_class: int, count: int, node_set: NodeSet) -> bool:
         """So many pods of a class of a leaf in a region; False: there is too little room."""
         self.search.spend(ADD)
-        asked = self._taken + self.capacity.pod_classes.requests[pod_class] * count
-        if self._allowance is not None and (asked > self._allowance).any():
+        requested = self._taken + self.capacity.pod_classes.requests[pod_class] * count
+        if self._allowance is not None and (requested > self._allowance).any():
             return False
-        demand = Demand(self.search.leaf_index(leaf.name), pod_class, count, region)
-        seats = assign_tightly(self.capacity, demand)
-        if seats is None:
+        demand = Demand(self.search.leaf_index(leaf.name), pod_class, count, node_set)
+        assignments = assign_tightly(self.capacity, demand)
+        if assignments is None:
             return False
-        self.put(demand, seats)
+        self.put(demand, assignments)
         return True
 
-    def put(self, demand: Demand, seats: Sequence[tuple[int, int]]) -> None:
+    def put(self, demand: Demand, assignments: Sequence[tuple[int, int]]) -> None:
         """Pods with seats that are known."""
         self.demands.append(demand)
-        self.seats.append(list(seats))
-        self._hold(demand, seats, 1)
+        self.assignments.append(list(assignments))
+        self._hold(demand, assignments, 1)
 
     def _take_back(self) -> None:
         demand = self.demands.pop()
-        self._hold(demand, self.seats.pop(), -1)
+        self._hold(demand, self.assignments.pop(), -1)
 
-    def _hold(self, demand: Demand, seats: Sequence[tuple[int, int]], sign: int) -> None:
-        asks = self.capacity.pod_classes.requests[demand.pod_class] * sign
-        self._taken += asks * demand.count
-        for node, count in seats:
-            self.capacity.hold(node, asks * count)
+    def _hold(self, demand: Demand, assignments: Sequence[tuple[int, int]], sign: int) -> None:
+        requests = self.capacity.pod_classes.requests[demand.pod_class] * sign
+        self._taken += requests * demand.count
+        for node, count in assignments:
+            self.capacity.hold(node, requests * count)
             for (topology, level), free in self._free.items():
-                domain = self.search.regions.trees[self.search.regions.tree_index[topology]].levels[level].domain[node]
+                domain = self.search.domains.trees[self.search.domains.tree_index[topology]].levels[level].domain[node]
                 if domain >= 0:
-                    free[domain] -= asks * count
+                    free[domain] -= requests * count
 
 
 def _is_flexible(requirement: Requirement) -> bool:

@@ -26,12 +26,12 @@ def applies(capacity: Capacity, requirement: Requirement, growing: bool = False)
         return False
     if requirement.preferred is not None or requirement.tight is not None:
         return False
-    pod_class, there = requirement.pods[0]
+    pod_class, available = requirement.pods[0]
     if (
         growing
         and requirement.required is not None
         and requirement.required.pinned is None
-        and there > requirement.need
+        and available > requirement.need
     ):
         return False
     return pod_class not in capacity.inter_pod.touched and capacity.tiers(pod_class) is None
@@ -53,10 +53,10 @@ def find_fit_index(
     capacity: Capacity, requirement: Requirement, topologies: Mapping[str, TopologyTree]
 ) -> FitIndex | DomainFitIndex | None:
     """Seats anywhere, in any one domain, or in the one where its other pods are (T3); None: nowhere."""
-    pod_class, spot = requirement.pods[0][0], requirement.required
-    if spot is None:
-        return capacity.seats(pod_class)
-    index = capacity.seats_by_domain(pod_class, topologies[spot.topology].levels[spot.level])
-    if spot.pinned is None:
+    pod_class, constraint = requirement.pods[0][0], requirement.required
+    if constraint is None:
+        return capacity.fit_index(pod_class)
+    index = capacity.domain_fit_index(pod_class, topologies[constraint.topology].levels[constraint.level])
+    if constraint.pinned is None:
         return index
-    return index.inside(spot.pinned) if spot.pinned >= 0 else None
+    return index.inside(constraint.pinned) if constraint.pinned >= 0 else None

@@ -37,16 +37,16 @@ class Placement(Struct, frozen=True):
 
 def grow(search: Search, requirement: Requirement, state: SearchState) -> Placement:
     """The core of a goal where most extras can follow; as it was found where growth does not matter."""
-    seats = search.seats(state)
+    placed = search.pods_on_nodes(state)
     if not _has_extras(requirement) or not _matters(search, requirement):
-        return Placement(seats)
-    core = _chosen(requirement, pods_of(seats))
+        return Placement(placed)
+    core = _chosen(requirement, pods_of(placed))
     growing = _Growing(search, requirement, core, state)
     growing.add_most(list(_more_children(requirement)))
     growing.hold_to_children()
     growing.add_most(list(_more_pods(growing.requirement)))
     growing.tidy()
-    return _apart(search.seats(growing.filled()), core)
+    return _apart(search.pods_on_nodes(growing.filled()), core)
 
 
 def _has_extras(requirement: Requirement) -> bool:
@@ -57,10 +57,13 @@ def _matters(search: Search, requirement: Requirement) -> bool:
     """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
     if search.between or any(one.total for one in subtree(requirement)):
         return False
-    spots = [
-        spot for one in subtree(requirement) for spot in (one.required, one.preferred, one.tight) if spot is not None
+    constraints = [
+        constraint
+        for one in subtree(requirement)
+        for constraint in (one.required, one.preferred, one.tight)
+        if constraint is not None
     ]
-    return any(spot.pinned is None for spot in spots) or len(search.pod_classes) > 1
+    return any(constraint.pinned is None for constraint in constraints) or len(search.pod_classes) > 1
 
 
 def _more_children(requirement: Requirement) -> Iterator[str]:
@@ -107,7 +110,7 @@ class _Growing:
         steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in subtree(requirement))
         self.budget = search.budget.part(min(steps, search.budget.left // 4))
         self.best = self.known = state
-        self.pods = pods_of(search.seats(state))
+        self.pods = pods_of(search.pods_on_nodes(state))
         self.is_begun = False
         self.needs: dict[str, int] = {}
         self.granted: Counter[str] = Counter()
@@ -135,7 +138,7 @@ class _Growing:
         return max(self._fill(self.best), self.known, key=_size)
 
     def _take(self, state: SearchState) -> None:
-        self.best, self.pods = state, pods_of(self.search.seats(state))
+        self.best, self.pods = state, pods_of(self.search.pods_on_nodes(state))
 
     def _fill(self, state: SearchState) -> SearchState:
         """With all extras that can be added; linear, so it is done whatever growth has left of its budget."""
@@ -210,7 +213,7 @@ class _Growing:
         return True
 
     def _keeps_core(self, state: SearchState) -> bool:
-        there = pods_of(self.search.seats(state))
+        there = pods_of(self.search.pods_on_nodes(state))
         return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.kept.items())
 
     def _alike(self, name: str) -> set[str]:
@@ -237,8 +240,8 @@ class _Filling:
     def __init__(self, search: Search, requirement: Requirement, state: SearchState) -> None:
         self.search, self.requirement = search, requirement
         self.fitting = FirstFit(search, requirement, TrialOrder())
-        for demand, seats in zip(state.demands, state.seats, strict=True):
-            self.fitting.put(demand, seats)
+        for demand, placed in zip(state.demands, state.assignments, strict=True):
+            self.fitting.put(demand, placed)
 
     def add_all(self) -> FirstFit:
         """As much as fits."""
@@ -247,28 +250,28 @@ class _Filling:
         return self.fitting
 
     def _add_children(self) -> None:
-        regions = self.search.regions_of(self.requirement, self.fitting.demands, self.fitting.seats)
+        node_sets = self.search.node_sets_of(self.requirement, self.fitting.demands, self.fitting.assignments)
         for one in subtree(self.requirement):
-            if one.name not in regions or one.need == len(one.children):
+            if one.name not in node_sets or one.need == len(one.children):
                 continue
             hopeless: set[int] = set()
             for child in one.children:
-                if child.name in regions or child.kind in hopeless:
+                if child.name in node_sets or child.kind in hopeless:
                     continue
-                mark = len(self.fitting.demands)
-                if self.fitting.place(child, regions[one.name]):
-                    demands, seats = self.fitting.demands[mark:], self.fitting.seats[mark:]
-                    regions |= self.search.regions_of(child, demands, seats, regions[one.name])
+                start = len(self.fitting.demands)
+                if self.fitting.place(child, node_sets[one.name]):
+                    demands, placed = self.fitting.demands[start:], self.fitting.assignments[start:]
+                    node_sets |= self.search.node_sets_of(child, demands, placed, node_sets[one.name])
                 else:
                     hopeless.add(child.kind)
 
     def _add_pods(self) -> None:
         leaves = {one.name: one for one in subtree(self.requirement) if one.is_leaf}
-        regions: dict[str, NodeSet] = {}
+        node_sets: dict[str, NodeSet] = {}
         have: dict[str, Counter[int]] = {}
         for demand in self.fitting.demands:
             name = self.search.leaves[demand.leaf]
-            regions[name] = demand.region
+            node_sets[name] = demand.node_set
             have.setdefault(name, Counter())[demand.pod_class] += demand.count
         offered = {name: count_by_class(leaves[name].pods) for name in have}
         spare = {name: pods.total() - leaves[name].need for name, pods in have.items()}
@@ -276,12 +279,12 @@ class _Filling:
             if name not in have:
                 continue
             spare[name] -= 1
-            if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], regions[name]):
+            if spare[name] < 0 and not self._add_pod(leaves[name], offered[name], have[name], node_sets[name]):
                 del have[name]
 
-    def _add_pod(self, leaf: Requirement, offered: Mapping[int, int], have: Counter[int], region: NodeSet) -> bool:
+    def _add_pod(self, leaf: Requirement, offered: Mapping[int, int], have: Counter[int], node_set: NodeSet) -> bool:
         for pod_class, there in offered.items():
-            if have[pod_class] < there and self.fitting.add(leaf, pod_class, 1, region):
+            if have[pod_class] < there and self.fitting.add(leaf, pod_class, 1, node_set):
                 have[pod_class] += 1
                 return True
         return False
@@ -291,26 +294,26 @@ def _size(state: SearchState) -> int:
     return sum(demand.count for demand in state.demands)
 
 
-def pods_of(seats: Sequence[PodsOnNode]) -> dict[str, Counter[int]]:
+def pods_of(placed: Sequence[PodsOnNode]) -> dict[str, Counter[int]]:
     """By leaf how many pods of each class have a seat."""
     pods: dict[str, Counter[int]] = {}
-    for seat in seats:
-        pods.setdefault(seat.leaf, Counter())[seat.pod_class] += seat.pods
+    for entry in placed:
+        pods.setdefault(entry.leaf, Counter())[entry.pod_class] += entry.pods
     return pods
 
 
-def _apart(seats: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) -> Placement:
+def _apart(placed: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) -> Placement:
     """The seats of the core, and the others."""
     chosen = {leaf: Counter(counts) for leaf, counts in core_pods.items()}
     core: list[PodsOnNode] = []
     extras: Counter[tuple[str, int, int]] = Counter()
-    for seat in seats:
-        mine = min(chosen.get(seat.leaf, Counter())[seat.pod_class], seat.pods)
+    for entry in placed:
+        mine = min(chosen.get(entry.leaf, Counter())[entry.pod_class], entry.pods)
         if mine:
-            chosen[seat.leaf][seat.pod_class] -= mine
-            core.append(PodsOnNode(seat.leaf, seat.pod_class, seat.node, mine))
-        if mine < seat.pods:
-            extras[seat.leaf, seat.pod_class, seat.node] += seat.pods - mine
+            chosen[entry.leaf][entry.pod_class] -= mine
+            core.append(PodsOnNode(entry.leaf, entry.pod_class, entry.node, mine))
+        if mine < entry.pods:
+            extras[entry.leaf, entry.pod_class, entry.node] += entry.pods - mine
     return Placement(tuple(core), tuple(PodsOnNode(*place, pods) for place, pods in extras.items()))
 
 
@@ -346,39 +349,39 @@ def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
     return found
 
 
-def take(requirement: Requirement, seats: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> Placement | None:
+def take(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> Placement | None:
     """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
     names = {leaf.name for leaf in subtree(requirement) if leaf.is_leaf}
-    offered = [seat for seat in seats if seat.leaf in names]
+    offered = [entry for entry in placed if entry.leaf in names]
     found = _apart(offered, _chosen(requirement, pods_of(offered)))
     taken: dict[str, int] = Counter()
-    for seat in found.core:
-        taken[seat.leaf] += seat.pods
+    for entry in found.core:
+        taken[entry.leaf] += entry.pods
     counts = {
         pod_class: n
         for leaf in subtree(requirement)
         if leaf.is_leaf
         for pod_class, n in count_by_class(leaf.pods).items()
     }
-    if any(seat.pod_class not in counts for seat in found.core) or not _is_met(requirement, taken):
+    if any(entry.pod_class not in counts for entry in found.core) or not _is_met(requirement, taken):
         return None
     if not _are_together(requirement, found.core, trees):
         return None
-    others = tuple(seat for seat in seats if seat.leaf not in names)
+    others = tuple(entry for entry in placed if entry.leaf not in names)
     return Placement(found.core, (*found.extras, *others))
 
 
-def _are_together(requirement: Requirement, seats: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> bool:
+def _are_together(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> bool:
     """Whether the seats of every group with a required level are in one domain, with those that it has already.
 
     Other pods of it may have come to another place than the one that was kept with these.
     """
     for one in subtree(requirement):
-        if (spot := one.required) is not None:
+        if (constraint := one.required) is not None:
             names = {leaf.name for leaf in subtree(one) if leaf.is_leaf}
-            domain = trees[spot.topology].levels[spot.level].domain
-            found = {int(domain[seat.node]) for seat in seats if seat.leaf in names}
-            found |= set() if spot.pinned is None else {spot.pinned}
+            domain = trees[constraint.topology].levels[constraint.level].domain
+            found = {int(domain[entry.node]) for entry in placed if entry.leaf in names}
+            found |= set() if constraint.pinned is None else {constraint.pinned}
             if len(found) > 1 or any(number < 0 for number in found):
                 return False
     return True

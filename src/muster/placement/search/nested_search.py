@@ -69,11 +69,11 @@ class Search:
         self.allowance = allowance
         self.between: tuple[int, ...] = ()  # rules between its own pods
         self.budget = self._spending = budget
-        self.regions = Domains(capacity, topologies, budget)
+        self.domains = Domains(capacity, topologies, budget)
         self.leaves: list[str] = []
         self._leaf_indices: dict[str, int] = {}
         self._sizes: dict[int, int] = {}  # by kind: pods
-        self._asked_by: dict[int, dict[int, int]] = {}  # by kind: pods by class
+        self._requested_by: dict[int, dict[int, int]] = {}  # by kind: pods by class
         self._is_quick = False  # rules between pods by a first try alone
         self._groups = 0
         self._opened = 0
@@ -87,9 +87,9 @@ class Search:
     def first(self, requirement: Requirement) -> SearchState | None:
         """A placement of the first children that fit (M3); None: there is none. OutOfSteps: unknown."""
         self._begin(requirement)
-        before = self.regions.bounds.answered
-        pruned = self.regions.bounds.prune(requirement, self.kinds)
-        answered = self.regions.bounds.answered - before
+        before = self.domains.bounds.answered
+        pruned = self.domains.bounds.prune(requirement, self.kinds)
+        answered = self.domains.bounds.answered - before
         self.budget.spend(answered * (BOUND // 8 + len(self.base.free)) // BOUND)
         if pruned is None:
             return None
@@ -109,11 +109,11 @@ class Search:
 
     def _paid_from(self, budget: Budget, work: Callable[[], SearchState | None]) -> SearchState | None:
         before = self.budget
-        self.budget = self._spending = self.regions.budget = budget
+        self.budget = self._spending = self.domains.budget = budget
         try:
             return work()
         finally:
-            self.budget = self._spending = self.regions.budget = before
+            self.budget = self._spending = self.domains.budget = before
 
     def _better_choice(self, requirement: Requirement, state: SearchState) -> SearchState:
         """Earlier children than first fit took, if there are any that fit (M3): worth a part of the budget."""
@@ -136,8 +136,8 @@ class Search:
             among = self.base.inter_pod.among(self.pod_classes)
             self.between = tuple(rule for rule in among if rule not in self.ignoring)
             if any(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
-                self.regions.bounds.distances = Distances(self.base, self.between)
-            self.symmetry = Symmetry(self.regions, self.pod_classes, identity=bool(self.between))
+                self.domains.bounds.distances = Distances(self.base, self.between)
+            self.symmetry = Symmetry(self.domains, self.pod_classes, identity=bool(self.between))
 
     def _constructed(self, requirement: Requirement) -> tuple[SearchState | None, bool]:
         """The constructive search for the first choice of children, and whether its answer is the last word.
@@ -166,7 +166,7 @@ class Search:
             return None
         for order in (TrialOrder(), TrialOrder(by_size=True)):
             fitting = FirstFit(self, requirement, order)
-            if fitting.place(requirement, self.regions.everywhere):
+            if fitting.place(requirement, self.domains.everywhere):
                 return self.fitted(fitting)
         return None
 
@@ -177,7 +177,7 @@ class Search:
 
         def work() -> SearchState | None:
             fitting = FirstFit(self, requirement, order, whole)
-            return self.fitted(fitting) if fitting.place(requirement, self.regions.everywhere) else None
+            return self.fitted(fitting) if fitting.place(requirement, self.domains.everywhere) else None
 
         try:
             return self._paid_from(budget, work)
@@ -186,35 +186,37 @@ class Search:
 
     def fitted(self, fitting: FirstFit) -> SearchState:
         """What first fit has placed, as a complete state."""
-        demands, seats = fitting.placed()
-        state = self.seated(SearchState((), (), SupposedCapacity(self.base), ()), demands, seats)
+        demands, assignments = fitting.placed()
+        state = self.with_assignments(SearchState((), (), SupposedCapacity(self.base), ()), demands, assignments)
         assert state is not None
         return state
 
-    def regions_of(
+    def node_sets_of(
         self,
         requirement: Requirement,
         demands: Sequence[Demand],
-        seats: Sequence[Sequence[tuple[int, int]]],
-        around: NodeSet | None = None,
+        assignments: Sequence[Sequence[tuple[int, int]]],
+        enclosing: NodeSet | None = None,
     ) -> dict[str, NodeSet]:
         """By name the regions of groups that have pods; without those that are held to a number of domains."""
-        nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, seats, strict=True)}
+        nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, assignments, strict=True)}
         for one in reversed(list(subtree(requirement))):
             inside = [nodes[child.name] for child in one.children if child.name in nodes]
             if inside:
                 nodes[one.name] = inside[0]
         found: dict[str, NodeSet] = {}
-        ahead = [(requirement, around or self.regions.everywhere)]
+        ahead = [(requirement, enclosing or self.domains.everywhere)]
         while ahead:
-            one, region = ahead.pop()
+            one, node_set = ahead.pop()
             if one.name not in nodes or one.at_most:
                 continue
-            for spot in (one.required, one.tight):
-                if spot is not None:
-                    region = self.regions.narrow(region, spot, int(self.regions.level(spot).domain[nodes[one.name]]))
-            found[one.name] = region
-            ahead += [(child, region) for child in one.children]
+            for constraint in (one.required, one.tight):
+                if constraint is not None:
+                    node_set = self.domains.narrow(
+                        node_set, constraint, int(self.domains.level(constraint).domain[nodes[one.name]])
+                    )
+            found[one.name] = node_set
+            ahead += [(child, node_set) for child in one.children]
         return found
 
     def spend(self, steps: int = 1) -> None:
@@ -229,11 +231,11 @@ class Search:
 
     def _within(self, budget: Budget, requirement: Requirement) -> SearchState | None:
         """The constructive search within a budget of its own."""
-        self._spending = self.regions.budget = budget
+        self._spending = self.domains.budget = budget
         try:
             return self._where(requirement)
         finally:
-            self._spending = self.regions.budget = self.budget
+            self._spending = self.domains.budget = self.budget
 
     def _any_choice(self, requirement: Requirement) -> SearchState | None:
         """Every choice of children in turn, first choice first."""
@@ -249,12 +251,12 @@ class Search:
         if quick is None:
             return self._first_of(choices(requirement, self.kinds))
         try:  # the choices before it may only have been harder to find
-            self._spending = self.regions.budget = self.budget.part(self.budget.left // 2)
+            self._spending = self.domains.budget = self.budget.part(self.budget.left // 2)
             return self._first_of(islice(choices(requirement, self.kinds), at)) or quick
         except OutOfSteps:
             return quick
         finally:
-            self._spending = self.regions.budget = self.budget
+            self._spending = self.domains.budget = self.budget
 
     def _first_of(self, choices: Iterator[Requirement]) -> SearchState | None:
         """The first choice that has a placement."""
@@ -290,8 +292,8 @@ class Search:
     def _where(self, requirement: Requirement) -> SearchState | None:
         """Depth first over domains; every state that failed is remembered by what it looks like."""
         self._sizes |= sizes(requirement)
-        self._asked_by |= pods_by_class(requirement)
-        begun = self._open((), (requirement,), self.regions.everywhere)
+        self._requested_by |= pods_by_class(requirement)
+        begun = self._open((), (requirement,), self.domains.everywhere)
         if begun is None:
             return None
         failed: set[object] = set()
@@ -313,7 +315,7 @@ class Search:
             self._spending.spend(STATE)
 
     def _open(
-        self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], region: NodeSet
+        self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], node_set: NodeSet
     ) -> tuple[Open, ...] | None:
         """The agenda with more groups, the one with the fewest domains first; None: one has none.
 
@@ -322,82 +324,84 @@ class Search:
         """
         more: list[Open] = []
         for requirement in requirements:
-            spot = requirement.tight or requirement.required
-            choices = 1 if spot is None else len(self.regions.domains(requirement, spot, region))
+            constraint = requirement.tight or requirement.required
+            choices = 1 if constraint is None else len(self.domains.candidates(requirement, constraint, node_set))
             if not choices:
                 return None
             self._opened += 1
-            flexible = requirement.is_leaf and spot is None and region is self.regions.everywhere
+            flexible = requirement.is_leaf and constraint is None and node_set is self.domains.everywhere
             rank = (flexible, choices, -self._sizes[requirement.kind], self._opened)
-            more.append(Open(rank, requirement, region))
+            more.append(Open(rank, requirement, node_set))
         return tuple(sorted((*agenda, *more), key=_by_rank)) if more else agenda
 
     def _steps(self, state: SearchState) -> Iterator[SearchState]:
         """Every way to settle the most constrained group on the agenda."""
         requirement, rest = state.agenda[0].requirement, state.agenda[1:]
-        for region in self._roomy_first(requirement, state.agenda[0].region, state.capacity):
+        for node_set in self._with_capacity_first(requirement, state.agenda[0].node_set, state.capacity):
             if requirement.children:
-                agenda = self._open(rest, requirement.children, region)
+                agenda = self._open(rest, requirement.children, node_set)
                 if agenda is not None:
-                    yield SearchState(agenda, state.demands, state.capacity, state.seats)
+                    yield SearchState(agenda, state.demands, state.capacity, state.assignments)
             else:
-                yield from self._seat(
-                    requirement, region, SearchState(rest, state.demands, state.capacity, state.seats)
+                yield from self._assign_leaf(
+                    requirement, node_set, SearchState(rest, state.demands, state.capacity, state.assignments)
                 )
 
-    def _roomy_first(self, requirement: Requirement, around: NodeSet, capacity: SupposedCapacity) -> Iterator[NodeSet]:
+    def _with_capacity_first(
+        self, requirement: Requirement, enclosing: NodeSet, capacity: SupposedCapacity
+    ) -> Iterator[NodeSet]:
         """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
-        asked = self._asked_by[requirement.kind].items() if capacity.rows else ()
-        everywhere = self.regions.everywhere.nodes
-        self._spending.spend(len(asked) * (len(capacity.rows) + len(everywhere) // NODES) // ROWS)
-        spot = requirement.required or requirement.tight
-        if not asked or spot is None:
-            yield from self.regions.of(requirement, around)
+        requested = self._requested_by[requirement.kind].items() if capacity.rows else ()
+        everywhere = self.domains.everywhere.nodes
+        self._spending.spend(len(requested) * (len(capacity.rows) + len(everywhere) // NODES) // ROWS)
+        constraint = requirement.required or requirement.tight
+        if not requested or constraint is None:
+            yield from self.domains.of(requirement, enclosing)
         elif requirement.at_most or (requirement.required and requirement.tight):
-            free = {pod_class: capacity.fits_in(pod_class, everywhere) for pod_class, _ in asked}
-            yield from self._split(asked, free, self.regions.of(requirement, around))
+            free = {pod_class: capacity.fits_in(pod_class, everywhere) for pod_class, _ in requested}
+            yield from self._split(requested, free, self.domains.of(requirement, enclosing))
         else:
-            yield from self._split_domains(requirement, spot, around, capacity)
+            yield from self._split_domains(requirement, constraint, enclosing, capacity)
 
     def _split(
-        self, asked: Collection[tuple[int, int]], free: Mapping[int, Ints], regions: Iterator[NodeSet]
+        self, requested: Collection[tuple[int, int]], free: Mapping[int, Ints], domains: Iterator[NodeSet]
     ) -> Iterator[NodeSet]:
         """One region after the other, those without enough seats for some class last: a guess, not a bound."""
         full: list[NodeSet] = []
-        for region in regions:
+        for node_set in domains:
             self._spending.spend()
-            if all(int(free[pod_class][region.nodes].sum()) >= count for pod_class, count in asked):
-                yield region
+            if all(int(free[pod_class][node_set.nodes].sum()) >= count for pod_class, count in requested):
+                yield node_set
             else:
-                full.append(region)
+                full.append(node_set)
         yield from full
 
     def _split_domains(
-        self, requirement: Requirement, spot: RequiredLevel, around: NodeSet, capacity: SupposedCapacity
+        self, requirement: Requirement, constraint: RequiredLevel, enclosing: NodeSet, capacity: SupposedCapacity
     ) -> Iterator[NodeSet]:
         """The same for the domains of one level, all of them at once."""
-        domains = self.regions.domains(requirement, spot, around)
-        roomy = np.ones(len(domains), dtype=bool)
-        for pod_class, count in self._asked_by[requirement.kind].items():
-            roomy &= self.regions.seats_left(spot, pod_class, capacity)[domains] >= count
-        for domain in (*domains[roomy].tolist(), *domains[~roomy].tolist()):
-            yield self.regions.narrow(around, spot, domain)
+        domains = self.domains.candidates(requirement, constraint, enclosing)
+        has_capacity = np.ones(len(domains), dtype=bool)
+        for pod_class, count in self._requested_by[requirement.kind].items():
+            has_capacity &= self.domains.fits_left(constraint, pod_class, capacity)[domains] >= count
+        for domain in (*domains[has_capacity].tolist(), *domains[~has_capacity].tolist()):
+            yield self.domains.narrow(enclosing, constraint, domain)
 
-    def _seat(self, leaf: Requirement, region: NodeSet, state: SearchState) -> Iterator[SearchState]:
+    def _assign_leaf(self, leaf: Requirement, node_set: NodeSet, state: SearchState) -> Iterator[SearchState]:
         """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
         kinds = count_by_class(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)
-            asked: dict[int, int] = {}
+            requested: dict[int, int] = {}
             for (pod_class, _), count in zip(leaf.pods, counts, strict=False):
                 if count:
-                    asked[pod_class] = asked.get(pod_class, 0) + count
+                    requested[pod_class] = requested.get(pod_class, 0) + count
             added = tuple(
-                Demand(self.leaf_index(leaf.name), pod_class, count, region) for pod_class, count in asked.items()
+                Demand(self.leaf_index(leaf.name), pod_class, count, node_set) for pod_class, count in requested.items()
             )
-            seated = self._extend(state, added)
-            if seated is not None:
-                yield seated
+            with_assignments = self._extend(state, added)
+            if with_assignments is not None:
+                yield with_assignments
             elif len(kinds) == 1:
                 return
 
@@ -410,25 +414,25 @@ class Search:
 
     def _extend(self, state: SearchState, added: tuple[Demand, ...]) -> SearchState | None:
         """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
-        if self.allowance is not None and (self._asked((*state.demands, *added)) > self.allowance).any():
+        if self.allowance is not None and (self._total_requests((*state.demands, *added)) > self.allowance).any():
             return None
         if rules := self._rules(state):
             return self._settle(state, added, rules)
         capacity = state.capacity.copy()
         found = []
         for demand in added:
-            seats = assign_tightly(capacity, demand)
-            if seats is None:
+            assignments = assign_tightly(capacity, demand)
+            if assignments is None:
                 break
-            for node, count in seats:
+            for node, count in assignments:
                 capacity.put(node, demand.pod_class, count)
-            found.append(tuple(seats))
+            found.append(tuple(assignments))
         demands = (*state.demands, *added)
         if len(found) == len(added):
-            return SearchState(state.agenda, demands, capacity, (*state.seats, *found))
-        return self.seated(state, demands, pack(self.base, demands, self._spending))
+            return SearchState(state.agenda, demands, capacity, (*state.assignments, *found))
+        return self.with_assignments(state, demands, pack(self.base, demands, self._spending))
 
-    def _asked(self, demands: tuple[Demand, ...]) -> Ints:
+    def _total_requests(self, demands: tuple[Demand, ...]) -> Ints:
         """What pods ask for in all, by column."""
         total = np.zeros(self.base.free.shape[1], dtype=np.int64)
         for demand in demands:
@@ -446,24 +450,28 @@ class Search:
         """Under rules between pods: beside what is seated, if that works; otherwise everything again."""
         demands = (*state.demands, *added)
         if state.demands and all(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
-            seated = list(zip(state.demands, state.seats, strict=True))
-            found = construct_beside(state.capacity, seated, added, rules, self._spending)
+            with_assignments = list(zip(state.demands, state.assignments, strict=True))
+            found = construct_beside(state.capacity, with_assignments, added, rules, self._spending)
             if found is not None:
                 return self._beside(state, added, [found[i] for i in range(len(added))])
         settled = (assign_nodes_quickly if self._is_quick else assign_nodes)(self.base, demands, rules, self._spending)
-        return self.seated(state, demands, settled)
+        return self.with_assignments(state, demands, settled)
 
     def _beside(
-        self, state: SearchState, added: tuple[Demand, ...], seats: Sequence[Sequence[tuple[int, int]]]
+        self, state: SearchState, added: tuple[Demand, ...], assignments: Sequence[Sequence[tuple[int, int]]]
     ) -> SearchState:
         """The state with more demands that are seated."""
         capacity = state.capacity.copy()
-        for demand, some in zip(added, seats, strict=True):
+        for demand, some in zip(added, assignments, strict=True):
             for node, count in some:
                 capacity.put(node, demand.pod_class, count)
-        return SearchState(state.agenda, (*state.demands, *added), capacity, (*state.seats, *map(tuple, seats)))
+        return SearchState(
+            state.agenda, (*state.demands, *added), capacity, (*state.assignments, *map(tuple, assignments))
+        )
 
-    def seated(self, state: SearchState, demands: tuple[Demand, ...], packed: Assignments | None) -> SearchState | None:
+    def with_assignments(
+        self, state: SearchState, demands: tuple[Demand, ...], packed: Assignments | None
+    ) -> SearchState | None:
         """The state with these seats; None without."""
         if packed is None:
             return None
@@ -474,18 +482,18 @@ class Search:
         seats_of = tuple(tuple(packed[i]) for i in range(len(demands)))
         return SearchState(state.agenda, demands, capacity, seats_of)
 
-    def exactly_seated(self, demands: tuple[Demand, ...], packed: Assignments) -> SearchState:
+    def with_exact_assignments(self, demands: tuple[Demand, ...], packed: Assignments) -> SearchState:
         """A complete state; tight seats (X4) where they can be had for the same demands."""
         state = SearchState((), (), SupposedCapacity(self.base), ())
-        seated = self.seated(state, demands, pack_greedily(self.base, demands) or packed)
-        assert seated is not None
-        return seated
+        with_assignments = self.with_assignments(state, demands, pack_greedily(self.base, demands) or packed)
+        assert with_assignments is not None
+        return with_assignments
 
-    def seats(self, state: SearchState) -> tuple[PodsOnNode, ...]:
+    def pods_on_nodes(self, state: SearchState) -> tuple[PodsOnNode, ...]:
         """The seats of a state, by leaf."""
         return tuple(
             PodsOnNode(self.leaves[demand.leaf], demand.pod_class, node, pods)
-            for demand, places in zip(state.demands, state.seats, strict=True)
+            for demand, places in zip(state.demands, state.assignments, strict=True)
             for node, pods in places
         )
 
@@ -495,4 +503,4 @@ def _by_rank(one: Open) -> Rank:
 
 
 def _pairs(state: SearchState) -> tuple[tuple[Requirement, NodeSet], ...]:
-    return tuple((one.requirement, one.region) for one in state.agenda)
+    return tuple((one.requirement, one.node_set) for one in state.agenda)

@@ -30,7 +30,7 @@ def find(search: Search, requirement: Requirement) -> tuple[PodsOnNode, ...] | N
     if state is None:
         return None
     preferring = _Preferring(search)
-    return search.seats(preferring.spread(preferring.best(requirement, state)[1]))
+    return search.pods_on_nodes(preferring.spread(preferring.best(requirement, state)[1]))
 
 
 def find_with_growth(search: Search, requirement: Requirement) -> Placement | None:
@@ -41,7 +41,7 @@ def find_with_growth(search: Search, requirement: Requirement) -> Placement | No
     preferring = _Preferring(search)
     held, state = preferring.best(requirement, state)
     if search.base.inter_pod.among(search.pod_classes, wishes=True):
-        return Placement(search.seats(preferring.spread(state)))
+        return Placement(search.pods_on_nodes(preferring.spread(state)))
     return grow(search, held, state)
 
 
@@ -70,8 +70,8 @@ class _Preferring:
         for level in range(preferred.level, floor, -1):
             if preferred.placed and len(preferred.path) <= level:
                 continue  # the pods that are placed are apart already
-            spot = RequiredLevel(preferred.topology, level, preferred.path[level] if preferred.placed else None)
-            tighter = self._replaced(requirement, name, tight=spot)
+            constraint = RequiredLevel(preferred.topology, level, preferred.path[level] if preferred.placed else None)
+            tighter = self._replaced(requirement, name, tight=constraint)
             better = self.search.first(tighter)
             if better is not None:
                 best.append(better)
@@ -86,7 +86,7 @@ class _Preferring:
         """
         group = next(one for one in subtree(requirement) if one.name == name)
         assert group.preferred is not None
-        level = self.search.regions.level(group.preferred)
+        level = self.search.domains.level(group.preferred)
         held = set(group.preferred.placed)
         used = self._used(group, best[-1], level.domain) | held
         for number in range(self._fewest_by_room(group, level, held), len(used)):
@@ -100,18 +100,18 @@ class _Preferring:
 
     def _fewest_by_room(self, group: Requirement, level: Level, held: set[int]) -> int:
         """The fewest domains whose room would do by count, those of placed pods among them: a bound, not a proof."""
-        room = np.bincount(level.domain + 1, weights=self.search.regions.room(group), minlength=len(level.paths) + 1)
+        fits = np.bincount(level.domain + 1, weights=self.search.domains.fits(group), minlength=len(level.paths) + 1)
         mine = [domain + 1 for domain in held]
-        others = -np.sort(-np.delete(room, mine))
-        enough = np.searchsorted(np.cumsum(others), size(group) - room[mine].sum())
-        return max(len(held) + int(enough) + int(room[mine].sum() < size(group)), 1)
+        others = -np.sort(-np.delete(fits, mine))
+        enough = np.searchsorted(np.cumsum(others), size(group) - fits[mine].sum())
+        return max(len(held) + int(enough) + int(fits[mine].sum() < size(group)), 1)
 
     def _used(self, group: Requirement, state: SearchState, domain: Ints) -> set[int]:
         """The domains that the pods of a group are in; nodes outside of any count as one more."""
         mine = {leaf.name for leaf in leaves(group)}
         return {
             int(domain[node])
-            for demand, places in zip(state.demands, state.seats, strict=True)
+            for demand, places in zip(state.demands, state.assignments, strict=True)
             if self.search.leaves[demand.leaf] in mine
             for node, _ in places
         }
@@ -123,8 +123,8 @@ class _Preferring:
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
             part = self.search.budget.part(self.search.budget.left // 10)
             try:
-                seats = assign_nodes(self.search.base, state.demands, wishes, part, slack)
-                found = self.search.seated(state, state.demands, seats)
+                assignments = assign_nodes(self.search.base, state.demands, wishes, part, slack)
+                found = self.search.with_assignments(state, state.demands, assignments)
             except OutOfSteps:
                 found = None
             if found is not None:

@@ -23,7 +23,7 @@ class Open(Struct, frozen=True, eq=False):
 
     rank: Rank
     requirement: Requirement
-    region: NodeSet
+    node_set: NodeSet
 
 
 class SearchState(Struct, frozen=True, eq=False):
@@ -32,4 +32,4 @@ class SearchState(Struct, frozen=True, eq=False):
     agenda: tuple[Open, ...]
     demands: tuple[Demand, ...]
     capacity: SupposedCapacity  # with the packing of the demands taken out
-    seats: tuple[tuple[tuple[int, int], ...], ...]  # of every demand
+    assignments: tuple[tuple[tuple[int, int], ...], ...]  # of every demand

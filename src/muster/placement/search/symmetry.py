@@ -15,8 +15,8 @@ Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
 class Symmetry:
     """The looks of domains on one ledger, as pods of some classes see them."""
 
-    def __init__(self, regions: Domains, pod_classes: list[int], identity: bool) -> None:
-        self.regions, self.pod_classes = regions, pod_classes
+    def __init__(self, domains: Domains, pod_classes: list[int], identity: bool) -> None:
+        self.domains, self.pod_classes = domains, pod_classes
         self.identity = identity  # rules between pods see more of a node than looks: with them, nothing is swapped
         self._symmetry: dict[tuple[int, int, int], bytes] = {}
         self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
@@ -24,10 +24,10 @@ class Symmetry:
     def of(self, agenda: tuple[tuple[Requirement, NodeSet], ...], demands: tuple[Demand, ...]) -> object:
         """Loads by region: groups that still need a place there, and pods that have one."""
         loads: Loads = {}
-        for requirement, region in agenda:
-            loads.setdefault(region.key, []).append((0, requirement.kind, 0))
+        for requirement, node_set in agenda:
+            loads.setdefault(node_set.key, []).append((0, requirement.kind, 0))
         for demand in demands:
-            loads.setdefault(demand.region.key, []).append((1, demand.pod_class, demand.count))
+            loads.setdefault(demand.node_set.key, []).append((1, demand.pod_class, demand.count))
         return tuple(sorted((self._appearance(key, loads), tuple(sorted(load))) for key, load in loads.items()))
 
     def _appearance(self, key: tuple[int, ...], loads: Loads) -> bytes:
@@ -45,13 +45,13 @@ class Symmetry:
 
     def _overlap(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
         if (one, other) not in self._overlaps:
-            first, second = self.regions.known[one].nodes, self.regions.known[other].nodes
+            first, second = self.domains.known[one].nodes, self.domains.known[other].nodes
             self._overlaps[one, other] = bool(np.isin(first, second, assume_unique=True).any())
         return self._overlaps[one, other]
 
     def _symmetry_of(self, tree: int, level: int, domain: int) -> bytes:
         """All about the nodes that placement can see: room, filters, and the domains of every level and Topology."""
-        trees, base = self.regions.trees, self.regions.base
+        trees, base = self.domains.trees, self.domains.base
         nodes = trees[tree].levels[level].nodes(domain)
         rows = np.column_stack(
             [base.free[nodes]]

@@ -117,7 +117,7 @@ class PlainGangs:
         terms = equals.terms
         if equals.refused_at == self.cycle_state.version:
             return 0
-        most = self.cycle_state.now.most(terms.pod_class, equals.level, terms.need)
+        most = self.cycle_state.now.count_gangs(terms.pod_class, equals.level, terms.need)
         left = self.cycle_state.usage.allowance(terms.queue, protected=terms.preemptibility == NON_PREEMPTIBLE)
         if left is None or not most:
             return most

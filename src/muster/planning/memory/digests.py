@@ -158,7 +158,7 @@ class QuestionDigests:
         """A class by what it asks for, and the nodes that it may be on and would rather be on."""
         if pod_class not in self._classes:
             asks = [(self._snapshot.columns[i], many) for i, many in self._pod_classes.pairs[pod_class]]
-            wished = self._pod_classes.wished(pod_class)
+            wished = self._pod_classes.preferred_weights(pod_class)
             nodes = self._pod_classes.allowed(pod_class).tobytes()
             self._classes[pod_class] = joined_digest(_digest(asks), nodes, b"" if wished is None else wished.tobytes())
         return self._classes[pod_class]

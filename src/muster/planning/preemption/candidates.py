@@ -169,7 +169,7 @@ class Candidates:
         after.release_all(self.pod_node[rows], self.asks[self.pod_class[rows]])
         for number, node, rule_matches in self.marked:
             if number in numbers:
-                after.unmark(node, rule_matches)
+                after.uncount_pod(node, rule_matches)
         return after
 
     def freed_by(self, numbers: Iterable[int]) -> Ints:

@@ -29,7 +29,7 @@ def cheapest_assignment(question: Question, among: Units) -> tuple[PodsOnNode, .
     capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
     search = question.cycle_state.search(capacity, allowance=question.rules.max_allowance(among))
     state = search.first(question.requirement)
-    return None if state is None else search.seats(state)
+    return None if state is None else search.pods_on_nodes(state)
 
 
 def in_the_way(question: Question, assignment: Iterable[PodsOnNode], among: Units) -> Units | None:

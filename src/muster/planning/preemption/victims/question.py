@@ -83,7 +83,7 @@ class Question:
             self.cycle_state.gang_budget.spend(QUESTION_STEPS)
             search = self.cycle_state.search(self.capacity_without(units), allowance=allowance)
             state = search.first(self.requirement)
-            self._answers[key] = None if state is None else search.seats(state)
+            self._answers[key] = None if state is None else search.pods_on_nodes(state)
         return self._answers[key]
 
     def is_enough(self, units: Units) -> bool:

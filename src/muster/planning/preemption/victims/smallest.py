@@ -34,7 +34,7 @@ def smallest(question: Question, known: Units | None) -> tuple[Units | None, Pro
     ):
         raise OutOfSteps  # inter-pod rules are not part of the program
     search = question.cycle_state.search(question.capacity_without(question.all))
-    requirement = search.regions.bounds.prune(question.requirement, search.kinds)
+    requirement = search.domains.bounds.prune(question.requirement, search.kinds)
     if requirement is None:
         return None, "exact"
     program = VictimProgram(question, search, requirement)
@@ -72,7 +72,7 @@ class VictimProgram(Groups):
 
     def _check_size(self) -> None:
         """A program that could not be written down and solved in time is not begun."""
-        nodes = [self.regions[key].nodes for _, key in self.demands]
+        nodes = [self.node_sets[key].nodes for _, key in self.demands]
         fits = [self.search.base.fits(pod_class) for pod_class, _ in self.demands]
         assignment = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
         least = assignment * (1 + BEGIN) + self.candidates.count(self.question.all)
@@ -168,7 +168,7 @@ class VictimProgram(Groups):
         for (pod_class, key), wanted in self.demands.items():
             fits = self.search.base.fits(pod_class)
             taken: Terms = []
-            for node in self.regions[key].nodes[fits[self.regions[key].nodes] > 0].tolist():
+            for node in self.node_sets[key].nodes[fits[self.node_sets[key].nodes] > 0].tolist():
                 taken.append((self.add_pods(node, pod_class, int(fits[node])), 1))
             self.add_equation(taken, wanted)
 
