@@ -17,7 +17,7 @@ from muster.api.podgroup import PodGroup, SubGroup
 from muster.conversion.constraint_sets import place_constraints
 from muster.errors import InputError, Refused
 from muster.validation import podgroup
-from muster.validation.podgroup import GroupPlace, from_the_top, outline
+from muster.validation.podgroup import GroupPlace, outline, parents_first
 
 Reading = Literal["auto", "children", "pods"]
 READINGS: tuple[Reading, ...] = ("auto", "children", "pods")
@@ -250,9 +250,9 @@ class _PlaceTree:
 
     def __init__(self, group: PodGroup) -> None:
         self.places = {place.name: place for place in outline(group.spec).places}
-        self.order = ["", *(part.name for part in from_the_top(group.spec))]
+        self.order = ["", *(part.name for part in parents_first(group.spec))]
         self.children: dict[str, list[str]] = defaultdict(list)
-        for part in from_the_top(group.spec):
+        for part in parents_first(group.spec):
             self.children[part.parent].append(part.name)
         self.sure: dict[str, int] = {}
         for name in reversed(self.order):

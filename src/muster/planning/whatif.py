@@ -25,7 +25,7 @@ from muster.errors import InputError
 from muster.validation import update
 from muster.validation.check import check
 from muster.validation.context import ValidationContext
-from muster.validation.fields import Value, meant, put
+from muster.validation.fields import Value, set_field, suggest
 from muster.validation.pods.membership import OURS, gang_of, is_ours
 from muster.validation.problem import Problem
 
@@ -153,7 +153,7 @@ def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
     place = next(i for i, group in enumerate(objects.pod_groups) if key(group.metadata) == gang)
     group = objects.pod_groups[place]
     try:
-        done = put(group.spec, field, value)
+        done = set_field(group.spec, field, value)
     except InputError as error:
         raise InputError(f"set `{path}`: {error.message}", hint=error.hint) from None
     metadata = replace(group.metadata, generation=group.metadata.generation + 1)  # as a write does: S4 tries anew
@@ -218,7 +218,7 @@ def _identity(item: Any) -> str:
 
 def _must_exist(name: str, names: list[str], kind: str, word: str) -> None:
     if name not in names:
-        raise InputError(f"{word} `{name[:253]}`: there is no such {kind}", hint=meant(name, names))
+        raise InputError(f"{word} `{name[:253]}`: there is no such {kind}", hint=suggest(name, names))
 
 
 def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
@@ -230,7 +230,7 @@ def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
     namespace, slash, rest = path.partition("/")
     name = rest.partition(".")[0]
     if not (namespace and slash and name):
-        hint = f"write {FORM}; {meant(path.partition('.')[0], gangs)}"
+        hint = f"write {FORM}; {suggest(path.partition('.')[0], gangs)}"
         raise InputError(f"set `{path[:120]}`: names no gang", hint=hint)
     _must_exist(f"{namespace}/{name}", gangs, "podgroup", "set")
     raise AssertionError("a gang that exists was found before")
@@ -263,7 +263,7 @@ def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
     if not isinstance(old, PodGroup):
         return _raw(old)
     pods = around.pods.get(key(old.metadata), ())
-    runs = any(pod.spec.node_name for pod in pods) or (old.status is not None and update.running(old))
+    runs = any(pod.spec.node_name for pod in pods) or (old.status is not None and update.is_running(old))
     return {**_raw(old), "status": {"running": int(runs)}}
 
 

@@ -1,4 +1,4 @@
-"""V6: minimums that no node, or no domain, of the cluster could ever hold. Bounds only: they never warn wrongly."""
+"""V6: minimums that no node, or no domain, of the cluster can ever hold. Only bounds: a warning is never wrong."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -6,57 +6,62 @@ from collections.abc import Collection, Iterator, Mapping
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import written
-from muster.validation.context import Ground, Kind, ValidationContext
+from muster.validation.context import ClusterCapacity, Requests, ValidationContext
 from muster.validation.defaults import constraints
 from muster.validation.podgroup import GroupPlace, outline
 from muster.validation.problem import Problem
 
 Amounts = Mapping[str, int]
-Pods = Mapping[str, Counter[Kind]]  # of every leaf: how many pods ask for what
+Pods = Mapping[str, Counter[Requests]]  # of every leaf: the number of pods for each different request
 
 
 def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
-    """Every minimum that is out of reach on an empty cluster of these nodes."""
+    """Every minimum that does not fit even an empty cluster of these nodes."""
     if not context.objects.nodes:
         return
     places = {place.name: place for place in outline(group.spec).places}
     pods = _pods(group, context, places)
     if not pods:
         return
-    homeless = _homeless(pods, context.ground)
-    for name, asked in pods.items() if homeless else ():
-        yield from _too_big(places[name], asked, homeless, context.ground)
-    yield from _too_many(group, context, places, pods)
+    unplaceable = _unplaceable(pods, context.capacity)
+    for name, demands in pods.items() if unplaceable else ():
+        yield from _too_large_pods(places[name], demands, unplaceable, context.capacity)
+    yield from _too_large_groups(group, context, places, pods)
 
 
 def _pods(group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace]) -> Pods:
-    """What the pods of every leaf still ask for."""
-    asked = context.asked.of(key(group.metadata))
-    return {name: many for name, many in asked.items() if name in places and not places[name].children}
+    """The requests of the pods of every leaf."""
+    demands = context.demands.of(key(group.metadata))
+    return {name: counts for name, counts in demands.items() if name in places and not places[name].children}
 
 
-def _homeless(pods: Pods, ground: Ground) -> set[Kind]:
-    """Requests that fit no node by themselves."""
-    kinds = {kind for many in pods.values() for kind in many}
-    return {kind for kind in kinds if not any(all(room.get(r, 0) >= n for r, n in kind) for room in ground.rooms)}
+def _unplaceable(pods: Pods, capacity: ClusterCapacity) -> set[Requests]:
+    """Requests that fit no node, even an empty one."""
+    different = {requests for counts in pods.values() for requests in counts}
+    sizes = capacity.node_sizes
+    return {
+        requests for requests in different if not any(all(size.get(r, 0) >= n for r, n in requests) for size in sizes)
+    }
 
 
-def _too_big(place: GroupPlace, asked: Counter[Kind], homeless: set[Kind], ground: Ground) -> Iterator[Problem]:
-    """Enough pods exist, but too few of them fit any node by themselves."""
-    need, number = _need(place), asked.total()
-    misfits = {kind: count for kind, count in asked.items() if kind in homeless}
+def _too_large_pods(
+    place: GroupPlace, demands: Counter[Requests], unplaceable: set[Requests], capacity: ClusterCapacity
+) -> Iterator[Problem]:
+    """Enough pods exist, but too few of them fit any node."""
+    need, number = _need(place), demands.total()
+    misfits = {requests: count for requests, count in demands.items() if requests in unplaceable}
     if number >= need > number - sum(misfits.values()):
-        one = dict(min(misfits, key=sorted))
+        example = dict(min(misfits, key=sorted))
         yield Problem(
             f"{place.at}.minMember",
             f"needs {need} pods, but {sum(misfits.values())} of {number} fit no node of the cluster",
-            hint=f"one asks for {_listed(one)}; the largest node has {_listed(_largest(one, ground))}",
+            hint=f"one asks for {_listed(example)}; the largest node has {_listed(_largest(example, capacity))}",
             severity="warning",
             rule="V6",
         )
 
 
-def _too_many(
+def _too_large_groups(
     group: PodGroup, context: ValidationContext, places: Mapping[str, GroupPlace], pods: Pods
 ) -> Iterator[Problem]:
     """The minimum below a required level is more than any domain of that level has in all."""
@@ -70,9 +75,11 @@ def _too_many(
         level = context.level(topology, constraint.required_topology_level) if topology else None
         if topology is None or level is None or name not in least:
             continue
-        most = context.ground.most(tuple(known.node_label for known in topology.spec.levels[: level + 1]))
+        largest = context.capacity.largest_domain(
+            tuple(known.node_label for known in topology.spec.levels[: level + 1])
+        )
         for resource, amount in least[name].items():
-            best = most.get(resource, 0)
+            best = largest.get(resource, 0)
             if amount > best:
                 yield Problem(
                     f"{places[name].at}.topologyConstraint.requiredTopologyLevel",
@@ -87,7 +94,7 @@ def _too_many(
 def _least(
     group: PodGroup, order: Collection[str], places: Mapping[str, GroupPlace], pods: Pods
 ) -> dict[str, Mapping[str, int]]:
-    """For every place a lower bound of what its minimum takes; places whose pods are not there yet are left out.
+    """For every place a lower bound of what its minimum takes; without places whose pods do not exist yet.
 
     `order` has parents before their children.
     """
@@ -95,31 +102,31 @@ def _least(
     for name, parent in {part.name: part.parent for part in reversed(group.spec.sub_groups)}.items():
         if name and name in order:
             children[parent].append(name)
-    found: dict[str, Mapping[str, int]] = {}
-    alike: dict[tuple[int, frozenset[tuple[Kind, int]]], Mapping[str, int] | None] = {}  # leaves often are
+    least: dict[str, Mapping[str, int]] = {}
+    cache: dict[tuple[int, frozenset[tuple[Requests, int]]], Mapping[str, int] | None] = {}  # leaves are often alike
     for name in reversed((*order,)):
         need = _need(places[name])
         if children[name]:
-            taken = _taken([(found.get(child, {}), 1) for child in children[name]], need)
+            taken = _taken([(least.get(child, {}), 1) for child in children[name]], need)
         else:
-            kinds = frozenset(pods.get(name, {}).items())
-            if (need, kinds) not in alike:
-                alike[need, kinds] = _taken([(dict(kind), count) for kind, count in kinds], need)
-            taken = alike[need, kinds]
+            counts = frozenset(pods.get(name, {}).items())
+            if (need, counts) not in cache:
+                cache[need, counts] = _taken([(dict(requests), count) for requests, count in counts], need)
+            taken = cache[need, counts]
         if taken is not None:
-            found[name] = taken
-    return found
+            least[name] = taken
+    return least
 
 
 def _taken(parts: list[tuple[Amounts, int]], need: int) -> Amounts | None:
-    """What so many of the parts take at least; None: there are not so many."""
+    """What `need` of the parts take at least; None: there are fewer parts."""
     if sum(count for _, count in parts) < need:
         return None
     return {r: _smallest(r, parts, need) for r in {r for part, _ in parts for r in part}}
 
 
 def _smallest(resource: str, parts: list[tuple[Amounts, int]], need: int) -> int:
-    """What the smallest of so many take together."""
+    """What the `need` smallest take together."""
     total = 0
     for amount, count in sorted((part.get(resource, 0), count) for part, count in parts):
         total += amount * min(count, need)
@@ -133,8 +140,8 @@ def _need(place: GroupPlace) -> int:
     return place.min_member or 1
 
 
-def _largest(asked: Amounts, ground: Ground) -> Amounts:
-    return {resource: max(room.get(resource, 0) for room in ground.rooms) for resource in asked}
+def _largest(requested: Amounts, capacity: ClusterCapacity) -> Amounts:
+    return {resource: max(size.get(resource, 0) for size in capacity.node_sizes) for resource in requested}
 
 
 def _listed(amounts: Amounts) -> str:

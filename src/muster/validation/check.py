@@ -1,4 +1,4 @@
-"""The only entry: any JSON value in, every problem out. It never raises."""
+"""The only entry of validation: takes any JSON value, returns every problem, never raises."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -24,13 +24,13 @@ _FIELDS = {kind: frozenset(kind.__struct_encode_fields__) for kind in _SPELT}
 
 
 def check(raw: Any, old: Any = None, context: ValidationContext | None = None) -> tuple[Problem, ...]:
-    """Every problem of an object, as a new one or as an update of `old`; `context` is what else is known.
+    """Every problem of an object, as a new one or as an update of `old`; `context` holds the objects around it.
 
-    Objects without `kind` are taken for PodGroups, as they come out of a list or a typed client.
+    An object without `kind` counts as a PodGroup: lists and typed clients leave it out.
     """
     try:
         return _check(raw, old, context or ValidationContext())
-    except (UnicodeError, ValueError, OverflowError):  # half characters, endless numbers: JSON, but not text
+    except (UnicodeError, ValueError, OverflowError):  # lone surrogates, huge numbers: JSON, but not text
         return _check(tame(raw), tame(old), context or ValidationContext())
 
 
@@ -45,7 +45,7 @@ def _check(raw: Any, old: Any, context: ValidationContext) -> tuple[Problem, ...
 
 
 def errors(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Only those that refuse the object."""
+    """Only the errors."""
     return tuple(problem for problem in problems if problem.severity == "error")
 
 
@@ -64,7 +64,7 @@ def _judge(value: Wire, raw: Any, old: Any, context: ValidationContext) -> Itera
 
 
 def _pod_group(group: PodGroup, raw: Any, old: Any, context: ValidationContext) -> Iterator[Problem]:
-    yield from podgroup.named(group)
+    yield from podgroup.judge_metadata(group)
     yield from _misspelt_fields(raw)
     judged = podgroup.judge(group.spec)
     if old is None:
@@ -78,7 +78,7 @@ def _pod_group(group: PodGroup, raw: Any, old: Any, context: ValidationContext) 
 
 
 def _misspelt_fields(raw: Any) -> Iterator[Problem]:
-    """A misspelt field is ignored, too, but not in silence."""
+    """Warn of fields that look misspelt: Kubernetes ignores them."""
     spec = raw.get("spec") if isinstance(raw, dict) else None
     if not isinstance(spec, dict):
         return
@@ -90,7 +90,7 @@ def _misspelt_fields(raw: Any) -> Iterator[Problem]:
 
 
 def _all_known(raw: Any, kind: type[Wire]) -> bool:
-    """Nothing here, nor in the constraint inside, is unknown: almost always, and soon seen."""
+    """A fast test: no field here, nor in the constraint inside, is unknown."""
     if not isinstance(raw, dict):
         return True
     inner = raw.get("topologyConstraint")
@@ -120,7 +120,7 @@ def _misfit(misfit: Misfit) -> Problem:
 
 
 def _inside(at: str, places: frozenset[str]) -> bool:
-    """Whether a path is at or below one of the places that could not be read."""
+    """Whether a path is at or below one of these places."""
     return bool(places) and not places.isdisjoint(accumulate(re.findall(r"^|[.\[]?[^.\[]+", at)))
 
 
@@ -129,7 +129,7 @@ def _unmarked(raw: Any) -> bool:
 
 
 def _unknown(raw: dict[str, Any]) -> Problem:
-    """Somebody else's kind is a note; one of ours in another version, or no kind at all, is refused."""
+    """A warning for a foreign kind; an error for one of ours in another version, or for no kind at all."""
     version, kind = raw.get("apiVersion"), raw.get("kind")
     if not isinstance(kind, str) or not isinstance(version, str):
         wrong, value = ("kind", kind) if not isinstance(kind, str) else ("apiVersion", version)

@@ -1,4 +1,4 @@
-"""What lies around an object that is judged, looked up once however many objects ask."""
+"""The objects around one under validation, with indexes that all validations share."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -17,77 +17,77 @@ from muster.validation.pods.pods_by_gang import group_by_gang
 from muster.validation.pods.requests import requests
 from muster.validation.topology import find_level
 
-Kind = frozenset[tuple[str, int]]  # what a pod asks for; pods of a gang ask for few different things
+Requests = frozenset[tuple[str, int]]  # of one pod; the pods of a gang have few different ones
 Members = Callable[[str], Iterable[Pod]]  # the pods of a gang, by its identity
 
 
 class Tree(Struct, frozen=True):
-    """The groups of a PodGroup by what pods may name."""
+    """The names of a PodGroup's groups: pods may name leaves only."""
 
     leaves: frozenset[str]
     branches: frozenset[str]
 
 
-class Ground:
-    """What nodes have, each by itself and together in domains."""
+class ClusterCapacity:
+    """What nodes can allocate, one by one and summed by domain."""
 
     def __init__(self, nodes: tuple[Node, ...]) -> None:
         self.nodes = nodes
-        self._most: dict[tuple[str, ...], Mapping[str, int]] = {}
+        self._largest: dict[tuple[str, ...], Mapping[str, int]] = {}
 
     @cached_property
-    def rooms(self) -> tuple[Mapping[str, int], ...]:
-        """Every size of node once: there are few, however many nodes."""
-        return tuple({frozenset(room.items()): room for room in map(_room, self.nodes)}.values())
+    def node_sizes(self) -> tuple[Mapping[str, int], ...]:
+        """Each different node size once: there are few, however many nodes."""
+        return tuple({frozenset(size.items()): size for size in map(_allocatable, self.nodes)}.values())
 
-    def most(self, labels: tuple[str, ...]) -> Mapping[str, int]:
-        """For each resource the most that one domain has in all; nodes without one of the labels are in none (T5)."""
-        if labels not in self._most:
-            self._most[labels] = self._summed(labels)
-        return self._most[labels]
+    def largest_domain(self, labels: tuple[str, ...]) -> Mapping[str, int]:
+        """For each resource, the largest sum of one domain; a node without one of the labels is in none (T5)."""
+        if labels not in self._largest:
+            self._largest[labels] = self._sum_domains(labels)
+        return self._largest[labels]
 
-    def _summed(self, labels: tuple[str, ...]) -> Mapping[str, int]:
+    def _sum_domains(self, labels: tuple[str, ...]) -> Mapping[str, int]:
         domains: dict[tuple[str, ...], dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for node in self.nodes:
             if all(label in node.metadata.labels for label in labels):
                 domain = domains[tuple(node.metadata.labels[label] for label in labels)]
-                for resource, amount in _room(node).items():
+                for resource, amount in _allocatable(node).items():
                     domain[resource] += amount
-        most: dict[str, int] = {}
+        largest: dict[str, int] = {}
         for domain in domains.values():
             for resource, amount in domain.items():
-                most[resource] = max(amount, most.get(resource, 0))
-        return most
+                largest[resource] = max(amount, largest.get(resource, 0))
+        return largest
 
 
 class PodDemands:
-    """What the pods of a gang still ask for, by the SubGroup that they name: those that are done, nothing (N5)."""
+    """The requests of a gang's pods, by SubGroup; a succeeded pod requests nothing (N5)."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self._known: dict[str, Mapping[str, Counter[Kind]]] = {}
+        self._known: dict[str, Mapping[str, Counter[Requests]]] = {}
 
-    def of(self, gang: str) -> Mapping[str, Counter[Kind]]:
-        """How many ask for what, by name of the SubGroup; pods that have failed or are leaving do not count."""
+    def of(self, gang: str) -> Mapping[str, Counter[Requests]]:
+        """The number of pods for each different request, by SubGroup; failed and terminating pods do not count."""
         if gang not in self._known:
-            found: dict[str, Counter[Kind]] = defaultdict(Counter)
+            counts: dict[str, Counter[Requests]] = defaultdict(Counter)
             for pod in self._members(gang):
                 if pod.status.phase != "Failed" and pod.metadata.deletion_timestamp is None:
-                    asked = Resources() if pod.status.phase == "Succeeded" else requests(pod.spec)
-                    found[pod.metadata.labels.get(names.SUBGROUP, "")][frozenset(asked.items())] += 1
-            self._known[gang] = dict(found)
+                    requested = Resources() if pod.status.phase == "Succeeded" else requests(pod.spec)
+                    counts[pod.metadata.labels.get(names.SUBGROUP, "")][frozenset(requested.items())] += 1
+            self._known[gang] = dict(counts)
         return self._known[gang]
 
 
-def _room(node: Node) -> Mapping[str, int]:
+def _allocatable(node: Node) -> Mapping[str, int]:
     return node.status.allocatable or node.status.capacity
 
 
 class ValidationContext:
-    """Objects with indexes that are made when they are first needed.
+    """Objects with indexes, each built on first use.
 
-    `members` finds the pods of a gang where somebody knows them already; else they are looked up among the objects.
-    `whole`: the objects are all there are, as of a live cluster; of files, what is not there may be elsewhere.
+    `members` returns the pods of a gang where an index exists already; by default this class builds one. `whole`: the
+    objects are all that exist, as in a live cluster; an object that is not in some files may exist elsewhere.
     """
 
     def __init__(self, objects: Objects | None = None, members: Members | None = None, *, whole: bool = False) -> None:
@@ -96,59 +96,59 @@ class ValidationContext:
         self._levels: dict[tuple[str, str], int | None] = {}
 
     def after(self, before: "ValidationContext", *, same_pods: bool) -> "ValidationContext":
-        """This, with what was looked up before as far as it holds; `same_pods`: gangs' pods of then are near enough."""
+        """This context, with sums of an earlier one that still hold; `same_pods`: also those of gangs' pods."""
         if before.objects.nodes is self.objects.nodes:
-            self.ground = before.ground
-        if same_pods and "asked" in vars(before):
-            self.asked = before.asked
+            self.capacity = before.capacity
+        if same_pods and "demands" in vars(before):
+            self.demands = before.demands
         return self
 
     @cached_property
-    def ground(self) -> Ground:
-        """Of all nodes."""
-        return Ground(self.objects.nodes)
+    def capacity(self) -> ClusterCapacity:
+        """The capacity of all nodes."""
+        return ClusterCapacity(self.objects.nodes)
 
     @cached_property
     def queues(self) -> dict[str, Queue]:
-        """By name."""
+        """Queues by name."""
         return {queue.metadata.name: queue for queue in self.objects.queues}
 
     @cached_property
     def child_queues(self) -> dict[str, list[Queue]]:
-        """By the name of their parent."""
-        found: dict[str, list[Queue]] = defaultdict(list)
+        """Queues by the name of their parent."""
+        children: dict[str, list[Queue]] = defaultdict(list)
         for queue in self.objects.queues:
-            found[queue.spec.parent_queue].append(queue)
-        return dict(found)
+            children[queue.spec.parent_queue].append(queue)
+        return dict(children)
 
     @cached_property
     def topologies(self) -> dict[str, Topology]:
-        """By name."""
+        """Topologies by name."""
         return {topology.metadata.name: topology for topology in self.objects.topologies}
 
     def level(self, topology: Topology, word: str) -> int | None:
-        """`find_level`, once for every word: the groups of a gang name few."""
-        known = topology.metadata.name, word
-        if known not in self._levels:
-            self._levels[known] = find_level(topology, word)
-        return self._levels[known]
+        """`find_level`, cached: the groups of a gang name few levels."""
+        cache_key = topology.metadata.name, word
+        if cache_key not in self._levels:
+            self._levels[cache_key] = find_level(topology, word)
+        return self._levels[cache_key]
 
     @cached_property
     def trees(self) -> dict[str, Tree]:
-        """Of every PodGroup, by identity."""
-        found = {}
+        """The tree of every PodGroup, by namespace/name."""
+        trees = {}
         for group in self.objects.pod_groups:
             places = outline(group.spec).places
             leaves = frozenset(place.name for place in places if not place.children)
-            found[key(group.metadata)] = Tree(leaves, frozenset(place.name for place in places if place.children))
-        return found
+            trees[key(group.metadata)] = Tree(leaves, frozenset(place.name for place in places if place.children))
+        return trees
 
     @cached_property
-    def asked(self) -> PodDemands:
-        """What the pods of gangs ask for."""
+    def demands(self) -> PodDemands:
+        """The requests of gangs' pods."""
         return PodDemands(self._members)
 
     @cached_property
     def pods(self) -> dict[str, list[Pod]]:
-        """Of every gang, by identity."""
+        """The pods of every gang, by namespace/name."""
         return group_by_gang(self.objects.pods)

@@ -1,4 +1,4 @@
-"""What a PodGroup means where its spec is silent: labels and annotations first, then the rules' defaults."""
+"""Values of a PodGroup that its spec leaves out: from labels and annotations, else the defaults of the rules."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from muster.api import names
 from muster.api.core import PriorityClass
 from muster.api.podgroup import PodGroup, TopologyConstraint
-from muster.validation.podgroup import from_the_top
+from muster.validation.podgroup import parents_first
 
 PRIORITY = 50  # P1: where neither a class nor a global default says otherwise
 PREEMPTIBLE_BELOW = 100  # P1
@@ -15,7 +15,7 @@ BUILT_IN = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_
 
 
 def queue(group: PodGroup) -> str:
-    """The queue that pays (Q2)."""
+    """The queue that its resources count in (Q2)."""
     return group.spec.queue or group.metadata.labels.get(names.QUEUE, "") or names.DEFAULT_QUEUE
 
 
@@ -25,14 +25,14 @@ def priority_class(group: PodGroup) -> str:
 
 
 def unknown_class(group: PodGroup, classes: Iterable[PriorityClass]) -> str:
-    """P1: the PriorityClass that it names and that does not exist; empty: there is none such."""
+    """P1: the PriorityClass that it names if that does not exist; else empty."""
     named = priority_class(group)
-    known = named in BUILT_IN or any(known.metadata.name == named for known in classes)
-    return "" if known else named
+    exists = named in BUILT_IN or any(known.metadata.name == named for known in classes)
+    return "" if exists else named
 
 
 def priority(group: PodGroup, classes: Iterable[PriorityClass]) -> int:
-    """P1: of the class it names, else of the global default, else 50."""
+    """P1: the value of the class it names, else of the global default, else 50."""
     classes = tuple(classes)
     values = BUILT_IN | {known.metadata.name: known.value for known in classes}
     if priority_class(group) in values:
@@ -42,7 +42,7 @@ def priority(group: PodGroup, classes: Iterable[PriorityClass]) -> int:
 
 
 def preemptibility(group: PodGroup, classes: Iterable[PriorityClass]) -> str:
-    """P1: what it says, else preemptible where the priority is below 100."""
+    """P1: as stated, else preemptible where the priority is below 100."""
     stated = group.spec.preemptibility or group.metadata.labels.get(names.PREEMPTIBILITY, "")
     if stated:
         return stated
@@ -62,10 +62,10 @@ def constraint(group: PodGroup) -> TopologyConstraint:
 
 def constraints(group: PodGroup) -> Mapping[str, TopologyConstraint]:
     """The constraint at every place, `""` being the PodGroup, with the Topology of the nearest ancestor (T4)."""
-    found = {"": constraint(group)}
-    for part in from_the_top(group.spec):
-        found[part.name] = _inherit(part.topology_constraint, found[part.parent])
-    return found
+    resolved = {"": constraint(group)}
+    for part in parents_first(group.spec):
+        resolved[part.name] = _inherit(part.topology_constraint, resolved[part.parent])
+    return resolved
 
 
 def _inherit(own: TopologyConstraint | None, above: TopologyConstraint) -> TopologyConstraint:

@@ -1,6 +1,6 @@
 """A field of a PodGroup's spec by its path in the user's words, such as `subGroups.decode.minMember`.
 
-Rule: whatever is wrong with a path or a value ends in an InputError that says what would be right.
+Rule: every wrong path or value raises an InputError with a hint.
 """
 
 import re
@@ -17,7 +17,7 @@ from muster.errors import InputError
 from muster.validation.problem import listed
 
 Part = PodGroupSpec | SubGroup | TopologyConstraint
-Value = str | int | bool | None  # None: not set
+Value = str | int | bool | None  # None: unset
 
 CALLED: Final[dict[type[Part], str]] = {
     PodGroupSpec: "a PodGroup",
@@ -30,71 +30,71 @@ NOT_SET_ALONE: Final = frozenset((GROUPS, CONSTRAINT, "subgroups", "topologyCons
 MOST_DIGITS: Final = 18
 
 
-class Put(Struct, frozen=True):
-    """The part with the value in it, and what the field says before and after."""
+class FieldChange(Struct, frozen=True):
+    """The part with the new value, and the field's value before and after."""
 
     part: Any
     was: Value
     now: Value
 
 
-def put(spec: PodGroupSpec, path: str, value: Value) -> Put:
-    """A copy of the spec with a value at a path. Text is read as what the field holds; None or empty unsets it."""
-    return _put(spec, tuple(path.split(".")), value, "")
+def set_field(spec: PodGroupSpec, path: str, value: Value) -> FieldChange:
+    """Copy the spec with a value at a path. Text is parsed as the type of the field; None or empty unsets it."""
+    return _set(spec, tuple(path.split(".")), value, "")
 
 
-def known(kind: type[Part]) -> list[str]:
-    """The paths that can be set, in the order of the type; SubGroups are named by `NAME`."""
-    found = [field.encode_name for field in _settable(kind)]
+def settable_paths(kind: type[Part]) -> list[str]:
+    """The paths that can be set, in the order of the type; `NAME` stands for a SubGroup's name."""
+    paths = [field.encode_name for field in _settable(kind)]
     if kind is not TopologyConstraint:
-        found += [f"{CONSTRAINT}.{field.encode_name}" for field in _settable(TopologyConstraint)]
-    return [*found, f"{GROUPS}.NAME.FIELD"] if kind is PodGroupSpec else found
+        paths += [f"{CONSTRAINT}.{field.encode_name}" for field in _settable(TopologyConstraint)]
+    return [*paths, f"{GROUPS}.NAME.FIELD"] if kind is PodGroupSpec else paths
 
 
-def meant(word: str, words: Collection[str], most: int = 3) -> str:
-    """The way out of a name that does not exist: those that look like it, else those there are."""
-    alike = [one for one in sorted(words) if one.rpartition("/")[2] == word.rpartition("/")[2]]
-    close = [*alike, *(one for one in get_close_matches(word[:253], words, n=most) if one not in alike)][:most]
-    return f"did you mean {' or '.join(f'`{one}`' for one in close)}?" if close else f"known: {listed(words)}"
+def suggest(word: str, words: Collection[str], most: int = 3) -> str:
+    """A hint for a name that does not exist: similar names, else all known ones."""
+    same = [known for known in sorted(words) if known.rpartition("/")[2] == word.rpartition("/")[2]]
+    close = [*same, *(known for known in get_close_matches(word[:253], words, n=most) if known not in same)][:most]
+    return f"did you mean {' or '.join(f'`{known}`' for known in close)}?" if close else f"known: {listed(words)}"
 
 
 def _settable(kind: type[Part]) -> list[FieldInfo]:
     return [field for field in fields(kind) if field.encode_name not in NOT_SET_ALONE]
 
 
-def _put(part: Part, path: tuple[str, ...], value: Value, at: str) -> Put:
+def _set(part: Part, path: tuple[str, ...], value: Value, at: str) -> FieldChange:
     match part, path:
         case PodGroupSpec(), (word, name, *rest) if word == GROUPS:
             return _in_group(part, name, tuple(rest), value)
         case ((PodGroupSpec() | SubGroup()), (word, *rest)) if word == CONSTRAINT and (rest or not _unset(value)):
-            inner = _put(part.topology_constraint or TopologyConstraint(), tuple(rest), value, f"{at}{CONSTRAINT}.")
-            return Put(replace(part, topology_constraint=inner.part), inner.was, inner.now)
+            inner = _set(part.topology_constraint or TopologyConstraint(), tuple(rest), value, f"{at}{CONSTRAINT}.")
+            return FieldChange(replace(part, topology_constraint=inner.part), inner.was, inner.now)
         case ((PodGroupSpec() | SubGroup()), (word,)) if word == CONSTRAINT:
             was = "set" if part.topology_constraint else None
-            return Put(replace(part, topology_constraint=None), was, None)
+            return FieldChange(replace(part, topology_constraint=None), was, None)
         case _:
-            return _at(part, path, value, at)
+            return _set_value(part, path, value, at)
 
 
-def _in_group(spec: PodGroupSpec, name: str, rest: tuple[str, ...], value: Value) -> Put:
+def _in_group(spec: PodGroupSpec, name: str, rest: tuple[str, ...], value: Value) -> FieldChange:
     names = [group.name for group in spec.sub_groups]
     if name not in names:
-        raise InputError(f"there is no SubGroup `{name}`", hint=meant(name, names))
+        raise InputError(f"there is no SubGroup `{name}`", hint=suggest(name, names))
     place = names.index(name)
-    inner = _put(spec.sub_groups[place], rest, value, f"{GROUPS}.{name}.")
+    inner = _set(spec.sub_groups[place], rest, value, f"{GROUPS}.{name}.")
     groups = (*spec.sub_groups[:place], inner.part, *spec.sub_groups[place + 1 :])
-    return Put(replace(spec, sub_groups=groups), inner.was, inner.now)
+    return FieldChange(replace(spec, sub_groups=groups), inner.was, inner.now)
 
 
-def _at(part: Part, path: tuple[str, ...], value: Value, at: str) -> Put:
-    """Into a field that holds one value."""
+def _set_value(part: Part, path: tuple[str, ...], value: Value, at: str) -> FieldChange:
+    """Set a field that holds one value."""
     word = ".".join(path)
     field = next((field for field in _settable(type(part)) if field.encode_name == word), None)
     if field is None:
         raise InputError(_no_field(part, word, at), hint=_known_hint(part, word, at))
     now = _fitting(type(part), field, value, at)
     was = getattr(part, field.name)
-    return Put(replace(part, **{field.name: now}), _stated(was, field), _stated(now, field))
+    return FieldChange(replace(part, **{field.name: now}), _stated(was, field), _stated(now, field))
 
 
 def _no_field(part: Part, word: str, at: str) -> str:
@@ -104,14 +104,14 @@ def _no_field(part: Part, word: str, at: str) -> str:
 
 
 def _known_hint(part: Part, word: str, at: str) -> str:
-    names = known(type(part))
+    names = settable_paths(type(part))
     close = get_close_matches(word[:80], names, n=1, cutoff=0.7)
     first = f"did you mean `{at}{close[0]}`? " if close else ""
     return f"{first}known: {', '.join(f'{at}{name}' for name in names)}"
 
 
 def _fitting(kind: type[Part], field: FieldInfo, value: Value, at: str) -> Any:
-    """The value as the field holds it: the first reading that fits."""
+    """The value in the field's type: the first reading that fits."""
     if _unset(value):
         return field.default
     if isinstance(value, str) and not _writable(value):
@@ -126,7 +126,7 @@ def _fitting(kind: type[Part], field: FieldInfo, value: Value, at: str) -> Any:
 
 
 def _readings(value: Value) -> Iterator[Value]:
-    """Text from a command line may be a number or a truth; as text it is read last."""
+    """Text may be a number or a boolean; it is read as text last."""
     if isinstance(value, str):
         if re.fullmatch(rf"-?[0-9]{{1,{MOST_DIGITS}}}", value):
             yield int(value)
@@ -136,7 +136,7 @@ def _readings(value: Value) -> Iterator[Value]:
 
 
 def _writable(text: str) -> bool:
-    """No half characters, which a command line may hand over."""
+    """Without lone surrogates, which a command line may contain."""
     return text.encode(errors="replace").decode() == text
 
 
@@ -145,5 +145,5 @@ def _unset(value: Value) -> bool:
 
 
 def _stated(value: Value, field: FieldInfo) -> Value:
-    """What a field says; its default says nothing, unless it is a word of its own."""
+    """The value of a field; None for a default that is empty."""
     return None if value in (None, "") and field.default in (None, "") else value

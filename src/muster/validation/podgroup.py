@@ -1,4 +1,4 @@
-"""V1, V2, V3 and the values of a PodGroup. Each rule yields every problem it finds and is linear in SubGroups."""
+"""V1, V2, V3 and the values of a PodGroup. Each rule yields every problem and is linear in SubGroups."""
 
 import re
 from collections import Counter, defaultdict
@@ -18,7 +18,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 class GroupPlace(Struct, frozen=True):
-    """The PodGroup or one SubGroup as the rules see it; of two minimums, one of 0 counts as unset (V1)."""
+    """The PodGroup or one SubGroup; of two minimums, one of 0 counts as unset (V1)."""
 
     name: str  # empty: the PodGroup itself
     at: str
@@ -43,7 +43,7 @@ Rule = Callable[[Outline], Iterator[Problem]]
 
 
 def outline(spec: PodGroupSpec) -> Outline:
-    """Children belong to the name they state; an unknown or repeated name is for the rules to tell."""
+    """Count children by the parent that they name; the rules report unknown and repeated names."""
     children = Counter(group.parent for group in spec.sub_groups if group.parent != group.name or not group.name)
     root = GroupPlace("", "spec", *_minimums(spec), children[""])
     rest = (
@@ -59,19 +59,19 @@ def _minimums(part: PodGroupSpec | SubGroup) -> tuple[int | None, int | None]:
     return None if pods == 0 and (groups or 0) > 0 else pods, None if groups == 0 and (pods or 0) > 0 else groups
 
 
-def from_the_top(spec: PodGroupSpec) -> tuple[SubGroup, ...]:
-    """SubGroups with every parent before its children, siblings in spec order; what no way leads to is left out."""
+def parents_first(spec: PodGroupSpec) -> tuple[SubGroup, ...]:
+    """SubGroups with every parent before its children, siblings in spec order; without unreachable ones."""
     children: dict[str, list[SubGroup]] = defaultdict(list)
     for group in {group.name: group for group in reversed(spec.sub_groups)}.values():
         children[group.parent].append(group)
-    found: list[SubGroup] = []
-    ahead = children[""]
-    while ahead:
-        group = ahead.pop()
+    ordered: list[SubGroup] = []
+    pending = children[""]
+    while pending:
+        group = pending.pop()
         if group.name:
-            found.append(group)
-            ahead += children[group.name]
-    return tuple(found)
+            ordered.append(group)
+            pending += children[group.name]
+    return tuple(ordered)
 
 
 # V1 -----------------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def branches_count_children(outline: Outline) -> Iterator[Problem]:
 
 
 def _pods_in_all(root: GroupPlace) -> Problem:
-    """KAI's and Grove's own controllers write it: accepted, with what it means."""
+    """A warning that says what it means: KAI's and Grove's own controllers write it."""
     return Problem(
         f"{root.at}.minMember",
         f"{_all_of(root.children)} needed, and {_short(root.min_member or 0)} pods in all (M5)",
@@ -234,7 +234,7 @@ def names_are_unique(outline: Outline) -> Iterator[Problem]:
 def parents_exist(outline: Outline) -> Iterator[Problem]:
     """`parent` names a SubGroup of the same PodGroup, and not itself."""
     known = {place.name for place in outline.places}
-    hint = ""  # one for all: there may be thousands of them
+    hint = ""  # built once: there may be thousands of problems
     for i, group in enumerate(outline.spec.sub_groups):
         at = f"spec.subGroups[{i}].parent"
         if group.parent and group.parent == group.name:
@@ -247,7 +247,7 @@ def parents_exist(outline: Outline) -> Iterator[Problem]:
 
 
 def parents_lead_up(outline: Outline) -> Iterator[Problem]:
-    """Every way up ends at the PodGroup: no cycles."""
+    """The parents form no cycle."""
     parents = {group.name: group.parent for group in outline.spec.sub_groups}
     index = {group.name: i for i, group in enumerate(outline.spec.sub_groups)}
     settled = {""}
@@ -279,7 +279,7 @@ def _ring(ring: list[str]) -> str:
 
 
 def nothing_ignored(outline: Outline) -> Iterator[Problem]:
-    """Fields of older dialects have no meaning any more: to ignore them would be to run another gang."""
+    """Fields of older dialects are errors: without them the gang would be a different one."""
     for field, value, now, rule in (
         ("subgroups", outline.spec.subgroups, "`subGroups`", "D4"),
         ("topologyConstraints", outline.spec.topology_constraints, "`topologyConstraint` on groups", "D3"),
@@ -304,7 +304,7 @@ def known_preemptibility(outline: Outline) -> Iterator[Problem]:
 
 
 def known_values(outline: Outline) -> Iterator[Problem]:
-    """Words and numbers that muster understands."""
+    """Preemptibility, backoff and grace period have valid values."""
     spec = outline.spec
     yield from known_preemptibility(outline)
     if spec.scheduling_backoff not in (-1, 1):
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
     known_values,
 )
 FORM: tuple[Rule, ...] = tuple(rule for rule in RULES if rule is not known_values)  # the form of record
-TREE: tuple[Rule, ...] = (  # without these there is no tree to speak of; others leave one with a known meaning (M5)
+TREE: tuple[Rule, ...] = (  # without these there is no tree; other problems leave one with a known meaning (M5)
     names_are_labels,
     names_are_unique,
     parents_exist,
@@ -353,24 +353,24 @@ TREE: tuple[Rule, ...] = (  # without these there is no tree to speak of; others
 )
 
 
-def senseless(group: PodGroup) -> Iterator[Problem]:
-    """What a plan refuses to guess about, as `validate` does: no tree, a minimum of nothing, a word without meaning.
+def planning_problems(group: PodGroup) -> Iterator[Problem]:
+    """Problems that keep a gang from being planned: no tree, a minimum out of range, an unknown preemptibility.
 
-    Whatever else V1 and V2 refuse has a meaning where it is stored already (M5, V4).
+    Everything else that V1 and V2 refuse has a meaning in a stored object (M5, V4).
     """
     yield from judge(group.spec, (*TREE, minimums_count, known_preemptibility))
-    yield from _labelled(group)
+    yield from _judge_labels(group)
 
 
 def judge(spec: PodGroupSpec, rules: Iterable[Rule] = RULES) -> Iterator[Problem]:
-    """Every problem of a spec by itself."""
-    seen = outline(spec)
+    """Every problem of the spec alone."""
+    outlined = outline(spec)
     for rule in rules:
-        yield from rule(seen)
+        yield from rule(outlined)
 
 
-def named(group: PodGroup) -> Iterator[Problem]:
-    """What the object says beside its spec: names that Kubernetes accepts, labels that muster knows."""
+def judge_metadata(group: PodGroup) -> Iterator[Problem]:
+    """Every problem of the metadata: names that Kubernetes rejects, unknown values of labels."""
     name = group.metadata.name
     if not name and not group.metadata.generate_name:
         yield Problem("metadata.name", "is missing", hint="every PodGroup has a name")
@@ -380,14 +380,14 @@ def named(group: PodGroup) -> Iterator[Problem]:
             f"`{name[:80]}` is not a name that Kubernetes accepts",
             hint="lower-case letters, digits, `-` and `.`, at most 253",
         )
-    yield from _labelled(group)
+    yield from _judge_labels(group)
     namespace = group.metadata.namespace
     if namespace and not _LABEL.fullmatch(namespace):
         yield Problem("metadata.namespace", f"`{namespace[:80]}` is not a namespace", hint="a DNS label, at most 63")
 
 
-def _labelled(group: PodGroup) -> Iterator[Problem]:
-    """What a label says where the spec is silent."""
+def _judge_labels(group: PodGroup) -> Iterator[Problem]:
+    """The preemptibility label counts where the spec states none."""
     stated = group.metadata.labels.get(names.PREEMPTIBILITY, "")
     if stated and not group.spec.preemptibility and stated not in PREEMPTIBILITIES:
         yield _preemptibility(f"metadata.labels[{names.PREEMPTIBILITY}]", stated)

@@ -10,8 +10,8 @@ Severity = Literal["error", "warning"]
 class Problem(Struct, frozen=True):
     """One thing that is wrong with an object.
 
-    `rule` cites SEMANTICS. `key` says in which way the object is broken, apart from numbers: two versions of an object
-    that share a key are broken in the same way (V4).
+    `rule` is the id of the rule. `key` identifies the problem apart from numbers: two versions of an object that share
+    a key have the same problem (V4).
     """
 
     at: str
@@ -27,7 +27,7 @@ class Problem(Struct, frozen=True):
 
 
 def listed(words: object, most: int = 12) -> str:
-    """Names for a hint: sorted, and not too many of them."""
+    """Names for a hint: sorted, at most `most` of them."""
     known = sorted(str(word) for word in words)  # type: ignore[attr-defined]
     shown = ", ".join(known[:most]) or "none"
     return shown if len(known) <= most else f"{shown}, … ({len(known)} in all)"

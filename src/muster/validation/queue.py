@@ -13,18 +13,18 @@ UNITS = {"cpu": "millicores", "memory": "megabytes"}
 
 
 def judge(queue: Queue, context: ValidationContext) -> Iterator[Problem]:
-    """Every problem of a queue among the others."""
+    """Every problem of a queue, by itself and among the others."""
     if not queue.metadata.name:
         yield Problem("metadata.name", "is missing", hint="every Queue has a name")
     yield from _parents(queue, context.queues)
     yield from _runtimes(queue)
     for name, resource in queue.spec.resources.items():
         yield from _resource(name, resource)
-    yield from _promises(queue, context.child_queues.get(queue.metadata.name, []))
+    yield from _children_quotas(queue, context.child_queues.get(queue.metadata.name, []))
 
 
 def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
-    """Parents exist, and every way up ends at a top queue."""
+    """The parent exists, and the ancestors form no cycle."""
     at, name, parent = "spec.parentQueue", queue.metadata.name, queue.spec.parent_queue
     if not parent:
         return
@@ -46,7 +46,7 @@ def _parents(queue: Queue, others: Mapping[str, Queue]) -> Iterator[Problem]:
 
 
 def _resource(name: str, resource: QueueResource) -> Iterator[Problem]:
-    """Known resources, sensible numbers, quota within the limit."""
+    """Known resources, valid numbers, quota within the limit."""
     at = f"spec.resources.{name}"
     if name not in KNOWN and "/" not in name:
         yield Problem(
@@ -69,7 +69,7 @@ def _resource(name: str, resource: QueueResource) -> Iterator[Problem]:
 
 
 def _number(at: str, value: float, least: int, unit: str) -> Iterator[Problem]:
-    """Whole units; weights may be any number from 0 up."""
+    """Whole units; a weight may be any number from 0 up."""
     if not math.isfinite(value) or value < least:
         hint = "-1 is unlimited" if least == UNLIMITED else "0 takes no part in the surplus"
         yield Problem(at, f"must be at least {least}, is {value}", hint=hint, rule="Q1")
@@ -90,13 +90,13 @@ def _runtimes(queue: Queue) -> Iterator[Problem]:
             yield Problem(f"spec.{field}", str(error), hint="such as `10m` or `1h30m`", rule="P5")
 
 
-def _promises(queue: Queue, children: list[Queue]) -> Iterator[Problem]:
-    """Children are not promised more than their parent has."""
+def _children_quotas(queue: Queue, children: list[Queue]) -> Iterator[Problem]:
+    """The quotas of children add up to at most the quota of their parent."""
     for name, resource in queue.spec.resources.items():
         quotas = [child.spec.resources[name].quota for child in children if name in child.spec.resources]
-        promised = sum(quota for quota in quotas if quota > 0)
-        if resource.quota >= 0 and (promised > resource.quota or UNLIMITED in quotas):
-            share = "unlimited shares" if UNLIMITED in quotas else str(promised)
+        total = sum(quota for quota in quotas if quota > 0)
+        if resource.quota >= 0 and (total > resource.quota or UNLIMITED in quotas):
+            share = "unlimited shares" if UNLIMITED in quotas else str(total)
             yield Problem(
                 f"spec.resources.{name}.quota",
                 f"its children are promised {share}, more than its own {resource.quota}",

@@ -1,4 +1,4 @@
-"""Rules of a Topology, and of the levels that groups ask for in one (T4, T6)."""
+"""Rules of a Topology, and of the levels that constraints name (T4, T6)."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -14,7 +14,7 @@ _KEY = re.compile(LABEL_KEY)
 
 
 def judge(topology: Topology, nodes: Iterable[Node] = ()) -> Iterator[Problem]:
-    """Every problem of a Topology; with nodes at hand, also whether they are nested as it says."""
+    """Every problem of a Topology; with nodes, also whether its levels nest on them."""
     if not topology.metadata.name:
         yield Problem("metadata.name", "is missing", hint="every Topology has a name")
     labels = [level.node_label for level in topology.spec.levels]
@@ -27,26 +27,26 @@ def judge(topology: Topology, nodes: Iterable[Node] = ()) -> Iterator[Problem]:
 
 def find_level(topology: Topology, word: str) -> int | None:
     """A level by its node label, or by the last part of that label where this is unambiguous (T4)."""
-    return _found(tuple(level.node_label for level in topology.spec.levels), word)
+    return _find(tuple(level.node_label for level in topology.spec.levels), word)
 
 
-@lru_cache(maxsize=4096)  # every group of a gang asks for one of a few
-def _found(labels: tuple[str, ...], word: str) -> int | None:
+@lru_cache(maxsize=4096)  # groups name few different levels
+def _find(labels: tuple[str, ...], word: str) -> int | None:
     if word in labels:
         return labels.index(word)
-    found = [i for i, label in enumerate(labels) if label.rsplit("/", 1)[-1] == word]
-    return found[0] if len(found) == 1 else None
+    matches = [i for i, label in enumerate(labels) if label.rsplit("/", 1)[-1] == word]
+    return matches[0] if len(matches) == 1 else None
 
 
 def unknown_topology(name: str, known: Collection[str]) -> str:
-    """Why no Topology answers to a name, or to none at all (T4, T6)."""
+    """Why a constraint resolves to no Topology (T4, T6)."""
     if name:
         return f"topology `{name[:80]}` does not exist"
     return f"no topology is named, and there {f'are {len(known)}' if known else 'is none'}"
 
 
 def unknown_level(topology: Topology, word: str) -> str:
-    """Why a word is no level of a Topology: no label has it, or several end in it (T4, T6)."""
+    """Why a word is not a level of a Topology: no label matches, or several end in it (T4, T6)."""
     labels = [level.node_label for level in topology.spec.levels]
     alike = [f"`{label}`" for label in labels if label.rsplit("/", 1)[-1] == word]
     if len(alike) > 1:
@@ -83,7 +83,7 @@ def _keys(labels: list[str]) -> Iterator[Problem]:
 
 
 def _known_order(labels: list[str]) -> Iterator[Problem]:
-    """Coarse to fine, where the labels themselves tell: region, zone, …, hostname."""
+    """Well-known labels go from coarse to fine: region, zone, …, hostname."""
     if names.HOSTNAME in labels[:-1]:
         yield Problem(
             f"spec.levels[{labels.index(names.HOSTNAME)}].nodeLabel",
@@ -101,7 +101,7 @@ def _known_order(labels: list[str]) -> Iterator[Problem]:
 
 
 def _nested(labels: list[str], nodes: list[Node]) -> Iterator[Problem]:
-    """Coarse to fine, where the nodes tell: every value above lies inside one value below, and not the reverse."""
+    """Warn where the nodes show the reverse order: each value of the upper label lies inside one of the lower."""
     for i, (upper, lower) in enumerate(pairwise(labels)):
         pairs = {
             (node.metadata.labels[upper], node.metadata.labels[lower])

@@ -1,4 +1,4 @@
-"""Old against new: what may be updated (V4, V5)."""
+"""Rules of updates: the old object against the new one (V4, V5)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,11 +13,11 @@ RATCHETED = frozenset(("V1", "V2"))
 
 
 def ratchet(new: Iterable[Problem], old: Iterable[Problem]) -> Iterator[Problem]:
-    """V4: broken in a way that the stored object already was, an update passes with a warning."""
-    found = tuple(new)
-    broken = any(problem.key for problem in found)  # else the old ones say nothing, and are not even looked for
+    """V4: a problem that the stored object has already is only a warning."""
+    problems = tuple(new)
+    broken = any(problem.key for problem in problems)  # else the old problems do not matter, and are not computed
     known = {problem.key for problem in old if problem.key and problem.rule in RATCHETED} if broken else set()
-    for problem in found:
+    for problem in problems:
         if problem.key in known and problem.severity == "error":
             yield replace(problem, severity="warning", says=f"{problem.says} (as the stored one already does)")
         else:
@@ -25,16 +25,16 @@ def ratchet(new: Iterable[Problem], old: Iterable[Problem]) -> Iterator[Problem]
 
 
 def raised_minimums(old: PodGroup, new: PodGroup) -> Iterator[Problem]:
-    """V5: a running semi-preemptible gang keeps its core; what was preemptible cannot be declared protected."""
-    if not (_semi_preemptible(old) and running(old)) or old.spec == new.spec:
+    """V5: while a semi-preemptible gang runs, its minimums cannot rise: preemptible pods stay preemptible."""
+    if not (_is_semi_preemptible(old) and is_running(old)) or old.spec == new.spec:
         return
     before = {place.name: place for place in outline(old.spec).places}
     for place in outline(new.spec).places:
         if place.name in before:
-            yield from _raised(before[place.name], place)
+            yield from _raised_minimum(before[place.name], place)
 
 
-def _raised(old: GroupPlace, new: GroupPlace) -> Iterator[Problem]:
+def _raised_minimum(old: GroupPlace, new: GroupPlace) -> Iterator[Problem]:
     if bool(old.children) != bool(new.children):
         return  # a leaf that became a branch, or the reverse: not the same minimum
     for field, was, now in (("minMember", *_pods(old, new)), ("minSubGroup", *_children(old, new))):
@@ -61,13 +61,13 @@ def _children(old: GroupPlace, new: GroupPlace) -> tuple[int, int]:
     return old.min_sub_group or old.children, new.min_sub_group or new.children
 
 
-def _semi_preemptible(group: PodGroup) -> bool:
+def _is_semi_preemptible(group: PodGroup) -> bool:
     stated = group.spec.preemptibility or group.metadata.labels.get(names.PREEMPTIBILITY, "")
     return stated == names.SEMI_PREEMPTIBLE
 
 
-def running(group: PodGroup) -> bool:
-    """Whether a stored gang may have pods placed: only a status that shows none says it has not."""
+def is_running(group: PodGroup) -> bool:
+    """Whether a stored gang may have placed pods: only a status without any rules it out."""
     status = group.status
     if status is None:
         return True

@@ -1,4 +1,4 @@
-"""V6 and T6: what a spec alone does not tell, but its names, the Topologies and the nodes around it do."""
+"""V6 and T6: warnings that need names, Topologies, Queues or PriorityClasses beside the spec."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,23 +15,23 @@ from muster.validation.problem import Problem, listed
 from muster.validation.topology import unknown_level, unknown_topology
 
 _NUMBER = re.compile(r"\d+")
-_ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters that count
+_ORDINAL = re.compile(r"(?:(?<=[-_.])|^)[a-z]$")  # `group-a`, `b`: letters as ordinals
 _NOTHING = TopologyConstraint()
 USUAL = ("region", "zone", "block", "rack", "hostname")  # levels whose order is certain without a Topology
 
 
 def judge(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
     """Every warning, and constraints that name what does not exist."""
-    stated = _stated(group)
+    places = _constrained_places(group)
     yield from mixed_roles(group)
-    yield from known_levels(group, stated, context)
-    yield from nested_levels(stated, context)
+    yield from known_levels(group, places, context)
+    yield from nested_levels(places, context)
     yield from known_queue(group, context)
     yield from known_priority(group, context)
 
 
 def mixed_roles(group: PodGroup) -> Iterator[Problem]:
-    """V6: "any k children" over different roles, of which one could be missing altogether."""
+    """V6: "any k children" over different roles, where one role could be missing entirely."""
     minimums = {"": ("spec", group.spec.min_sub_group)}
     children: dict[str, list[str]] = defaultdict(list)
     for i, part in enumerate(group.spec.sub_groups):
@@ -42,11 +42,11 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
         if need is None or not 0 < need < len(below):
             continue
         roles = Counter(map(role, below))
-        lost = [name for name, many in roles.items() if len(below) - many >= need]
-        if len(roles) > 1 and lost:
+        omitted = [name for name, many in roles.items() if len(below) - many >= need]
+        if len(roles) > 1 and omitted:
             yield Problem(
                 f"{at}.minSubGroup",
-                f"{need} of {len(below)} may leave out every `{lost[0]}`: its children look like different roles",
+                f"{need} of {len(below)} may leave out every `{omitted[0]}`: its children look like different roles",
                 hint=_nest(roles),
                 severity="warning",
                 rule="V6",
@@ -54,7 +54,7 @@ def mixed_roles(group: PodGroup) -> Iterator[Problem]:
 
 
 def _nest(roles: Counter[str]) -> str:
-    """The way out that V1-V3 accept: groups of several children above those of one role, and all roles needed."""
+    """A hint that V1-V3 accept: nest the children of each role, and need all roles."""
     several = [name for name, many in roles.items() if many > 1]
     if not several:
         return "leave it out: each of them is a role by itself, and all are needed"
@@ -65,12 +65,12 @@ def _nest(roles: Counter[str]) -> str:
 
 
 def role(name: str) -> str:
-    """A name without what counts: `workers-0` and `workers-17` are one role."""
+    """A name without ordinals: `workers-0` and `workers-17` are one role."""
     return _ORDINAL.sub("", _NUMBER.sub("", name)).strip("-_.") or "*"
 
 
-class Stated(Struct, frozen=True, gc=False):
-    """A place with its constraint, and the closest above it that requires a level."""
+class ConstrainedPlace(Struct, frozen=True, gc=False):
+    """A place with its constraint, and the nearest constraint above it that requires a level."""
 
     name: str  # empty: the PodGroup itself
     at: str
@@ -78,19 +78,21 @@ class Stated(Struct, frozen=True, gc=False):
     above: TopologyConstraint | None = None
 
 
-def known_levels(group: PodGroup, stated: tuple[Stated, ...], context: ValidationContext) -> Iterator[Problem]:
+def known_levels(
+    group: PodGroup, places: tuple[ConstrainedPlace, ...], context: ValidationContext
+) -> Iterator[Problem]:
     """T6: where Topologies are known, every Topology and level that is named exists."""
-    found = context.topologies
-    if not found and not context.whole:
+    topologies = context.topologies
+    if not topologies and not context.whole:
         return
     own = {part.name: part.topology_constraint for part in group.spec.sub_groups}
-    for place in stated:
+    for place in places:
         name, at, constraint = place.name, place.at, place.constraint
-        topology = _topology(constraint, found)
+        topology = _topology(constraint, topologies)
         if topology is None:
             inherited = name and not ((own[name] or TopologyConstraint()).topology)
             if not (inherited and constraint.topology) and (constraint.topology or any(_levels(constraint))):
-                yield _unknown_topology(at, constraint, found)
+                yield _unknown_topology(at, constraint, topologies)
             continue
         for field, level in _levels(constraint):
             if context.level(topology, level) is None:
@@ -102,18 +104,18 @@ def known_levels(group: PodGroup, stated: tuple[Stated, ...], context: Validatio
                 )
 
 
-def _unknown_topology(at: str, constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Problem:
-    says = unknown_topology(constraint.topology, found)
-    return Problem(f"{at}.topology", says, hint=f"known: {listed(found)}", rule="T6")
+def _unknown_topology(at: str, constraint: TopologyConstraint, topologies: Mapping[str, Topology]) -> Problem:
+    says = unknown_topology(constraint.topology, topologies)
+    return Problem(f"{at}.topology", says, hint=f"known: {listed(topologies)}", rule="T6")
 
 
-def nested_levels(stated: tuple[Stated, ...], context: ValidationContext) -> Iterator[Problem]:
+def nested_levels(places: tuple[ConstrainedPlace, ...], context: ValidationContext) -> Iterator[Problem]:
     """V6: a level that the group above cannot contain, and a preference that the requirement already implies."""
-    for place in stated:
+    for place in places:
         at, constraint, above = place.at, place.constraint, place.above
         required = constraint.required_topology_level
         preferred = constraint.preferred_topology_level
-        if required and preferred and _coarser(constraint, preferred, constraint, required, context):
+        if required and preferred and _is_coarser(constraint, preferred, constraint, required, context):
             yield Problem(
                 f"{at}.preferredTopologyLevel",
                 f"`{preferred}` is coarser than the required `{required}` and says nothing more",
@@ -121,7 +123,7 @@ def nested_levels(stated: tuple[Stated, ...], context: ValidationContext) -> Ite
                 severity="warning",
                 rule="V6",
             )
-        if required and above and _coarser(constraint, required, above, above.required_topology_level, context):
+        if required and above and _is_coarser(constraint, required, above, above.required_topology_level, context):
             yield Problem(
                 f"{at}.requiredTopologyLevel",
                 f"a group inside one `{above.required_topology_level}` cannot spread over a `{required}`",
@@ -131,27 +133,27 @@ def nested_levels(stated: tuple[Stated, ...], context: ValidationContext) -> Ite
             )
 
 
-def _coarser(
-    one: TopologyConstraint, level: str, other: TopologyConstraint, than: str, context: ValidationContext
+def _is_coarser(
+    first: TopologyConstraint, level: str, second: TopologyConstraint, than: str, context: ValidationContext
 ) -> bool:
-    """Whether `level` of one is coarser than the level `than` of the other, where that is certain."""
-    found = context.topologies
-    first, second = _topology(one, found), _topology(other, found)
-    if first is not None and first is second:
-        here, there = context.level(first, level), context.level(first, than)
-        return here is not None and there is not None and here < there
-    here, there = _usual(level), _usual(than)
-    same = one.topology == other.topology
-    return not found and same and here is not None and there is not None and here < there
+    """Whether `level` of the first is coarser than the level `than` of the second, where that is certain."""
+    topologies = context.topologies
+    topology, other = _topology(first, topologies), _topology(second, topologies)
+    if topology is not None and topology is other:
+        depth, than_depth = context.level(topology, level), context.level(topology, than)
+        return depth is not None and than_depth is not None and depth < than_depth
+    depth, than_depth = _usual_depth(level), _usual_depth(than)
+    same = first.topology == second.topology
+    return not topologies and same and depth is not None and than_depth is not None and depth < than_depth
 
 
-def _usual(level: str) -> int | None:
+def _usual_depth(level: str) -> int | None:
     last = level.rsplit("/", 1)[-1]
     return USUAL.index(last) if last in USUAL else None
 
 
 def known_queue(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
-    """Q2: where Queues are known, a PodGroup whose queue is not among them will wait."""
+    """Q2: a PodGroup whose queue is not among the known ones will wait."""
     known = set(context.queues) or ({DEFAULT_QUEUE} if context.whole else set())
     if known and queue(group) not in known:
         yield Problem(
@@ -173,26 +175,26 @@ def known_queue(group: PodGroup, context: ValidationContext) -> Iterator[Problem
 
 
 def known_priority(group: PodGroup, context: ValidationContext) -> Iterator[Problem]:
-    """P1: where PriorityClasses are known, a PodGroup whose class is not among them will wait."""
+    """P1: a PodGroup whose PriorityClass is not among the known ones will wait."""
     classes = context.objects.priority_classes
-    known = {*BUILT_IN, *(found.metadata.name for found in classes)}
-    wanted = priority_class(group)
-    if (classes or context.whole) and wanted and wanted not in known:
+    known = {*BUILT_IN, *(known_class.metadata.name for known_class in classes)}
+    name = priority_class(group)
+    if (classes or context.whole) and name and name not in known:
         yield Problem(
             "spec.priorityClassName",
-            f"priority class `{wanted[:80]}` does not exist: the PodGroup will wait",
+            f"priority class `{name[:80]}` does not exist: the PodGroup will wait",
             hint=f"known: {listed(known)}",
             severity="warning",
             rule="P1",
         )
 
 
-def _stated(group: PodGroup) -> tuple[Stated, ...]:
+def _constrained_places(group: PodGroup) -> tuple[ConstrainedPlace, ...]:
     """Every place, the PodGroup first, then SubGroups in spec order."""
     resolved = constraints(group)
     above = _above(group, resolved)
     parts = (
-        Stated(
+        ConstrainedPlace(
             part.name,
             f"spec.subGroups[{i}].topologyConstraint",
             resolved.get(part.name, _NOTHING),
@@ -200,27 +202,27 @@ def _stated(group: PodGroup) -> tuple[Stated, ...]:
         )
         for i, part in enumerate(group.spec.sub_groups)
     )
-    return Stated("", "spec.topologyConstraint", resolved[""]), *parts
+    return ConstrainedPlace("", "spec.topologyConstraint", resolved[""]), *parts
 
 
 def _above(group: PodGroup, resolved: Mapping[str, TopologyConstraint]) -> Mapping[str, TopologyConstraint]:
-    """For every SubGroup the constraint of the closest group above it that requires a level."""
+    """For every SubGroup, the constraint of the nearest group above it that requires a level."""
     parents = {part.name: part.parent for part in reversed(group.spec.sub_groups)}
-    found: dict[str, TopologyConstraint] = {}
+    nearest: dict[str, TopologyConstraint] = {}
     for name in resolved:  # parents before children
         if not name:
             continue
         parent = parents[name]
-        above = resolved[parent] if resolved[parent].required_topology_level else found.get(parent)
+        above = resolved[parent] if resolved[parent].required_topology_level else nearest.get(parent)
         if above is not None:
-            found[name] = above
-    return found
+            nearest[name] = above
+    return nearest
 
 
-def _topology(constraint: TopologyConstraint, found: Mapping[str, Topology]) -> Topology | None:
-    if constraint.topology or len(found) != 1:
-        return found.get(constraint.topology)
-    return next(iter(found.values()))
+def _topology(constraint: TopologyConstraint, topologies: Mapping[str, Topology]) -> Topology | None:
+    if constraint.topology or len(topologies) != 1:
+        return topologies.get(constraint.topology)
+    return next(iter(topologies.values()))
 
 
 def _levels(constraint: TopologyConstraint) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from muster.api.podgroup import PodGroupSpec, SubGroup, TopologyConstraint
 from muster.errors import InputError
-from muster.validation.fields import Part, known, meant, put
+from muster.validation.fields import Part, set_field, settable_paths, suggest
 
 SPEC = PodGroupSpec(
     queue="q",
@@ -21,9 +21,9 @@ SPEC = PodGroupSpec(
 def test_every_path_that_is_said_to_be_known_can_be_set(kind: type[Part]) -> None:
     """A hint that does not work is worse than none; unsetting fits every type."""
     front = {PodGroupSpec: "", SubGroup: "subGroups.a.", TopologyConstraint: "topologyConstraint."}[kind]
-    for path in known(kind):
+    for path in settable_paths(kind):
         if "NAME" not in path:
-            assert put(SPEC, f"{front}{path}", "").now in (None, True, -1), path
+            assert set_field(SPEC, f"{front}{path}", "").now in (None, True, -1), path
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def test_every_path_that_is_said_to_be_known_can_be_set(kind: type[Part]) -> Non
 )
 def test_what_a_field_said_and_says(path: str, value: Any, was: Any, now: Any) -> None:
     """For the words of a change; None: it says nothing."""
-    done = put(SPEC, path, value)
+    done = set_field(SPEC, path, value)
     assert (done.was, done.now) == (was, now)
 
 
 def test_a_value_is_put_nowhere_else() -> None:
     """Only the one field of the one group."""
-    spec = put(SPEC, "subGroups.b.minMember", 2).part
+    spec = set_field(SPEC, "subGroups.b.minMember", 2).part
     assert spec.sub_groups[0] is SPEC.sub_groups[0]
     assert spec.sub_groups[1] == SubGroup(name="b", min_member=2, topology_constraint=TopologyConstraint(topology="t"))
 
@@ -58,7 +58,7 @@ def test_a_value_is_put_nowhere_else() -> None:
 def test_a_path_to_nowhere_is_an_error_with_a_way_out(path: str) -> None:
     """Never a traceback."""
     with pytest.raises(InputError) as raised:
-        put(SPEC, path, "x")
+        set_field(SPEC, path, "x")
     assert raised.value.hint
 
 
@@ -66,11 +66,11 @@ def test_a_path_to_nowhere_is_an_error_with_a_way_out(path: str) -> None:
 def test_half_characters_are_refused(path: str) -> None:
     """A terminal of another encoding hands them over; they could not be printed again."""
     with pytest.raises(InputError, match="cannot be written out"):
-        put(SPEC, path, "\udcff")
+        set_field(SPEC, path, "\udcff")
 
 
 def test_names_that_look_alike_are_proposed_before_all_others() -> None:
     """The same name in another namespace first, then what is spelt nearly so, else what there is."""
-    assert meant("b/llama", ["a/llama", "a/lama", "b/bert"]) == "did you mean `a/llama` or `a/lama`?"
-    assert meant("zzz", ["a/llama", "b/bert"]) == "known: a/llama, b/bert"
-    assert meant("zzz", []) == "known: none"
+    assert suggest("b/llama", ["a/llama", "a/lama", "b/bert"]) == "did you mean `a/llama` or `a/lama`?"
+    assert suggest("zzz", ["a/llama", "b/bert"]) == "known: a/llama, b/bert"
+    assert suggest("zzz", []) == "known: none"

@@ -615,16 +615,16 @@ def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:
     known = [muster.objects(cluster())]
     context = ClusterContext(lambda: ValidationContext(known[0]), lambda: now[0])
     first = context()
-    ground, asked = first.ground, first.asked
+    capacity, demands = first.capacity, first.demands
     known[0] = replace(known[0], topologies=(), pods=())
     second = context()
     assert second.topologies == {}
-    assert second.ground is ground, "no node has changed"
-    assert second.asked is asked
+    assert second.capacity is capacity, "no node has changed"
+    assert second.demands is demands
     now[0] += PODS_SECONDS
-    assert context().asked.of("team/gang") == {}
+    assert context().demands.of("team/gang") == {}
     known[0] = replace(known[0], nodes=())
-    assert context().ground.rooms == ()
+    assert context().capacity.node_sizes == ()
 
 
 def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:

@@ -14,7 +14,7 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState, holds_resources, pod_state
 from muster.model.gang.types import Branch, Group, Leaf, Member
 from muster.validation import defaults
-from muster.validation.podgroup import from_the_top, senseless
+from muster.validation.podgroup import parents_first, planning_problems
 from muster.validation.pods.membership import OURS, Stray, is_ours, leaf_of, orphans
 from muster.validation.pods.pods_by_gang import group_by_gang
 from muster.validation.pods.requests import requests
@@ -42,7 +42,7 @@ def build_gang(
     schedulers: Collection[str] = OURS,
 ) -> Gang:
     """The gang of a PodGroup and the pods that name it, whichever scheduler these pods are for."""
-    parts = from_the_top(group.spec)
+    parts = parents_first(group.spec)
     branches = {part.parent for part in parts}
     leaves = {part.name for part in parts if part.name not in branches} or {""}
     members: dict[str, list[Member]] = defaultdict(list)
@@ -74,7 +74,7 @@ def build_gang(
         strays=tuple(sorted(strays, key=lambda stray: stray.pod)),
         leftovers=tuple(sorted(leftovers, key=lambda member: member.rank)),
         other_schedulers=tuple(sorted(other_schedulers)),
-        broken=tuple(senseless(group)),
+        broken=tuple(planning_problems(group)),
         has_nominations=is_nominated or names.MOVED_TO in group.metadata.annotations,
         source=group,
     )

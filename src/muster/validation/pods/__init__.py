@@ -1,1 +1,1 @@
-"""What a pod asks for, and which gang it joins."""
+"""Requests of pods, and which gang a pod joins."""

@@ -1,4 +1,4 @@
-"""Whose a pod is (N6), which gang it joins, and where in it (N3, N4).
+"""Whether a pod is ours (N6), which gang it joins, and which leaf (N3, N4).
 
 A pod that cannot join is a value with a reason, never dropped.
 """
@@ -37,7 +37,7 @@ class Stray(Struct, frozen=True):
 
 
 def is_ours(pod: Pod, schedulers: Collection[str] = OURS) -> bool:
-    """Whether a pod asks for one of these schedulers (N6); every other pod only takes room on its node.
+    """Whether a pod names one of these schedulers (N6); every other pod only uses resources of its node.
 
     A pod that names none is from a file: API servers fill the field in.
     """
@@ -52,13 +52,13 @@ def gang_of(pod: Pod) -> str | None:
 
 
 def orphan(pod: Pod) -> Stray:
-    """A pod that joins no gang that exists, and why."""
+    """The Stray for a pod whose gang does not exist."""
     gang = gang_of(pod)
     return Stray(key(pod.metadata), "NoSuchPodGroup" if gang else "NoPodGroup", gang or "")
 
 
 def orphans(objects: Objects, schedulers: Collection[str] = OURS) -> Iterator[Stray]:
-    """Pods of ours that join no gang that exists."""
+    """Strays for pods of ours whose gang does not exist."""
     known = {key(group.metadata) for group in objects.pod_groups}
     return (orphan(pod) for pod in objects.pods if gang_of(pod) not in known and is_ours(pod, schedulers))
 

@@ -1,4 +1,4 @@
-"""What the files around a pod tell about it: a pod that would never be scheduled is said so (N4)."""
+"""Warnings about a pod, such as that it will never be scheduled (N4)."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a pod asks of a node, as Kubernetes counts it (X5): containers, init containers, sidecars, overhead."""
+"""The requests of a pod as Kubernetes counts them (X5): containers, init containers, sidecars, overhead."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,23 +15,23 @@ def requests(spec: PodSpec) -> Resources:
     it, and the containers run beside all of them. A pod-level request replaces what the containers add up to.
     """
     if len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or _stated(spec.resources)):
-        return _asked(spec.containers[0])  # most pods, and nothing to add up
-    running = _sum(_asked(container) for container in spec.containers)
+        return _requests(spec.containers[0])  # the fast path of most pods
+    running = _sum(_requests(container) for container in spec.containers)
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.init_containers:
-        asked = _asked(container)
+        requested = _requests(container)
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, asked))
-            starting = _most(starting, sidecars)
+            sidecars = _sum((sidecars, requested))
+            starting = _maximum(starting, sidecars)
         else:
-            starting = _most(starting, _sum((sidecars, asked)))
-    needed = _most(_sum((running, sidecars)), starting)
+            starting = _maximum(starting, _sum((sidecars, requested)))
+    needed = _maximum(_sum((running, sidecars)), starting)
     return Resources(_sum((_pod_level(spec.resources, needed), spec.overhead)))
 
 
-def _asked(container: Container) -> Resources:
-    """A limit without a request is a request too."""
+def _requests(container: Container) -> Resources:
+    """The requests of a container; a limit without a request counts as one."""
     resources = container.resources
     if not resources.limits or resources.limits.keys() <= resources.requests.keys():
         return resources.requests
@@ -43,7 +43,7 @@ def _stated(resources: ResourceRequirements) -> bool:
 
 
 def _pod_level(stated: ResourceRequirements, containers: Amounts) -> Amounts:
-    """Only cpu, memory and huge pages may be stated for the pod; a limit alone counts where containers ask nothing."""
+    """Pods may state cpu, memory and huge pages; a limit alone counts where no container requests the resource."""
     shared = {name: value for name, value in stated.requests.items() if _may_be_shared(name)}
     limits = {name: value for name, value in stated.limits.items() if _may_be_shared(name) and not containers.get(name)}
     return {**containers, **limits, **shared}
@@ -61,5 +61,5 @@ def _sum(parts: Iterable[Amounts]) -> dict[str, int]:
     return total
 
 
-def _most(one: Amounts, other: Amounts) -> dict[str, int]:
-    return {name: max(one.get(name, 0), other.get(name, 0)) for name in (*one, *other)}
+def _maximum(first: Amounts, second: Amounts) -> dict[str, int]:
+    return {name: max(first.get(name, 0), second.get(name, 0)) for name in (*first, *second)}
