@@ -1,6 +1,6 @@
-"""The Python API, as CONTRACT states it. Thin: every function hands over to the part that does the work.
+"""The Python API of muster: what `import muster` offers. Every function calls the part that does the work.
 
-Rule: what is handed in is looked at first, and a wrong type is an InputError that says what would be right.
+Rule: arguments are checked first, and a wrong type is an InputError that says what would be right.
 """
 
 import os
@@ -25,7 +25,7 @@ from muster.validation.check import check
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem
 
-_around = lru_cache(maxsize=4)(ValidationContext)  # many objects are judged against the same surroundings
+_context = lru_cache(maxsize=4)(ValidationContext)  # many objects are validated in the same context
 
 SET_LIKE = 'such as `{"team-a/llama.minSubGroup": 2}`'
 
@@ -57,12 +57,12 @@ class Plan(Struct, frozen=True, eq=False):
 
     @property
     def nominations(self) -> tuple[decision.Binding, ...]:
-        """Places on resources that are still being freed."""
+        """Pods and the nodes that are kept for them while victims terminate."""
         return self.decided.nominations
 
     @property
     def evictions(self) -> tuple[decision.Eviction, ...]:
-        """Pods that have to leave."""
+        """Pods to evict."""
         return self.decided.evictions
 
     def verdict(self, key: str) -> str:
@@ -75,7 +75,7 @@ class Plan(Struct, frozen=True, eq=False):
 
 
 class WhatIf(Struct, frozen=True, eq=False):
-    """The plan as it is and as it would be. Printed, it is what `muster plan` shows."""
+    """The plan before and after a supposition. Printed, it is what `muster plan` shows."""
 
     supposed: HypotheticalObjects
     before: Plan
@@ -83,21 +83,21 @@ class WhatIf(Struct, frozen=True, eq=False):
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """What is supposed, in sentences."""
+        """The suppositions, in sentences."""
         return tuple(whatif.words(effect) for effect in self.supposed.effects)
 
     @property
     def differences(self) -> plan_diff.Differences:
-        """Gangs and pods that fare otherwise."""
+        """Gangs and pods whose outcome differs."""
         return plan_diff.compare(self.before.decided, self.after.decided)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the rules say about the changes without refusing them."""
+        """Warnings of the rules about the changes."""
         return tuple(whatif.warnings(self.supposed.checked))
 
     def lines(self) -> Iterator[text.Line]:
-        """For people, with roles that may become colours."""
+        """Lines of text, with roles that may become colours."""
         return whatif.lines(self.supposed, self.before.decided, self.after.decided)
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,16 +126,16 @@ def objects(raws: Iterable[Mapping[str, Any]]) -> Objects:
     _must_be("objects", raws, Iterable, "a list of dicts", way_out)
     if isinstance(raws, str | bytes | Mapping):
         _wrong("objects", "a list of dicts", raws, way_out)
-    found: list[codec.Document] = []
+    unfolded: list[codec.Document] = []
     for i, raw in enumerate(raws):
         if not isinstance(raw, Mapping):
             raise InputError(f"object {i}: expected a dict, got {type(raw).__name__}")
-        found += codec.unfold(dict(raw), f"object {i}")
-    return codec.objects(found)
+        unfolded += codec.unfold(dict(raw), f"object {i}")
+    return codec.objects(unfolded)
 
 
 def plan(given: Objects, policy: Policy | None = None, now: datetime | None = None) -> Plan:
-    """One scheduling cycle on these objects; nothing is changed anywhere. Timers are read at `now`, or today."""
+    """One scheduling cycle on these objects, at `now` or at the present time; it changes nothing."""
     _must_be_objects("plan", given)
     moment, chosen = _moment("plan", now), _policy("plan", policy)
     snapshot = take(given, moment, chosen.scheduler_names)
@@ -143,7 +143,7 @@ def plan(given: Objects, policy: Policy | None = None, now: datetime | None = No
 
 
 def explain(given: Objects, key: str, policy: Policy | None = None, now: datetime | None = None) -> str:
-    """Why a gang waits, or where it sits, and what would help. KeyError: there is no such gang."""
+    """Why a gang waits, or where it is placed, and what would help. KeyError: there is no such gang."""
     _must_be("explain", key, str, "the key of a gang, `namespace/name`")
     decided = plan(given, policy, now)
     return text.plain(plans.gang_lines(decided.decided.gang(key)))
@@ -161,7 +161,7 @@ def what_if(
 ) -> WhatIf:
     """The plan before and after: objects added, gangs gone, nodes drained, fields set (`{"d/g.minSubGroup": 2}`).
 
-    InputError: a change names what is not there, or a value of a wrong type. Refused: a rule forbids the result.
+    InputError: a change names what does not exist, or has a value of a wrong type. Refused: a rule forbids the result.
     """
     for objects_ in (given, *(() if with_ is None else (with_,))):
         _must_be_objects("what_if", objects_)
@@ -176,45 +176,45 @@ def what_if(
 
 
 def _each(word: str, names: Iterable[str]) -> tuple[str, ...]:
-    """One name is taken for a list of one."""
+    """A single name is read as a list of one."""
     _must_be("what_if", names, Iterable, f"`{word}` as a list of names")
-    given = (names,) if isinstance(names, str) else tuple(names)
-    for name in given:
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    for name in listed:
         _must_be("what_if", name, str, f"names in `{word}`")
-    return given
+    return listed
 
 
 def validate(raw: Any, old: Any = None, around: Objects | None = None) -> list[Problem]:
     """Every problem of a PodGroup, Queue or Topology; as an update where `old` is given. Never raises."""
     if around is not None:
         _must_be_objects("validate", around)
-    return list(check(raw, old, _around(around)))
+    return list(check(raw, old, _context(around)))
 
 
 # misuse -------------------------------------------------------------------------------------------------------------
 
 
-def _must_be(function: str, given: object, kind: Any, expected: str, hint: str = "") -> None:
-    if not isinstance(given, kind):
-        _wrong(function, expected, given, hint)
+def _must_be(function: str, value: object, kind: Any, expected: str, hint: str = "") -> None:
+    if not isinstance(value, kind):
+        _wrong(function, expected, value, hint)
 
 
-def _wrong(function: str, expected: str, given: object, hint: str = "") -> NoReturn:
-    raise InputError(f"muster.{function}: expected {expected}, got {_shown(given)}", hint=hint)
+def _wrong(function: str, expected: str, value: object, hint: str = "") -> NoReturn:
+    raise InputError(f"muster.{function}: expected {expected}, got {_shown(value)}", hint=hint)
 
 
-def _shown(given: object) -> str:
-    """A value as far as it fits into a sentence: what it is always does."""
-    simple = isinstance(given, str | int | float) and not isinstance(given, bool)
-    return f"{type(given).__name__} `{str(given)[:60]}`" if simple else type(given).__name__
+def _shown(value: object) -> str:
+    """The type of a value, and a simple value itself, cut to fit into a sentence."""
+    simple = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return f"{type(value).__name__} `{str(value)[:60]}`" if simple else type(value).__name__
 
 
-def _must_be_objects(function: str, given: object) -> None:
-    _must_be(function, given, Objects, "muster.Objects", "`muster.load(path)` and `muster.objects(dicts)` make them")
+def _must_be_objects(function: str, value: object) -> None:
+    _must_be(function, value, Objects, "muster.Objects", "`muster.load(path)` and `muster.objects(dicts)` make them")
 
 
 def _moment(function: str, now: datetime | None) -> datetime:
-    """With a time zone: one without is taken for UTC."""
+    """With a time zone: one without is read as UTC."""
     if now is None:
         return datetime.now(UTC)
     _must_be(function, now, datetime, "`now` as a datetime", "such as `datetime.now(UTC)`")
@@ -222,7 +222,7 @@ def _moment(function: str, now: datetime | None) -> datetime:
 
 
 def _policy(function: str, policy: Policy | None) -> Policy:
-    """The policy, or the default one; a Policy with values of wrong types is none."""
+    """The policy, or the default one; InputError where it has values of wrong types."""
     if policy is None:
         return Policy()
     _must_be(function, policy, Policy, "muster.Policy", "such as `muster.Policy(steps=100_000)`")
