@@ -18,7 +18,7 @@ from muster.embedded.kubeconfig import build_kubeconfig, publish_kubeconfig
 from muster.embedded.memory_cluster import MemoryCluster
 from muster.embedded.rest.api_server import application, now, server_context
 from muster.errors import InputError
-from muster.observability.asgi_server import AsgiServer, listening
+from muster.observability.asgi_server import AsgiServer, listen
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 SHUTDOWN_GRACE_SECONDS = 2  # for requests in flight
@@ -52,7 +52,7 @@ async def serve(
     certificates = tls.generate(dict.fromkeys((host, *LOOPBACK)), clock())
     with (
         tempfile.TemporaryDirectory(prefix="muster-") as folder,
-        listening(host, port, OTHER_PORT if port else OTHER_HOST) as listener,
+        listen(host, port, OTHER_PORT if port else OTHER_HOST) as listener,
     ):
         address = _address(host, listener.getsockname()[1])
         path = kubeconfig_path or Path(folder) / "kubeconfig"

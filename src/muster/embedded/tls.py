@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from msgspec import Struct
 
-from muster.observability.x509 import builder, named, usage
+from muster.observability.x509 import builder, usage, x509_name
 
 VALID_DAYS = 365
 
@@ -34,7 +34,7 @@ class ServerCertificates(Struct, frozen=True):
 def generate(hosts: Iterable[str], now: datetime) -> ServerCertificates:
     """A certificate for these hosts, signed by an authority whose key is dropped."""
     authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = named("muster embedded CA")
+    authority_name = x509_name("muster embedded CA")
     until = now + timedelta(days=VALID_DAYS)
     authority = (
         builder(authority_name, authority_name, authority_key.public_key(), now, until)
@@ -43,7 +43,7 @@ def generate(hosts: Iterable[str], now: datetime) -> ServerCertificates:
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        builder(named("muster"), authority_name, key.public_key(), now, until)
+        builder(x509_name("muster"), authority_name, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

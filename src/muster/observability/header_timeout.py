@@ -1,6 +1,6 @@
-"""Connections on which nothing, or half a request, was said for too long are let go: there are only so many.
+"""Closes connections that do not complete the head of a request in time: the number of connections is bounded.
 
-The server has limits for the time between requests and for their bodies; this is the one for what comes before a body.
+uvicorn has limits for the time between requests and for bodies; this is the limit for headers.
 """
 
 import asyncio
@@ -15,26 +15,26 @@ class HeaderTimeout(H11Protocol):
     """HTTP/1.1 with a time limit for the head of a request."""
 
     _timer: asyncio.TimerHandle | None = None
-    _waited = False  # at the last look
+    _was_waiting = False  # at the last check
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """From now on it is looked at."""
+        """Starts the checks of the connection."""
         super().connection_made(transport)
-        self._look_later()
+        self._schedule_check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is left behind."""
+        """Stops the checks."""
         if self._timer:
             self._timer.cancel()
         super().connection_lost(exc)
 
-    def _look_later(self) -> None:
-        self._timer = self.loop.call_later(HEADERS_SECONDS, self._look)
+    def _schedule_check(self) -> None:
+        self._timer = self.loop.call_later(HEADERS_SECONDS, self._check)
 
-    def _look(self) -> None:
-        waits = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
-        if waits and self._waited:
+    def _check(self) -> None:
+        is_waiting = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
+        if is_waiting and self._was_waiting:
             self.transport.close()
             return
-        self._waited = waits
-        self._look_later()
+        self._was_waiting = is_waiting
+        self._schedule_check()

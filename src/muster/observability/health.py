@@ -1,6 +1,6 @@
 """`/livez` and `/readyz`: every check by its name, with its reason when it fails.
 
-Not alive: restart me. Not ready: send nobody here, and tell people that what I know may be old.
+Not alive: restart the pod. Not ready: route no requests to it; its cache may be out of date.
 """
 
 import math
@@ -14,39 +14,39 @@ from starlette.routing import Route
 from muster.kube.cache.reflector import ReflectorHealth
 from muster.kube.errors import ApiError
 
-Clock = Callable[[], float]  # seconds that only go forward
+Clock = Callable[[], float]  # seconds, monotonic
 
 
 class Check(Protocol):
-    """Something that is well, or says what it lacks."""
+    """One check of `/livez` or `/readyz`."""
 
     @property
     def name(self) -> str:
-        """As people see it: `watch-pods`."""
+        """As the response shows it: `watch-pods`."""
 
     def problem(self) -> str:
-        """Empty: it is well. It must answer at once."""
+        """Why it fails; empty: it passes. It must return at once."""
 
 
 class WatchCheck:
-    """A watch: well while something is heard from time to time; not before it has begun, or while it is refused."""
+    """A reflector: passes once it has synced, while it has no error and receives something from time to time."""
 
-    def __init__(self, name: str, state: ReflectorHealth, longest_seconds: float) -> None:
+    def __init__(self, name: str, health: ReflectorHealth, longest_seconds: float) -> None:
         self.name = f"watch-{name}"
-        self._state, self._longest = state, longest_seconds
+        self._health, self._longest = health, longest_seconds
 
     def problem(self) -> str:
-        """Why it cannot be trusted."""
-        if (error := self._state.error) is not None:
-            return f"{'unauthorised' if self._state.is_unauthorised else 'dead'}: {error.message}"
-        if not self._state.has_synced:
+        """Why the cache may be out of date."""
+        if (error := self._health.error) is not None:
+            return f"{'unauthorised' if self._health.is_unauthorised else 'dead'}: {error.message}"
+        if not self._health.has_synced:
             return "has not begun"
-        silent = self._state.lag_seconds()
-        return "" if silent <= self._longest else f"silent for {math.floor(silent)} s, at most {self._longest:g} s"
+        lag = self._health.lag_seconds()
+        return "" if lag <= self._longest else f"silent for {math.floor(lag)} s, at most {self._longest:g} s"
 
 
-class Election:
-    """The lease: well for whoever holds it or stands by; not where nobody here can ever hold it, or just failed to."""
+class LeaseCheck:
+    """Leader election: passes for a leader and for a standby; fails where this replica cannot hold the lease."""
 
     name = "lease"
 
@@ -56,7 +56,7 @@ class Election:
         self._refused, self._resting = refused, resting_seconds
 
     def problem(self) -> str:
-        """What forbids it, as far as waiting does not help; or that it was given up a while ago."""
+        """An error that waiting does not end; or that this replica released the lease a while ago."""
         if resting := self._resting():
             return f"was given up, as no cycle came to an end; competes again in {math.ceil(resting)} s"
         error = self._refused()
@@ -64,46 +64,46 @@ class Election:
 
 
 class WorkCheck:
-    """Work that must come to an end: not well while it takes too long. Whoever has nothing to do is well."""
+    """Work that must end: fails while it takes too long. Passes where there is no work."""
 
     def __init__(self, name: str, began: Callable[[], float | None], longest_seconds: float, clock: Clock) -> None:
         self.name = name
         self._began, self._longest, self._clock = began, longest_seconds, clock
 
     def problem(self) -> str:
-        """How long it has taken, if that is too long."""
+        """How long it has taken, where that is too long."""
         began = self._began()
-        took = 0.0 if began is None else self._clock() - began
-        return "" if took <= self._longest else f"has taken {math.floor(took)} s, at most {self._longest:g} s"
+        elapsed = 0.0 if began is None else self._clock() - began
+        return "" if elapsed <= self._longest else f"has taken {math.floor(elapsed)} s, at most {self._longest:g} s"
 
 
-# answers ------------------------------------------------------------------------------------------------------------
+# responses ------------------------------------------------------------------------------------------------------------
 
 
 def routes(live: Sequence[Check], ready: Sequence[Check]) -> list[Route]:
-    """`/livez`, `/readyz`, and each check alone below them; what is not alive is not ready either."""
+    """`/livez`, `/readyz`, and each check alone below them; readiness includes liveness."""
     every = [*live, *ready]
     return [
-        *(Route(path, _whole(path, checks)) for path, checks in (("/livez", live), ("/readyz", every))),
-        *(Route(f"{path}/{{name}}", _one(checks)) for path, checks in (("/livez", live), ("/readyz", every))),
+        *(Route(path, _all_checks(path, checks)) for path, checks in (("/livez", live), ("/readyz", every))),
+        *(Route(f"{path}/{{name}}", _single_check(checks)) for path, checks in (("/livez", live), ("/readyz", every))),
     ]
 
 
-def _whole(path: str, checks: Sequence[Check]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(_request: Request) -> Response:
-        found = [(check.name, _problem(check)) for check in checks]
-        lines = [f"[-] {name}: {problem}" if problem else f"[+] {name} ok" for name, problem in found]
-        failed = sum(bool(problem) for _, problem in found)
+def _all_checks(path: str, checks: Sequence[Check]) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(_request: Request) -> Response:
+        problems = [(check.name, _problem(check)) for check in checks]
+        lines = [f"[-] {name}: {problem}" if problem else f"[+] {name} ok" for name, problem in problems]
+        failed = sum(bool(problem) for _, problem in problems)
         lines.append(
-            f"{path.strip('/')} failed: {failed} of {len(found)} checks" if failed else f"{path.strip('/')} ok"
+            f"{path.strip('/')} failed: {failed} of {len(problems)} checks" if failed else f"{path.strip('/')} ok"
         )
         return PlainTextResponse("\n".join(lines) + "\n", 503 if failed else 200)
 
-    return answer
+    return respond
 
 
-def _one(checks: Sequence[Check]) -> Callable[[Request], Awaitable[Response]]:
-    async def answer(request: Request) -> Response:
+def _single_check(checks: Sequence[Check]) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
         name = request.path_params["name"]
         for check in checks:
             if check.name == name:
@@ -112,11 +112,11 @@ def _one(checks: Sequence[Check]) -> Callable[[Request], Awaitable[Response]]:
         known = ", ".join(check.name for check in checks) or "none"
         return PlainTextResponse(f"there is no check `{name[:80]}`; known: {known}\n", 404)
 
-    return answer
+    return respond
 
 
 def _problem(check: Check) -> str:
     try:
         return check.problem()
-    except Exception as error:  # a check that breaks is a check that fails, and says so
+    except Exception as error:  # a check that raises is a check that fails
         return f"the check itself failed: {type(error).__name__}"

@@ -1,6 +1,6 @@
 """Logs: one JSON object a line on stderr, with the gang's key, and without secrets.
 
-Rule: whatever is logged passes `redact`, what libraries log too. A key in a log is a key that has to be changed.
+Rule: every line passes `redact`, also those of libraries. A key that was logged must be replaced.
 """
 
 import logging
@@ -39,7 +39,7 @@ _SECRET_TEXT = (
 
 
 def configure(settings: Log, stream: TextIO | None = None) -> None:
-    """From now on everything is logged in JSON, what libraries log too; called once, when the program starts."""
+    """Logs everything as JSON, also what libraries log. Call it once, when the program starts."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -51,16 +51,16 @@ def configure(settings: Log, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for name in ("uvicorn", "uvicorn.access", "uvicorn.error"):  # which bring handlers of their own
+    for name in ("uvicorn", "uvicorn.access", "uvicorn.error"):  # they have handlers of their own
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-        logging.getLogger(name).setLevel(max(level, logging.WARNING))  # a line a probe, or that it is up, tells nothing
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))  # a line for each probe is noise
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
             *_shared(),
             structlog.processors.format_exc_info,
-            redact,  # before anybody else's handler sees it
+            redact,  # before a handler of a library sees it
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -84,12 +84,12 @@ def _last() -> list[Processor]:
 
 def logger(name: str) -> structlog.stdlib.BoundLogger:
     """The log of one part of muster."""
-    found: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"muster.{name}")
-    return found
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"muster.{name}")
+    return bound
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """No token, key or certificate, wherever it stands."""
+    """Hides tokens, keys and certificates, at any depth of the event."""
     return {str(key): _redacted(key, value, _DEEPEST) for key, value in event.items()}
 
 
@@ -102,7 +102,7 @@ def _redacted(key: Any, value: Any, levels: int) -> Any:
         case int():
             return value if -_HUGE < value < _HUGE else "a huge number"
         case str():
-            return hidden(value)
+            return redact_text(value)
         case bytes():
             return f"{len(value)} bytes"
         case MutableMapping() if levels:
@@ -110,11 +110,11 @@ def _redacted(key: Any, value: Any, levels: int) -> Any:
         case list() | tuple() if levels:
             return [_redacted("", inner, levels - 1) for inner in value]
         case _:
-            return hidden(str(value))
+            return redact_text(str(value))
 
 
-def hidden(text: str) -> str:
-    """Text without what looks like a secret, and not too long."""
+def redact_text(text: str) -> str:
+    """Text without what looks like a secret, cut where it is too long."""
     for pattern in _SECRET_TEXT:
         text = pattern.sub(HIDDEN, text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"
@@ -125,5 +125,5 @@ def _json(event: Any, **_more: Any) -> str:
     ordered = {key: event[key] for key in first if key in event} | event
     try:
         return msgspec.json.encode(ordered, enc_hook=str).decode()
-    except (UnicodeError, ValueError, OverflowError):  # half characters, numbers without end
+    except (UnicodeError, ValueError, OverflowError):  # lone surrogates, numbers beyond 64 bits
         return msgspec.json.encode({key: ascii(value)[:_LONGEST] for key, value in ordered.items()}).decode()

@@ -1,4 +1,4 @@
-"""What every certificate of muster has in common."""
+"""Parts that all certificates of muster share."""
 
 from datetime import datetime, timedelta
 
@@ -6,13 +6,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-SLACK = timedelta(minutes=5)  # clocks of two machines
+SLACK = timedelta(minutes=5)  # between the clocks of two machines
 
 
 def builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """A certificate that only lacks what it is for and a signature."""
+    """A certificate that lacks only its usage and a signature."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -26,7 +26,7 @@ def builder(
 
 
 def usage(*, signs: bool) -> x509.KeyUsage:
-    """To sign certificates, or to show who one is."""
+    """The key usage of a CA, which signs certificates, or of a server."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -40,6 +40,6 @@ def usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def named(common: str) -> x509.Name:
+def x509_name(common: str) -> x509.Name:
     """A subject by its common name."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common)])

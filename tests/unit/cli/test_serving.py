@@ -212,7 +212,7 @@ def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
 
 
 def free_port() -> int:
-    with asgi_server.listening("127.0.0.1", 0, "") as found:
+    with asgi_server.listen("127.0.0.1", 0, "") as found:
         port: int = found.getsockname()[1]
         return port
 
@@ -225,14 +225,14 @@ def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> N
     )
     with pytest.raises(InputError, match=f"127.0.0.1:{occupied}"):
         servers.open_sockets(settings.observability, settings.webhook)
-    asgi_server.listening("127.0.0.1", free, "").close()
+    asgi_server.listen("127.0.0.1", free, "").close()
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "two\0words", "::1::2"])
 def test_what_is_no_address_is_told(host: str) -> None:
     """Whatever somebody typed."""
     with pytest.raises(InputError, match="cannot listen on"):
-        asgi_server.listening(host, 0, "")
+        asgi_server.listen(host, 0, "")
 
 
 # connections --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Logs: JSON with the gang's key, and no secret, wherever somebody puts it."""
+"""Logs: JSON with the gang's key, and no secret, wherever it is in the event."""
 
 import io
 import logging
@@ -22,9 +22,9 @@ TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJtdXN0ZXIifQ.c2lnbmF0dXJl"
 def stream() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    found = io.StringIO()
-    logs.configure(Log(), found)
-    yield found
+    output = io.StringIO()
+    logs.configure(Log(), output)
+    yield output
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
@@ -35,7 +35,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_a_line_is_json(stream: io.StringIO) -> None:
-    """Time, level, who and what first; then the rest."""
+    """Time, level, logger and event first; then the rest."""
     logs.logger("scheduler").info("cycle", seconds=0.5, verdicts={"Scheduled": 3})
     (line,) = lines(stream)
     assert list(line)[:4] == ["time", "level", "logger", "event"]
@@ -115,15 +115,15 @@ def test_no_secret_reaches_a_log(stream: io.StringIO, fields: dict[str, Any]) ->
     assert "abc123xyz" not in msgspec.json.encode(lines(stream)[0]).decode()
 
 
-def test_what_is_no_secret_stays(stream: io.StringIO) -> None:
+def test_fields_that_are_no_secrets_stay(stream: io.StringIO) -> None:
     """Names of secrets are no secrets, and the key of a gang is none either."""
     fields = {"secret_name": "muster-webhook", "gang": "team/llama", "keys": 3, "expires": "2026-01-01", "token": ""}
     logs.logger("a").info("event", **fields)
     assert lines(stream)[0].items() >= fields.items()
 
 
-def test_whatever_is_logged_can_be_written(stream: io.StringIO) -> None:
-    """Half characters, endless numbers, depth and length."""
+def test_every_value_can_be_written(stream: io.StringIO) -> None:
+    """Lone surrogates, huge numbers, depth and length."""
     deep: Any = "end"
     for _ in range(50):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""Metrics: one prefix, base units, everything documented, and what loops say is counted."""
+"""Metrics: one prefix, base units, everything documented, and every call is counted."""
 
 import re
 from datetime import UTC, datetime
@@ -47,7 +47,7 @@ def test_every_metric_has_a_good_name(metric: Metric) -> None:
     assert f"| `muster_{metric.name}` | {metric.kind} |" in module.reference()
 
 
-def test_whatever_is_exported_is_documented() -> None:
+def test_every_exported_metric_is_documented() -> None:
     """Nothing but the table and the process, all under one prefix."""
     families = [family.name for family in Metrics().registry.collect()]
     assert all(name.startswith("muster_") for name in families)
@@ -58,7 +58,7 @@ def test_whatever_is_exported_is_documented() -> None:
 
 
 def test_a_cycle_is_counted() -> None:
-    """How long, and how many gangs of each verdict; verdicts that nobody has are 0, not missing."""
+    """How long, and how many gangs of each verdict; verdicts of no gang are 0, not missing."""
     metrics = Metrics()
     assert value(metrics, "gangs", verdict="Infeasible") == 0
     made = plan(SNAPSHOT)
@@ -73,7 +73,7 @@ def test_a_cycle_is_counted() -> None:
 
 
 def test_every_search_is_counted_with_its_steps() -> None:
-    """X1: whoever comes near the limit is seen before a verdict is Unknown."""
+    """X1: a gang that comes near the limit shows before its verdict is Unknown."""
     waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
     made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
     assert len(made.bindings) == 2
@@ -83,8 +83,8 @@ def test_every_search_is_counted_with_its_steps() -> None:
     assert value(metrics, "search_steps_sum") == sum(made.searches) > 0
 
 
-def test_queues_are_told_in_base_units() -> None:
-    """cpu in cores, memory in bytes; a queue that is gone is not told any more."""
+def test_queues_are_reported_in_base_units() -> None:
+    """cpu in cores, memory in bytes; a deleted queue is reported no more."""
     metrics = Metrics()
     metrics.queues(divide_cluster(SNAPSHOT))
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") == 1.0
@@ -96,7 +96,7 @@ def test_queues_are_told_in_base_units() -> None:
     assert value(metrics, "queue_allocated", queue="team", resource="cpu", unit="core") is None
 
 
-def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
+def test_a_standby_does_not_report_what_it_found_as_a_leader() -> None:
     """Else sums over replicas count gangs twice, and an alert on them stays for ever."""
     waits = [pod(f"w{i}", gang="new", cpu=cpu) for i, cpu in enumerate(("1", "500m"))]
     made = plan(take(muster.objects([*CLUSTER, podgroup(name="new", minMember=2, queue="team"), *waits]), NOW))
@@ -110,7 +110,7 @@ def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resource", "amount", "told"),
+    ("resource", "amount", "expected"),
     [
         ("cpu", 1500, (1.5, "core")),
         ("memory", 7, (7, "byte")),
@@ -118,13 +118,13 @@ def test_who_stands_by_does_not_tell_what_it_once_found() -> None:
         ("example.com/nic", 3, (3, "device")),
     ],
 )
-def test_amounts_have_one_unit_each(resource: str, amount: int, told: tuple[float, str]) -> None:
+def test_amounts_have_one_unit_each(resource: str, amount: int, expected: tuple[float, str]) -> None:
     """Base units of Prometheus, not of muster."""
-    assert in_base_units(resource, amount) == told
+    assert in_base_units(resource, amount) == expected
 
 
-def test_the_lag_of_a_watch_grows_until_it_is_heard() -> None:
-    """Also when nobody tells it: a dead watch must not look young."""
+def test_the_lag_of_a_watch_grows_until_an_event_comes() -> None:
+    """Also without a call: a dead watch must not look young."""
     lag = [-1.0]
     metrics = Metrics()
     metrics.watch("pods", lambda: lag[0])
@@ -133,8 +133,8 @@ def test_the_lag_of_a_watch_grows_until_it_is_heard() -> None:
     assert value(metrics, "watch_lag_seconds", resource="pods") == 42
 
 
-def test_leadership_that_runs_out_is_seen() -> None:
-    """A lease ends without a word."""
+def test_leadership_that_expires_shows() -> None:
+    """A lease expires without an event."""
     leads = [True]
     metrics = Metrics()
     metrics.leads(lambda: leads[0])
@@ -144,7 +144,7 @@ def test_leadership_that_runs_out_is_seen() -> None:
 
 
 def test_everything_that_happens_is_counted() -> None:
-    """One call, one metric more."""
+    """Each call counts one metric up."""
     metrics = Metrics()
     metrics.bound("core", 0.01)
     metrics.bind_failed("Conflict", 0.01)
@@ -170,8 +170,8 @@ def test_everything_that_happens_is_counted() -> None:
     assert value(metrics, "certificate_expiry_timestamp_seconds") == 1e9
 
 
-def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
-    """P8: pods that leave and pods that move add up; the allowance is that of the last plan."""
+def test_disturbed_pods_are_counted_and_the_allowance_is_shown() -> None:
+    """P8: evicted and moved pods add up; the allowance is that of the last plan."""
     metrics = Metrics()
     gangs = (GangDisturbance("team/a", 3, 1, "exact"), GangDisturbance("team/b", 0, 2, "irreducible"))
     for allowed in (25, 30):
@@ -181,13 +181,13 @@ def test_what_plans_disturb_is_counted_and_what_they_may_is_shown() -> None:
     assert value(metrics, "disturbance_allowed_pods") == 30
 
 
-async def test_prometheus_can_read_it() -> None:
-    """Text by default, OpenMetrics where it is asked for; what runs is among it."""
+async def test_prometheus_can_read_the_response() -> None:
+    """Text by default, OpenMetrics by the Accept header; the build is among the metrics."""
     app = Starlette(routes=[module.route(Metrics())])
     plain = await call(app, "/metrics", method="GET")
     assert plain.headers["content-type"].startswith("text/plain")
-    found = {family.name: family for family in text_string_to_metric_families(plain.text)}
-    assert found["muster_build_info"].samples[0].labels["version"] == muster.__version__
+    families = {family.name: family for family in text_string_to_metric_families(plain.text)}
+    assert families["muster_build_info"].samples[0].labels["version"] == muster.__version__
     accept = {"accept": "application/openmetrics-text;version=1.0.0"}
     opened = await call(app, "/metrics", method="GET", headers=accept)
     assert opened.headers["content-type"].startswith("application/openmetrics-text")

@@ -10,7 +10,7 @@ from muster.cli.tasks import Loop
 from muster.config.settings import Config, Observability, Webhook
 from muster.kube.cluster import Cluster
 from muster.observability import health, metrics
-from muster.observability.asgi_server import listening
+from muster.observability.asgi_server import listen
 from muster.scheduler.leader_election import Leader
 from muster.scheduler.loop import Scheduler
 from muster.validation.context import ValidationContext
@@ -42,7 +42,7 @@ def open_sockets(*sections: Webhook | Observability) -> list[socket.socket]:
         for section in sections:
             name = type(section).__name__.lower()
             hint = f"`{name}.host` and `{name}.port` of the configuration say where"
-            sockets.append(opened.enter_context(listening(section.host, section.port, hint)))
+            sockets.append(opened.enter_context(listen(section.host, section.port, hint)))
         opened.pop_all()
         return sockets
 
@@ -54,7 +54,7 @@ def build_readiness_checks(settings: Observability, scheduler: Scheduler, leader
         for resource, state in scheduler.health.items()
     ]
     if leader is not None:
-        checks.append(health.Election(lambda: leader.refused, lambda: leader.resting_seconds))
+        checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.resting_seconds))
     return checks
 
 

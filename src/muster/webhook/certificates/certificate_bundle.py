@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from muster.config.settings import Certificates
 from muster.errors import MusterError
-from muster.observability.x509 import SLACK, builder, named, usage
+from muster.observability.x509 import SLACK, builder, usage, x509_name
 
 MOST_TRUSTED = 2  # ours and the one before
 UNREADABLE = (  # errors of malformed certificates: the library has no common base class
@@ -70,7 +70,7 @@ def issue(settings: Certificates, now: datetime, old: Bundle | None = None) -> B
     key = ec.generate_private_key(ec.SECP256R1())
     hosts = service_names(settings)
     certificate = (
-        builder(named(hosts[0][:64]), authority.subject, key.public_key(), now, until)
+        builder(x509_name(hosts[0][:64]), authority.subject, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -143,7 +143,7 @@ def read(pem: bytes) -> list[x509.Certificate]:
 
 def _new_authority(now: datetime, until: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = named("muster webhook CA")
+    name = x509_name("muster webhook CA")
     authority = (
         builder(name, name, key.public_key(), now, until)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -24,7 +24,7 @@ from muster.embedded.memory_cluster import MemoryCluster
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
 from muster.observability.metrics import Metrics
-from muster.observability.x509 import builder, named
+from muster.observability.x509 import builder, x509_name
 from muster.webhook import handlers
 from muster.webhook.certificates.certificate_bundle import (
     Bundle,
@@ -324,9 +324,9 @@ def chained() -> tuple[Bundle, bytes]:
     """A certificate with what stands between it and the root: in its file, and without that."""
     root_key, between_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     until = NOW + timedelta(days=9)
-    root, between = named("root"), named("between")
+    root, between = x509_name("root"), x509_name("between")
     made = [
-        builder(named("leaf"), between, key.public_key(), NOW, until)
+        builder(x509_name("leaf"), between, key.public_key(), NOW, until)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOST)]), critical=False)
         .sign(between_key, hashes.SHA256()),
         builder(between, root, between_key.public_key(), NOW, until).sign(root_key, hashes.SHA256()),
@@ -566,7 +566,7 @@ def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> Non
 def made_out_to(*names: str) -> Bundle:
     """A certificate that signs itself, for names of any kind."""
     key = ec.generate_private_key(ec.SECP256R1())
-    draft = builder(named("self"), named("self"), key.public_key(), NOW, NOW + timedelta(days=9))
+    draft = builder(x509_name("self"), x509_name("self"), key.public_key(), NOW, NOW + timedelta(days=9))
     if names:
         found = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
         draft = draft.add_extension(found, critical=False)
