@@ -1,4 +1,4 @@
-"""One attempt and no more, until something changes (S4): remembered on the PodGroup, not in this process.
+"""Backoff after one failed attempt, until something changes (S4): kept on the PodGroup, not in this process.
 
 Annotation `muster.dev/backed-off`, JSON: what the attempt was made on, and the reason why it failed.
 """
@@ -13,7 +13,7 @@ from muster.model.gang.types import Leaf, walk
 from muster.model.snapshot import Snapshot
 from muster.planning.refusal import BackedOff
 
-LONGEST = 1024  # letters of a reason that are kept
+LONGEST = 1024  # characters of a message that are stored
 
 
 def mark(gang: Gang, snapshot: Snapshot, reason: str, message: str) -> str:
@@ -41,7 +41,7 @@ def _attempt_digest(gang: Gang, snapshot: Snapshot) -> str:
 
 
 def request_digest(gang: Gang) -> str:
-    """What the gang asks for and with which right, in a few letters: labels change it without a new generation."""
+    """A digest of requests, queue, priority and preemptibility: labels change these without a new generation."""
     seen = sha256(repr((gang.queue, gang.priority, gang.preemptibility)).encode())
     for leaf in walk(gang.root):
         for member in leaf.members_in(PodState.PENDING) if isinstance(leaf, Leaf) else ():
@@ -50,7 +50,7 @@ def request_digest(gang: Gang) -> str:
 
 
 def free_digest(snapshot: Snapshot) -> str:
-    """The nodes with what is free on them and whether pods may come, in a few letters."""
+    """A digest of the nodes, their free capacity, readiness and taints."""
     seen = sha256()
     for node in snapshot.nodes:
         seen.update(f"{node.metadata.name}\n".encode())

@@ -1,4 +1,4 @@
-"""Bounds on what a goal asks for, before anything is searched."""
+"""Bounds that are checked before any search."""
 
 from muster.placement.capacity import Capacity
 from muster.placement.requirements.tree import count_by_class
@@ -7,9 +7,9 @@ from muster.placement.search import flat
 
 
 def could_fit_by_counts(requirement: Requirement, capacity: Capacity, known: dict[int, bool] | None = None) -> bool:
-    """Whether every group by itself has enough seats somewhere, by counts alone: a bound.
+    """Whether every group by itself fits by counts of pods per node: an upper bound.
 
-    `known` keeps the answers by kind, for as long as the ledger stays as it is.
+    `known` caches the answers by kind, as long as `capacity` does not change.
     """
     if requirement.required is None and flat.applies(capacity, requirement):
         return capacity.fit_index(requirement.pods[0][0]).total >= requirement.need

@@ -27,10 +27,10 @@ def plan(
     is_cancelled: Callable[[], bool] | None = None,
     memory: AnswerCache | None = None,
 ) -> CyclePlan:
-    """Who goes where, who has to leave for preemptor, and who waits for which reason.
+    """Bindings, nominations, evictions, and for every gang a verdict with its reasons.
 
-    Bindings are reported to `on_bound` as they are decided: none is taken back. Cancelled: the caller gave up. What
-    `memory` holds of earlier cycles is not searched again (X7); it makes a plan cheaper, never another one.
+    `on_bound` is called with bindings as they are decided: none is taken back. Raises Cancelled where the caller gave
+    up. `memory` caches answers of earlier cycles (X7): it makes a plan cheaper, never different.
     """
     cycle_state = CycleState(snapshot, policy or Policy(), is_cancelled, memory)
     allocation = Allocation(cycle_state, on_bound)
@@ -59,7 +59,7 @@ def plan(
 
 
 def _judged(gang_state: GangState) -> GangState:
-    """Gangs that lost pods in this cycle: whether they still run, and for whom they left."""
+    """The verdict on a gang that lost pods in this cycle: whether it still runs, and which gang preempted it."""
     if gang_state.evictions[0].reason == "Stale":
         return gang_state
     if gang_state.gang.standing.satisfied:

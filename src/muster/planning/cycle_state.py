@@ -1,7 +1,7 @@
-"""A cycle as it goes on: what is free now and once those who leave have left, what queues hold, who got what.
+"""The state of a cycle: free capacity now and later, queue usage, and what was decided about each gang.
 
-Two ledgers: `now` is what can be bound to, `later` is the same with the room that is still being freed. They are one
-until somebody leaves. What is promised takes its room from `later`; what is bound must fit there, too (P7, P8).
+Two capacities: `now` can be bound to, `later` also has what terminating pods and victims will free. They are one
+object until a pod terminates. Nominations take from `later`; bindings must fit both (P7, P8).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,8 +43,8 @@ from muster.planning.memory.recall import Recall
 from muster.planning.pod_assignment import assign_pods
 from muster.planning.policy import Policy
 
-EASY_STEPS = 500  # for a gang, once those before it have used up the steps of the cycle: enough for most
-EASY_PART = 2  # of the cycle's steps, what easy gangs behind hard ones may take beyond them: one in so many
+EASY_STEPS = 500  # for a gang once the steps of the cycle are used up: enough for most
+EASY_PART = 2  # the steps beyond the cycle's that easy gangs may take: the cycle's divided by this
 
 Ints = NDArray[np.int64]
 Pods = Sequence[tuple[str, Member]]  # each with its leaf
@@ -54,7 +54,7 @@ LONGEST_MESSAGE = 200  # of an exception, as people read it
 
 
 class Checkpoint(Struct, frozen=True, eq=False):
-    """A board as it was, to go back to."""
+    """A copy of the state to roll back to."""
 
     now: Capacity
     later: Capacity
@@ -66,7 +66,7 @@ class Checkpoint(Struct, frozen=True, eq=False):
 
 
 class CycleState:
-    """The state of one cycle. Whatever is decided is written here, and nowhere else."""
+    """The state of one cycle: the only place where its decisions are written."""
 
     def __init__(
         self,
@@ -85,15 +85,15 @@ class CycleState:
         self.usage = initial_usage(self.division, snapshot.columns)
         self.budget = Budget(policy.cycle_steps, is_cancelled=is_cancelled)
         self.gang_budgets: dict[str, Budget] = {}
-        self.gang_budget = self.budget  # of the gang whose turn it is
+        self.gang_budget = self.budget  # the budget of the gang that is worked on
         self.before = {gang.key: gang for gang in snapshot.gangs}
         self.gang_states = GangStates(self.before)
-        self.busy: list[str] = []  # gangs that got something in this cycle
-        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # once parted: see `take` and `expect_later`
+        self.busy: list[str] = []  # gangs that were placed in this cycle
+        self._unbound = self._awaited = np.zeros((0, 0), dtype=np.int64)  # see `take` and `expect_later`
         self.failures: dict[str, Failure] = {}  # by gang
         self.version = 0  # how often something was written
         self.recall = Recall(memory, self)
-        self._checkpoint: Checkpoint | None = None  # before the first write of an attempt that is not a single step
+        self._checkpoint: Checkpoint | None = None  # of an attempt, before the first of several writes
         self._is_attempting = False
         self._resources = [
             (i, name) for i, name in enumerate(snapshot.columns) if name != "pods" and not name.startswith(EXCLUSIVE)
@@ -107,7 +107,7 @@ class CycleState:
                         f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}", pod.spec.node_name
                     )
 
-    # asking ---------------------------------------------------------------------------------------------------------
+    # queries --------------------------------------------------------------------------------------------------------
 
     def requirements(self, gang: Gang) -> Requirements:
         """What a gang still needs."""
@@ -116,7 +116,7 @@ class CycleState:
     def find(
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None = None
     ) -> tuple[PodsOnNode, ...] | None:
-        """Seats for a goal; OutOfSteps: unknown."""
+        """Nodes for a requirement; OutOfSteps: unknown."""
         if flat.applies(capacity, requirement):
             return flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
         work = partial(find, self.search(capacity, allowance=allowance), requirement)
@@ -125,7 +125,7 @@ class CycleState:
     def find_core(
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None = None
     ) -> Placement | None:
-        """Seats for a core, where most of its extras can follow (X4); OutOfSteps: unknown."""
+        """Nodes for a core, chosen so that most of its extras can follow (X4); OutOfSteps: unknown."""
         if flat.applies(capacity, requirement, growing=True):
             assignment = flat.assign_nodes(capacity, requirement, self.snapshot.topologies, allowance)
             return None if assignment is None else Placement(assignment)
@@ -133,7 +133,7 @@ class CycleState:
         return self.recall.find(capacity, requirement, allowance, work)
 
     def are_free(self, assignment: Sequence[PodsOnNode]) -> bool:
-        """Whether all of these seats are free now."""
+        """Whether the whole assignment is free now."""
         supposed = SupposedCapacity(self.now)
         for assigned in assignment:
             if supposed.fits_in(assigned.pod_class, np.array([assigned.node]))[0] < assigned.pods:
@@ -142,7 +142,7 @@ class CycleState:
         return True
 
     def charge_to(self, gang: str) -> None:
-        """Whatever is searched from now on is done for this gang and paid from its budget (X7)."""
+        """Charge all further searches to the budget of this gang (X7)."""
         gang_budget = self.gang_budgets.get(gang)
         if gang_budget is None:
             gang_budget = self.gang_budgets[gang] = self.budget.grant(self.policy.steps)
@@ -152,7 +152,7 @@ class CycleState:
         self.gang_budget = gang_budget
 
     def search(self, capacity: Capacity, allowance: Ints | None = None) -> Search:
-        """A search on a ledger, paid by the gang whose turn it is."""
+        """A search on a capacity, paid from the budget of the current gang."""
         return Search(capacity, self.snapshot.topologies, self.kinds, self.gang_budget, allowance=allowance)
 
     def pod_class(self, gang: Gang, pod: str) -> int:
@@ -160,14 +160,14 @@ class CycleState:
         return self.snapshot.class_of[f"{gang.namespace}/{pod}"]
 
     def requested(self, assignment: Iterable[PodsOnNode]) -> Resources:
-        """What seated pods ask for in all."""
+        """The total requests of an assignment."""
         total = np.zeros(len(self.snapshot.columns), dtype=np.int64)
         for assigned in assignment:
             total += self.pod_classes.requests[assigned.pod_class] * assigned.pods
         return self.amounts(total)
 
     def amounts(self, by_column: Ints) -> Resources:
-        """What queues share of amounts by column."""
+        """Amounts by column as resources, without those that queues do not share."""
         return Resources({name: int(by_column[i]) for i, name in self._resources if by_column[i]})
 
     def allowance(self, gang: Gang, extra: bool = False) -> Ints | None:
@@ -176,7 +176,7 @@ class CycleState:
         return self.usage.allowance(gang.queue, protected=not preemptible)
 
     def quota_excess(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> Excess | None:
-        """The quota that a gang would pass with what nobody may disturb (Q4): placed pods become core with new ones."""
+        """The quota that its non-preemptible pods would exceed (Q4): with new pods, placed ones may become core."""
         if gang.preemptibility == PREEMPTIBLE:
             return None
         more = self.protected_increase(gang, self.with_placed(gang, assignment), self.requested(assignment))
@@ -185,9 +185,9 @@ class CycleState:
     # one gang's work --------------------------------------------------------------------------------------------------
 
     def attempt(self, gang: str, work: Callable[[], T]) -> T | Failure:
-        """Work for one gang. Where it fails, the board is as it was before, and only that gang is concerned.
+        """Do work for one gang; where it fails, roll back and record the failure of that gang.
 
-        Work that is cancelled, or out of steps or memory, is no failure.
+        Cancelled, OutOfSteps and MemoryError are no failures: they are raised.
         """
         self._checkpoint, self._is_attempting = None, True
         try:
@@ -203,7 +203,7 @@ class CycleState:
             self._checkpoint, self._is_attempting = None, False
 
     def save(self) -> None:
-        """Called before writes between which something could fail: what is written in one step needs none."""
+        """Make a checkpoint before several writes that belong together; a single write needs none."""
         if self._is_attempting and self._checkpoint is None:
             now = self.now.copy()
             later = now if self.later is self.now else self.later.copy()
@@ -220,16 +220,16 @@ class CycleState:
     # writing --------------------------------------------------------------------------------------------------------
 
     def split_later(self) -> None:
-        """From here on, what is free later is another matter than what is free now."""
+        """From here on `later` is a capacity of its own."""
         if self.later is self.now:
             self.later = self.now.copy()
             self._unbound = self.now.free.copy()
             self._awaited = np.zeros_like(self._unbound)
 
     def take(self, assignment: Iterable[tuple[int, int, int]], sign: int = 1, is_promised: bool = False) -> None:
-        """Take room for (node, class, pods), now and later; or give it back.
+        """Take capacity for (node, class, pods) now and later, or with `sign=-1` give it back.
 
-        What is promised comes later: of now it takes only what would not be left for it then (P8).
+        What is promised is taken from `later`; from `now` only as far as `later` has no more (P8).
         """
         self.version += 1
         for node, pod_class, count in assignment:
@@ -243,36 +243,36 @@ class CycleState:
             self._update_now(node)
 
     def reserve(self, node: int, amounts: Ints) -> None:
-        """Promise room to pods that do not exist yet; less than none gives it back."""
+        """Reserve amounts on a node for pods that do not exist yet; negative amounts give them back."""
         self.split_later()
         self.version += 1
         self.later.hold(node, amounts)
         self._update_now(node)
 
     def expect_later(self, assignment: Iterable[PodsOnNode], sign: int = 1) -> None:
-        """A gang that was promised nothing will fit there: it takes room of later, none of now; or gives it back."""
+        """Take from `later` alone what a gang will need once terminating pods are gone; `sign=-1` gives it back."""
         self.version += 1
         for assigned in assignment:
             self._awaited[assigned.node] += self.pod_classes.requests[assigned.pod_class] * assigned.pods * sign
             self.later.put(assigned.node, assigned.pod_class, assigned.pods * sign)
 
     def will_be_free(self, assignment: Iterable[PodsOnNode]) -> bool:
-        """Whether no later grant took the room that was awaited."""
+        """Whether no placement since took what was expected to become free."""
         return all((self.later.free[assigned.node] >= 0).all() for assigned in assignment)
 
     def _update_now(self, node: int) -> None:
-        """What may be bound is free now, and will not be missed by those who were promised something."""
+        """Recompute what may be bound on a node: free now, and not reserved for a nomination."""
         self.now.set_free(node, np.minimum(self._unbound[node], self.later.free[node] + self._awaited[node]))
 
     def bind(self, gang_state: GangState, assignment: Sequence[PodsOnNode], role: Role) -> GangState:
-        """Pods that go to free nodes."""
+        """Bind pods of a gang to free nodes."""
         bindings, gang = assign_pods(self.snapshot, gang_state.gang, assignment, role)
         requests = self.requested(assignment)
         self.grant(gang, assignment, requests, self.protected_increase(gang_state.gang, gang, requests))
         return replace(gang_state, gang=gang, bindings=(*gang_state.bindings, *bindings))
 
     def nominate(self, gang_state: GangState, assignment: Sequence[PodsOnNode]) -> GangState:
-        """Pods whose places are still being freed."""
+        """Nominate pods of a gang on nodes that are still being freed."""
         nominations, gang = assign_pods(self.snapshot, gang_state.gang, assignment, "core")
         requests = self.requested(assignment)
         protected = self.protected_increase(gang_state.gang, gang, requests)
@@ -288,7 +288,7 @@ class CycleState:
         protected: Mapping[str, int],
         is_promised: bool = False,
     ) -> None:
-        """Seats for a gang: the room, and what its queue holds. All else is worked out before this first write."""
+        """Take an assignment from nodes and queue. Callers compute everything else before this first write."""
         self.busy.append(gang.key)
         self.take(
             ((assigned.node, assigned.pod_class, assigned.pods) for assigned in assignment), is_promised=is_promised
@@ -303,7 +303,7 @@ class CycleState:
         counts: Mapping[int, int],
         requests: Mapping[str, int],
     ) -> None:
-        """Equal gangs of one queue get their cores: pods of one class without rules between them, so many on nodes."""
+        """Take the cores of equal gangs of one queue: pods of one class without inter-pod rules, counted by node."""
         gang = next(iter(gang_states.values())).gang
         self.version += 1
         if self.later is self.now:
@@ -317,7 +317,7 @@ class CycleState:
             self.gang_states[key] = gang_state
 
     def protected_increase(self, before: Gang, after: Gang, requests: Mapping[str, int]) -> Mapping[str, int]:
-        """How much more of a gang nobody may disturb (P3, E2)."""
+        """How much more of a gang is non-preemptible (P3, E2)."""
         match before.preemptibility:
             case kind if kind == NON_PREEMPTIBLE:
                 return requests
@@ -328,11 +328,11 @@ class CycleState:
                 return {}
 
     def with_placed(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> Gang:
-        """The gang with these seats taken."""
+        """The gang with the assigned pods placed."""
         return assign_pods(self.snapshot, gang, assignment, "core")[1]
 
     def evict(self, key: str, pods: Pods, reason: EvictionReason, preemptor: str, proof: Proof = "") -> None:
-        """Pods of a gang leave; their room is free later."""
+        """Evict pods of a gang: their capacity is free later."""
         self.save()
         self.version += 1
         gang_state = self.gang_states[key]
@@ -357,7 +357,7 @@ class CycleState:
         self.gang_states[key] = replace(gang_state, gang=after, evictions=(*gang_state.evictions, *evictions))
 
     def reserve_new_places(self, key: str, pods: Pods) -> None:
-        """Pods that were evicted have new places: their room is taken, and their queue holds it again."""
+        """Reserve the new places of evicted pods, on nodes and in their queue."""
         gang = self.gang_states[key].gang
         nodes = self.snapshot.node_index
         places = ((nodes[member.node], self.pod_class(gang, member.name), 1) for _, member in pods)
@@ -366,13 +366,13 @@ class CycleState:
             self.usage = self.usage.with_(gang.queue, resources(member for _, member in pods), is_promised=True)
 
     def free(self, capacity: Capacity, gang: Gang, member: Member) -> None:
-        """Give back the room of a placed pod on a ledger; a node that is gone has none to give back."""
+        """Release the capacity of a placed pod; a node that no longer exists has none."""
         node = self.snapshot.node_index.get(member.node)
         if node is not None:
             capacity.release(node, self.pod_class(gang, member.name), self.rule_matches(gang, member))
 
     def rule_matches(self, gang: Gang, member: Member) -> RuleMatches:
-        """What rules between pods have to do with a placed pod."""
+        """The inter-pod rules that select or come with a placed pod."""
         return self.snapshot.inter_pod_rules.running.get(f"{gang.namespace}/{member.name}", RuleMatches())
 
     def _unmark_terminating(self, pod: str, node: str) -> None:

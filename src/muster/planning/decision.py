@@ -1,4 +1,4 @@
-"""What was decided, as data (CONTRACT: `plan -o json`)."""
+"""The decisions of a cycle as data (CONTRACT: `plan -o json`)."""
 
 from typing import Literal
 
@@ -42,16 +42,16 @@ class Binding(PodDecision, frozen=True, order=True, gc=False):
 
 
 class Eviction(PodDecision, frozen=True, order=True, gc=False):
-    """A pod that has to leave, why, and for whom; `move_to`: where its replacement has a proven place."""
+    """A victim, why, and the gang that preempts it; `move_to`: the node reserved for its replacement."""
 
     reason: EvictionReason
-    preemptor: str  # namespace/name of the gang it makes room for; its own where it is stale
+    preemptor: str  # namespace/name of the gang that gets its place; its own gang where it is stale
     move_to: str = ""
     proof: Proof = ""  # empty: it is released as stale
 
 
 class Failure(Struct, frozen=True):
-    """An error in the work for one gang: a bug, which is that gang's verdict and nobody else's; to be logged."""
+    """An error in the work for one gang: a bug, which becomes the verdict of that gang only; to be logged."""
 
     gang: str  # namespace/name
     error: str  # the type of the exception
@@ -70,8 +70,8 @@ class GangPlan(Struct, frozen=True, eq=False):
     gang: Gang  # with what this cycle places, nominates and evicts
     verdict: Verdict
     refusals: tuple[Refusal, ...] = ()
-    snapshot: Snapshot | None = None  # what it was decided on
-    position: int = 0  # in its queue, of the gangs that wait: 1 is next; 0: it does not wait
+    snapshot: Snapshot | None = None  # that the decision is based on
+    position: int = 0  # among the waiting gangs of its queue: 1 is next; 0: it does not wait
     ahead: tuple[str, ...] = ()  # the nearest gangs before it there, by namespace/name
 
     @property
@@ -84,10 +84,10 @@ class CyclePlan(Struct, frozen=True, eq=False):
     """One scheduling cycle. Lists are sorted: the same input gives the same bytes (X3)."""
 
     bindings: tuple[Binding, ...] = ()
-    nominations: tuple[Binding, ...] = ()  # places on room that is still being freed
+    nominations: tuple[Binding, ...] = ()  # on capacity that is still being freed
     evictions: tuple[Eviction, ...] = ()
     gangs: tuple[GangPlan, ...] = ()
-    searches: tuple[int, ...] = ()  # the steps that were taken for each gang whose turn came (X7)
+    searches: tuple[int, ...] = ()  # the steps taken for each gang that was tried (X7)
     disturbance: CycleDisturbance = CycleDisturbance()
     division: Division | None = None  # the queues before it, as they share the cluster (Q3)
     failures: tuple[Failure, ...] = ()  # gangs for which the work ended with an error, by key

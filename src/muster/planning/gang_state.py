@@ -1,4 +1,4 @@
-"""A gang as it stands in the cycle under way, with all that the cycle has decided about it so far."""
+"""What the current cycle has decided about each gang so far."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ class GangState(Struct, frozen=True, eq=False):
 
 
 class GangStates(dict[str, GangState]):
-    """By gang; those that run and want nothing have one as soon as it is asked for, and are not listed until then."""
+    """States by gang. Settled gangs get one when it is first read, and are not listed before that."""
 
     def __init__(self, gangs: Mapping[str, Gang]) -> None:
         super().__init__((key, GangState(gang, "Waiting")) for key, gang in gangs.items() if not gang.is_settled)
@@ -33,7 +33,7 @@ class GangStates(dict[str, GangState]):
         return gang_state
 
     def copy(self) -> "GangStates":
-        """The same, to go back to."""
+        """A shallow copy, for a checkpoint."""
         copied = GangStates({})
         copied._gangs = self._gangs
         copied.update(self)

@@ -17,7 +17,7 @@ from muster.planning.decision import Binding, Role
 def assign_pods(
     snapshot: Snapshot, gang: Gang, assignment: Sequence[PodsOnNode], role: Role
 ) -> tuple[list[Binding], Gang]:
-    """Classes back to pods, first come first (M4)."""
+    """Bindings for an assignment, and the gang with these pods placed; in the order of the pods (M4)."""
     waiting = _first_pods(snapshot, gang, assignment)
     bindings: list[Binding] = []
     placed: dict[tuple[str, str], Member] = {}
@@ -34,7 +34,7 @@ def assign_pods(
 def _first_pods(
     snapshot: Snapshot, gang: Gang, assignment: Sequence[PodsOnNode]
 ) -> dict[tuple[str, int], list[Member]]:
-    """By leaf and class, as many pods that wait as there are seats for, first come first (M4)."""
+    """By leaf and class, as many waiting pods as the assignment has, in order (M4)."""
     chosen: dict[tuple[str, int], list[Member]] = {(assigned.leaf, assigned.pod_class): [] for assigned in assignment}
     lacking: Counter[str] = Counter()
     for assigned in assignment:

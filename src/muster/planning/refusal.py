@@ -22,7 +22,7 @@ class ExtraPart(Struct, frozen=True):
 
 
 class BaseRefusal(Struct, frozen=True, kw_only=True):
-    """What every refusal says."""
+    """The fields of every refusal."""
 
     sub_group: str = ""  # empty: the PodGroup itself
     extra: ExtraPart | None = None  # None: it is about the core, or the gang as a whole

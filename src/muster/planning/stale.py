@@ -1,4 +1,4 @@
-"""Gangs and SubGroups that fell below their minimum and found no replacement in time are released (S1-S3).
+"""Evicts gangs and SubGroups that stay below their minimum for longer than their grace period (S1-S3).
 
 Rule: the only clock is the snapshot's `now`, the only memory are annotations.
 """
@@ -16,9 +16,9 @@ from muster.planning.staleness import grace_period, short_groups, stale_since
 
 
 def release_stale(cycle_state: CycleState, preemption: Preemption) -> None:
-    """Evict what is short for longer than its grace, after everybody had a chance to be made whole.
+    """Evict what is short for longer than its grace period, after every gang was tried.
 
-    No budget holds it back. Pods whose eviction would be refused for certain stay, and the others go all the same.
+    PodDisruptionBudgets do not prevent it. Pods that the API server would certainly not evict stay, the others go.
     """
     now = cycle_state.snapshot.now
     if now is None:
@@ -42,7 +42,7 @@ def _release(cycle_state: CycleState, preemption: Preemption, key: str, now: dat
 
 
 def _leftovers(gang: Gang) -> Iterator[tuple[str, Member]]:
-    """N4: what leaves before any extra does not stay where the whole gang leaves."""
+    """Leftovers (N4): they are evicted with the whole gang."""
     return (pod for unit in units_of(gang) if unit.leftover for pod in unit.pods)
 
 

@@ -13,12 +13,12 @@ from muster.api.moment import past_moment
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Branch, Group
 
-GRACE = timedelta(seconds=60)  # where the PodGroup does not say
+GRACE = timedelta(seconds=60)  # where the PodGroup states none
 AGES = 100 * 365 * 86_400 * 10**9  # nanoseconds: a longer grace period never ends
 
 
 def short_groups(gang: Gang) -> Iterator[Group]:
-    """Groups that are placed in part and not satisfied, while everything above them is (S1): the root, or parts."""
+    """Groups that are partly placed and not satisfied while all groups above them are (S1): the root, or SubGroups."""
     now = gang.standings
     ahead: list[Group] = [gang.root]
     while ahead:
@@ -31,7 +31,7 @@ def short_groups(gang: Gang) -> Iterator[Group]:
 
 
 def grace_period(gang: Gang) -> timedelta | None:
-    """How long it may be short; None: for ever."""
+    """How long a gang may be short; None: for ever."""
     stated = gang.source.spec.staleness_grace_period
     if stated is None:
         return GRACE
@@ -43,7 +43,7 @@ def grace_period(gang: Gang) -> timedelta | None:
 
 
 def stale_since(gang: Gang, group: str, now: datetime) -> datetime | None:
-    """Since when the gang, or one of its SubGroups, is short; None: since now, as after a stamp from the future."""
+    """Since when the gang, or one of its SubGroups, is short; None: unknown, or in the future."""
     annotations = gang.source.metadata.annotations
     if not group:
         return past_moment(annotations.get(names.STALE_SINCE, ""), now)

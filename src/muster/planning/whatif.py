@@ -1,7 +1,7 @@
-"""What if: the same objects with something added, taken away, drained or set. Objects in, objects out.
+"""What if: the same objects with some added, removed, drained or changed. Objects in, objects out.
 
-Rule 1: a supposition is a new value; what it starts from stays. Rule 2: what a cluster would refuse is judged here by
-the same rules, as an update of what is there. Rule 3: without a clock, what is new is younger than all there is.
+Rule 1: a hypothesis is a new value; the given objects stay as they are. Rule 2: changes are validated by the same rules
+as an update in a cluster. Rule 3: there is no clock, so new objects are younger than all existing ones.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ FORM: Final = "NAMESPACE/NAME.FIELD=VALUE"
 
 
 class Hypothesis(Struct, frozen=True, eq=False):
-    """What is supposed, in the order in which it happens."""
+    """Hypothetical changes, in the order in which they are applied."""
 
     added: Objects | None = None
     without: tuple[str, ...] = ()  # gangs, by namespace/name
@@ -44,24 +44,24 @@ class Hypothesis(Struct, frozen=True, eq=False):
 
 
 class AddedObjects(Struct, frozen=True):
-    """Objects that came, by kind; some of them in the place of others."""
+    """Added objects by kind; some of them replace existing ones."""
 
     new: Mapping[str, int]
     replaced: Mapping[str, int]
 
 
 class RemovedGang(Struct, frozen=True):
-    """A gang that is gone with its pods."""
+    """A gang that is removed with its pods."""
 
     gang: str
     pods: int
 
 
 class DrainedNode(Struct, frozen=True):
-    """A node that takes no more pods, and what became of those on it."""
+    """A cordoned node, and what happened to the pods on it."""
 
     node: str
-    again: int  # of gangs: pending, as if their controllers had made them anew
+    again: int  # of gangs: pending, as if their controllers had recreated them
     gone: int  # of no gang, of another scheduler, or terminating anyway
 
 
@@ -79,18 +79,18 @@ Step = Callable[[Objects], tuple[Objects, Effect]]
 
 
 class CheckedObject(Struct, frozen=True):
-    """An object that is new or changed, and what the rules say about that."""
+    """An object that is new or changed, and its problems."""
 
     title: str
     problems: tuple[Problem, ...]
 
 
 class HypotheticalObjects(Struct, frozen=True, eq=False):
-    """The objects as they would be."""
+    """The objects after the hypothesis."""
 
     objects: Objects
     effects: tuple[Effect, ...]
-    touched: frozenset[str]  # gangs whose PodGroup is new or another one
+    touched: frozenset[str]  # gangs whose PodGroup is new or changed
     checked: tuple[CheckedObject, ...]
 
 
@@ -125,7 +125,7 @@ def _steps(changes: Hypothesis, schedulers: Collection[str]) -> Iterator[Step]:
 
 
 def _add(objects: Objects, more: Objects) -> tuple[Objects, Effect]:
-    """An object of the same kind and name replaces the one that is there, and keeps its age."""
+    """Add objects; one of the same kind and name replaces the existing one and keeps its age."""
     now = _youngest(objects)
     made: dict[str, tuple[Any, ...]] = {}
     new: Counter[str] = Counter()
@@ -156,7 +156,7 @@ def _set(objects: Objects, path: str, value: Value) -> tuple[Objects, Effect]:
         done = set_field(group.spec, field, value)
     except InputError as error:
         raise InputError(f"set `{path}`: {error.message}", hint=error.hint) from None
-    metadata = replace(group.metadata, generation=group.metadata.generation + 1)  # as a write does: S4 tries anew
+    metadata = replace(group.metadata, generation=group.metadata.generation + 1)  # as a write does, for S4
     now = replace(group, metadata=metadata, spec=done.part)
     groups = (*objects.pod_groups[:place], now, *objects.pod_groups[place + 1 :])
     return replace(objects, pod_groups=groups), ChangedField(gang, field, done.was, done.now)
@@ -185,7 +185,7 @@ def _drain(objects: Objects, name: str, schedulers: Collection[str]) -> tuple[Ob
 
 
 def _recreated(pod: Pod, now: datetime) -> Pod:
-    """The pod as its controller would make it again."""
+    """The pod as its controller would recreate it."""
     metadata = replace(pod.metadata, uid="", resource_version="", creation_timestamp=now)
     return Pod(metadata, replace(pod.spec, node_name=""), PodStatus())
 
@@ -198,7 +198,7 @@ def _aged(item: Any, existing: Any, now: datetime) -> Any:
 
 
 def _youngest(objects: Objects) -> datetime:
-    """A moment after everything that is there came to be."""
+    """A moment after the newest object was created."""
     ages = (item.metadata.creation_timestamp for field in FIELDS.values() for item in getattr(objects, field))
     newest = max((age for age in ages if age is not None), default=EPOCH)
     try:
@@ -208,7 +208,7 @@ def _youngest(objects: Objects) -> datetime:
 
 
 def _identity(item: Any) -> str:
-    """By which an object is the same one; empty: it has no name yet."""
+    """The identity of an object within its kind; empty: it has no name yet."""
     metadata: ObjectMeta = item.metadata
     return metadata.name if type(item) in CLUSTER_SCOPED or not metadata.name else key(metadata)
 
@@ -236,11 +236,11 @@ def _split(path: str, gangs: Iterable[str]) -> tuple[str, str]:
     raise AssertionError("a gang that exists was found before")
 
 
-# judging ------------------------------------------------------------------------------------------------------------
+# validation ---------------------------------------------------------------------------------------------------------
 
 
 def _check_changes(before: Objects, after: Objects) -> Iterator[CheckedObject]:
-    """Every object that is new or another one: its errors, and the warnings that are new."""
+    """Every object that is new or changed, with its errors and new warnings."""
     was, will = ValidationContext(before), ValidationContext(after)
     for kind in CHECKED_KINDS:
         stored = {_identity(item): item for item in getattr(before, FIELDS[kind])}
@@ -259,7 +259,7 @@ def _problems(item: Wire, old: Wire | None, was: ValidationContext, will: Valida
 
 
 def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
-    """As an update starts from it: whether a gang runs is told by its pods, where no status tells it (V5)."""
+    """The stored object that an update starts from; its pods show whether a gang runs where no status does (V5)."""
     if not isinstance(old, PodGroup):
         return _raw(old)
     pods = around.pods.get(key(old.metadata), ())
@@ -268,7 +268,7 @@ def _stored(old: Wire, around: ValidationContext) -> dict[str, Any]:
 
 
 def _raw(item: Wire) -> dict[str, Any]:
-    """As much of an object as the rules read; of a pod that is its metadata."""
+    """The parts of an object that the rules read; of a pod its metadata."""
     version, kind = next(name for name, known_kind in KINDS.items() if known_kind is type(item))
     parts = ("metadata",) if isinstance(item, Pod) else ("metadata", "spec")
     return {"apiVersion": version, "kind": kind} | {part: msgspec.to_builtins(getattr(item, part)) for part in parts}

@@ -1,4 +1,4 @@
-"""Grant after grant, most deserving first (G1-G4): a core on what is free, else on what can be freed; then extras."""
+"""The order of placement (G1-G4): each gang in turn gets its core, on free capacity or by preemption, then extras."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -35,10 +35,10 @@ from muster.planning.preemption.share import ByPriority
 from muster.planning.refusal import SearchCutShort
 
 Ints = NDArray[np.int64]
-PODS_A_STEP = 4  # pods and groups of a gang that are looked at for an extra, in the time of one step
+PODS_A_STEP = 4  # pods and groups of a gang that one step pays for while it looks for an extra
 SHOWN = 3  # pods that a refusal names
 Rank = tuple[int, bool, int, float, str]
-OnBound = Callable[[tuple[Binding, ...]], object]  # is told of the bindings of one grant
+OnBound = Callable[[tuple[Binding, ...]], object]  # called with the bindings of one placement
 
 
 def _ignore_bindings(_bindings: tuple[Binding, ...]) -> None:
@@ -46,7 +46,7 @@ def _ignore_bindings(_bindings: tuple[Binding, ...]) -> None:
 
 
 class Allocation:
-    """One pass over all gangs; the board moves with every grant."""
+    """One pass over all gangs; every placement changes the cycle state."""
 
     def __init__(self, cycle_state: CycleState, on_bound: OnBound | None = None) -> None:
         self.cycle_state = cycle_state
@@ -57,17 +57,17 @@ class Allocation:
         self.by_priority = ByPriority()
         self.plain = PlainGangs(cycle_state)
         self.extras = PlainExtras(cycle_state)
-        self._grants: dict[str, int] = defaultdict(int)  # by gang: turns that it has had
+        self._grants: dict[str, int] = defaultdict(int)  # by gang: how often it was popped from the queue
         self.free_capacity = FreeCapacity(cycle_state)
         self.refusals = GangRefusals(cycle_state, self.preemption, self.free_capacity.full)
-        self.ranks: dict[str, Rank] = {}  # of plain gangs, as they joined the line
+        self.ranks: dict[str, Rank] = {}  # of plain gangs, when they were enqueued
         self._closed_queues: dict[str, bool] = {}  # queues from which nothing is scheduled
-        self._validated: set[str] = set()  # gangs whose specs were looked at
+        self._validated: set[str] = set()  # gangs whose specs were checked
         self._sizes: dict[str, int] = {}  # by gang
         self._known_levels: dict[TopologyConstraint, bool] = {}  # whether what it names exists
 
     def run(self) -> None:
-        """After each grant a gang goes back into the order, so extras take turns (G4)."""
+        """After each placement a gang is requeued, so gangs take turns with their extras (G4)."""
         self._bind_nominees()
         for gang in self.cycle_state.snapshot.gangs:
             if not gang.is_settled or (gang.constraints and not self._do_levels_exist(gang)):
@@ -99,7 +99,7 @@ class Allocation:
         self._requeue(after, is_bound or after.unplaceable != before.unplaceable)
 
     def _requeue(self, gang_state: GangState, is_granted: bool) -> None:
-        """Into the line again, where extras wait."""
+        """Enqueue a gang again while it has extras that wait."""
         gang = gang_state.gang
         self._grants[gang.key] += 1
         if is_granted and gang_state.verdict == "Scheduled" and gang.standing.pending:
@@ -108,7 +108,7 @@ class Allocation:
     # plain gangs: what is below, for many at once ---------------------------------------------------------------------
 
     def _enqueue_plain(self, gang: Gang) -> bool:
-        """A plain gang into the line; False: it is not one, or may not be there."""
+        """Enqueue a plain gang; False: it is not plain, or its queue is closed."""
         if gang.queue not in self._closed_queues:
             self._closed_queues[gang.queue] = bool(why_closed(self.cycle_state.usage.tree, gang.queue))
         if self._closed_queues[gang.queue] or not self.plain.add(gang):
@@ -119,7 +119,7 @@ class Allocation:
         return True
 
     def _place_plain(self, first: str) -> bool:
-        """The turn of a plain gang, and of those equal to it that come next; False: it has still to come."""
+        """Place or refuse a plain gang and the equal gangs that follow it; False: nothing was decided."""
         equals = self.plain.equals.get(first)
         if equals is None or self.nominations.has_reserved(first):
             return False
@@ -152,7 +152,7 @@ class Allocation:
             yield key
 
     def _place_plain_extra(self, gang_state: GangState) -> bool:
-        """One more pod of a gang that is one leaf of one class; False: its turn has still to come."""
+        """Bind one more pod of a gang that is one leaf of one class; False: nothing was decided."""
         gang = gang_state.gang
         requirement = None if self.nominations.has_reserved(gang.key) else self.extras.requirement(gang_state)
         if requirement is None:
@@ -172,7 +172,7 @@ class Allocation:
         return True
 
     def _refuse_plain(self, gang_state: GangState, equals: EqualGangs, requirement: Requirement) -> bool:
-        """What was said of an equal gang, where nothing has changed since; False: that is not known."""
+        """Refuse a gang as an equal one was, where nothing has changed since; False: that is not known."""
         gang = gang_state.gang
         if not equals.refusals and not self._is_refused(gang, requirement):
             return False
@@ -206,13 +206,13 @@ class Allocation:
         self.scheduling_queue.drop(queue, len(refused))
 
     def _is_refused(self, gang: Gang, requirement: Requirement) -> bool:
-        """Whether an equal gang was refused, in a queue without limits, and no set may leave for it: that stands."""
+        """Whether an equal gang was refused, its queue has no limits, and preemption is known to fail."""
         if unplaced_key(requirement) not in self.refusals.known or self.cycle_state.allowance(gang) is not None:
             return False
         return self.preemption.is_known_to_fail(gang, requirement)
 
     def _bind_nominees(self) -> None:
-        """Gangs whose promised places have become free have them before anything else is decided (P7)."""
+        """Bind the gangs whose nominated places have become free, before any other decision (P7)."""
         for key, assignment in self.nominations.free_now():
             self.cycle_state.gang_states[key] = self.cycle_state.bind(
                 replace(self.cycle_state.gang_states[key], verdict="Scheduled"), assignment, "core"
@@ -220,7 +220,7 @@ class Allocation:
             self._on_bound(self.cycle_state.gang_states[key].bindings)
 
     def _attempt(self, gang_state: GangState, work: Callable[[GangState], GangState]) -> GangState:
-        """What comes of a turn; a failure inside is the verdict of its gang, and of no other (X2, X7)."""
+        """Work for one gang; a failure inside becomes the verdict of that gang only (X2, X7)."""
         try:
             after = self.cycle_state.attempt(gang_state.gang.key, partial(work, gang_state))
         except OutOfSteps:
@@ -228,7 +228,7 @@ class Allocation:
         return mark_unknown(gang_state, after.refusal) if isinstance(after, Failure) else after
 
     def _enqueue(self, gang_state: GangState) -> GangState:
-        """Into the line, unless there is nothing to do, or nothing that may be done."""
+        """Enqueue a gang, unless it is complete or refused early."""
         if _is_complete(gang_state.gang) and self._do_levels_exist(gang_state.gang):
             return replace(gang_state, verdict="Scheduled")
         now = gang_state.gang.standing
@@ -253,7 +253,7 @@ class Allocation:
         return True
 
     def _place(self, gang_state: GangState) -> GangState:
-        """A gang's turn; room that is kept for its own pods that move is free to it meanwhile (P7)."""
+        """Place a gang; meanwhile the places reserved for its own moving pods are free to it (P7)."""
         self.cycle_state.charge_to(gang_state.gang.key)
         if not self.nominations.release_moves(gang_state.gang):
             return self._decide(gang_state)
@@ -264,7 +264,7 @@ class Allocation:
         return after
 
     def _hold_moves_again(self, gang: Gang) -> None:
-        """What is promised to its pods that move is kept again, though it may itself wait for that room (P7)."""
+        """Reserve the places of its moving pods again, even where the gang itself waits for them (P7)."""
         awaited = self.preemption.fitting_soon.get(gang.key, ())
         self.cycle_state.expect_later(awaited, -1)
         self.nominations.hold_moves(gang)
@@ -287,12 +287,12 @@ class Allocation:
         """The whole core, or nothing and the reason (G1)."""
         held = self.nominations.release(gang_state.gang.key)
         if held:
-            self.free_capacity.full.clear()  # what was withheld while gangs ahead were tried is free to this one
+            self.free_capacity.full.clear()  # its nominated places are free to it now
         first: Requirement | Impossible | None = None
         try:
             for requirement in requirements.cores():
                 if first is not None:
-                    self.cycle_state.gang_budget.spend()  # ways to share pods out (M5) are many, and each may be cheap
+                    self.cycle_state.gang_budget.spend()  # there may be many choices of pods (M5)
                 first = first or requirement
                 assignment = (
                     self.free_capacity.find_core(gang_state.gang, requirement)
@@ -312,7 +312,7 @@ class Allocation:
         return self.refusals.refuse(gang_state, requirements, first)
 
     def _cut_short(self, gang_state: GangState, held: tuple[PodsOnNode, ...]) -> GangState:
-        """The steps ran out: what a longer search found, or was promised before, still holds."""
+        """The steps ran out: use the hint of a longer search, or the nominated places."""
         if (assignment := hinted_assignment(self.cycle_state, gang_state.gang)) is not None:
             return self.cycle_state.bind(replace(gang_state, verdict="Scheduled"), assignment, "core")
         if held:
@@ -322,7 +322,7 @@ class Allocation:
     # extras -----------------------------------------------------------------------------------------------------------
 
     def _place_extra(self, gang_state: GangState, requirements: Requirements) -> GangState:
-        """The next further part that fits; those that do not are not asked again in this cycle (G3)."""
+        """Place the next further part that fits; those that do not are not tried again in this cycle (G3)."""
         if gang_state.gang.key not in self._sizes:
             self._sizes[gang_state.gang.key] = _size(gang_state.gang)
         self.cycle_state.gang_budget.spend(self._sizes[gang_state.gang.key] // PODS_A_STEP)
@@ -339,10 +339,10 @@ class Allocation:
                     replace(gang_state, unplaceable=frozenset(unplaceable)), assignment, "extra"
                 )
             unplaceable.add(name)
-        return gang_state  # why these wait is said once all gangs have had their turns: planning.waiting
+        return gang_state  # `diagnosis.waiting` says why these wait, once every gang was tried
 
     def _find_allowed_extra(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
-        """Seats for an extra that its queue allows (Q4)."""
+        """An assignment for an extra that its queue allows (Q4)."""
         assignment = self.free_capacity.find_extra(gang, requirement)
         if assignment is None:
             return None

@@ -1,4 +1,4 @@
-"""What may come next to a gang that has its core (G3)."""
+"""The parts that a gang may get beyond its core (G3)."""
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""Places on what is free: the search of a cycle, with what it is known to refuse and to have in store."""
+"""The search on free capacity, with the kinds of requirements known not to fit and the places foreseen for extras."""
 
 from muster.model.gang.gang import Gang
 from muster.placement.bounds import least_requests
@@ -12,7 +12,7 @@ from muster.planning.cycle_state import CycleState
 
 
 class FreeCapacity:
-    """Searches what is free now, within what queues allow (Q4)."""
+    """Searches free capacity within what queues allow (Q4)."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
@@ -20,7 +20,7 @@ class FreeCapacity:
         self._growth: dict[str, tuple[PodsOnNode, ...]] = {}  # by gang: places that its extras could take (X4)
 
     def find_core(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
-        """Seats on what is free, within what the queue allows; what failed once fails for every twin."""
+        """Nodes for a core, within what its queue allows; a kind of requirement that failed once always fails."""
         allowance = self.cycle_state.allowance(gang)
         if requirement.kind in self.full or not could_fit_by_counts(requirement, self.cycle_state.now):
             return None
@@ -60,7 +60,7 @@ class FreeCapacity:
         return assignment
 
     def _foreseen(self, gang: Gang, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
-        """Seats that were found for an extra together with the core, while they are free."""
+        """Nodes that the search for the core foresaw for this extra, while they are free."""
         assignment = self._growth.get(gang.key)
         placement = growth.take(requirement, assignment, self.cycle_state.snapshot.topologies) if assignment else None
         if placement is None or not self.cycle_state.are_free(placement.core):

@@ -1,7 +1,7 @@
-"""Extras of gangs that are one leaf of one pod class: one pod a turn (G3, G4), at the same cost however many there are.
+"""Extras of gangs that are one leaf of one pod class: one pod at a time (G3, G4), at constant cost per pod.
 
-Rule: this decides nothing by itself. What it binds is what `allocate` finds, turn by turn; what it is not sure of it
-leaves to `allocate`. A gang is written to the board once, with all the pods that it got: until then its turn is behind.
+Rule: this is a fast path that decides nothing by itself. It binds what `allocate` finds, one pod at a time, and leaves
+doubtful cases to `allocate`. The cycle state gets a gang once, with all its extras: until then it is out of date.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ class PlainExtras:
         return growing.bindings[-1], growing.left > 0
 
     def write(self, key: str) -> None:
-        """A gang with all that it got, on the board."""
+        """Write a gang with all its extras to the cycle state."""
         growing = self._growing.pop(key, None)
         if growing is None or not growing.bindings:
             return
@@ -87,18 +87,18 @@ class PlainExtras:
         )
 
     def write_all(self) -> None:
-        """All gangs that grew."""
+        """Write all gangs that grew."""
         for key in tuple(self._growing):
             self.write(key)
 
 
 def protected(gang: Gang, requests: Mapping[str, int]) -> Mapping[str, int]:
-    """How much of an extra is protected: extras of a plain gang leave its core as it is."""
+    """How much of an extra is non-preemptible: extras of a plain gang do not change its core."""
     return requests if gang.preemptibility == NON_PREEMPTIBLE else {}
 
 
 def _begin(cycle_state: CycleState, gang: Gang) -> GrowingGang | None:
-    """A gang of one leaf whose next pod is like all that wait, and may be wherever the last one could have been.
+    """A gang of one leaf whose waiting pods are all of one class, each of which may go where the others may.
 
     Every pod can move an anchor (T3), and where it comes before pods of the core it becomes core itself (P2).
     """

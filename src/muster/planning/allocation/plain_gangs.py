@@ -1,7 +1,7 @@
-"""Plain gangs, most of those that wait: one leaf, pods of one class, none of them placed yet. Equal ones share a turn.
+"""Plain gangs, most of those that wait: one leaf, pods of one class, none placed. Equal ones are placed together.
 
-Rule: this decides nothing by itself. What it grants and refuses is what `allocate` would, turn by turn; what it is not
-sure of it leaves to `allocate`, untouched. A property holds the plans with and without it equal, byte for byte.
+Rule: this is a fast path that decides nothing by itself. It places and refuses what `allocate` would, one by one, and
+leaves doubtful cases to `allocate`. A property test holds the plans with and without it equal, byte for byte.
 """
 
 from collections.abc import Mapping
@@ -53,8 +53,8 @@ class EqualGangs:
         self.level: Level | None = None  # of which a domain must hold each
         self.asks: Ints = np.zeros(0, dtype=np.int64)  # of the pods of one core, by column
         self.asked: Mapping[str, int] = {}  # the part of it that queues share
-        self.refusals: tuple[Refusal, ...] = ()  # what was said of one of them
-        self.refused_at = -1  # the version of the board that had no room for any
+        self.refusals: tuple[Refusal, ...] = ()  # of one of them, and so of all
+        self.refused_at = -1  # the version of the cycle state on which none fitted
 
 
 def terms_of(gang: Gang, class_of: Mapping[str, int]) -> EqualTerms | None:
@@ -76,7 +76,7 @@ def terms_of(gang: Gang, class_of: Mapping[str, int]) -> EqualTerms | None:
 
 
 class PlainGangs:
-    """The plain gangs of one cycle whose turn is to come."""
+    """The plain gangs of one cycle that are still to be tried."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
@@ -113,7 +113,7 @@ class PlainGangs:
         equals.asked = cycle_state.amounts(equals.asks)
 
     def most(self, equals: EqualGangs) -> int:
-        """How many equal gangs, one after the other, have room and are allowed by their queue (Q4)."""
+        """How many equal gangs, one after the other, fit and are allowed by their queue (Q4)."""
         terms = equals.terms
         if equals.refused_at == self.cycle_state.version:
             return 0
@@ -133,7 +133,7 @@ class PlainGangs:
                 key: self._bound(cycle_state.gang_states[key], gang_places)
                 for key, gang_places in zip(gangs, places, strict=True)
             }
-        except Exception:  # their turns come one by one, so that it concerns only one of them
+        except Exception:  # they are tried again one by one, so that only one of them fails
             cycle_state.now.drop(terms.pod_class)
             return {}
         requests = {name: amount * len(gang_states) for name, amount in equals.asked.items()}

@@ -1,4 +1,4 @@
-"""Who is next (G4): the order between queues at every level, then the order inside a queue."""
+"""The next gang to try (G4): by the order of queues at every level, then by the order inside a queue."""
 
 from bisect import insort
 from collections import defaultdict
@@ -15,25 +15,25 @@ Rank = tuple[Any, ...]
 
 
 class WaitingGangs:
-    """The gangs of one queue in their order. Most come before the first leaves: they are sorted once."""
+    """The gangs of one queue in order. Most are added before the first is popped, so one sort serves all."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[Rank, str]] = []
-        self._first = 0  # those before it have left
+        self._first = 0  # earlier entries were popped
         self._is_sorted = False
 
     def __bool__(self) -> bool:
         return self._first < len(self._entries)
 
     def add(self, rank: Rank, gang: str) -> None:
-        """A gang joins."""
+        """Add a gang."""
         if self._is_sorted:
             insort(self._entries, (rank, gang), self._first)
         else:
             self._entries.append((rank, gang))
 
     def drop(self, gangs: int) -> None:
-        """The first so many leave."""
+        """Pop the first so many."""
         self._first += gangs
 
     @property
@@ -53,7 +53,7 @@ class WaitingGangs:
 
 
 class SchedulingQueue:
-    """Gangs that wait for a grant. A queue's place is looked up anew whenever what it holds has changed."""
+    """Gangs to be tried. The order of queues follows their usage, which changes with every placement."""
 
     def __init__(self, usage: Callable[[], QueueUsage]) -> None:
         self._usage = usage
@@ -65,7 +65,7 @@ class SchedulingQueue:
         self._places: dict[str, tuple[Resources, Place]] = {}  # each with what the queue held
 
     def add(self, queue: str, rank: Rank, gang: str) -> None:
-        """A gang joins its queue."""
+        """Add a gang to its queue."""
         self._gangs[queue].add(rank, gang)
         for node in self._path(queue):
             if not self._waiting_below[node.name]:
@@ -73,18 +73,18 @@ class SchedulingQueue:
             self._waiting_below[node.name] += 1
 
     def usage_fell(self, queue: str) -> None:
-        """What a queue holds may be less than before, and with it what those above hold: they may stand earlier."""
+        """Reorder a queue and those above it after their usage fell: they may come earlier."""
         for node in self._path(queue):
             if self._waiting_below[node.name] and self._place(node.name) < self._entered[node.name]:
                 self._push(node)
 
     def _push(self, node: QueueNode) -> None:
-        """Among the children of its parent, at its place."""
+        """Push a queue among the children of its parent."""
         place = self._entered[node.name] = self._place(node.name)
         heappush(self._open[node.parent], (place, node.name))
 
     def next(self) -> str | None:
-        """The first gang of the first queue of the first queue …, from the top down; it leaves the line."""
+        """Pop the first gang of the first queue, from the top level down."""
         at = ""
         while True:
             child = self._first(at)
@@ -98,25 +98,25 @@ class SchedulingQueue:
         return gang
 
     def first_of(self, queue: str) -> str:
-        """The first gang of a queue, whether or not its turn is next; empty: there is none."""
+        """The first gang of a queue, whether or not that queue is next; empty: there is none."""
         gangs = self._gangs[queue]
         return gangs.first if gangs else ""
 
     def following(self, queue: str) -> Iterator[str]:
-        """The gangs of a queue that come next, whatever is granted to each; none where other queues have gangs."""
+        """The gangs of a queue in order, where no other queue could come between them; else none."""
         top = self._path(queue)[0]
         is_alone = self._waiting_below[queue] == self._waiting_below[top.name]
         others = any(self._waiting_below[name] for _, name in self._open[""] if name != top.name)
         return iter(self._gangs[queue]) if is_alone and not others else iter(())
 
     def drop(self, queue: str, gangs: int) -> None:
-        """The first so many gangs of a queue leave the line."""
+        """Pop the first so many gangs of a queue."""
         self._gangs[queue].drop(gangs)
         for node in self._path(queue):
             self._waiting_below[node.name] -= gangs
 
     def _first(self, parent: str) -> str | None:
-        """The child that stands first now; entries that are out of date are dropped on the way."""
+        """The child queue that comes first now; entries that are out of date are dropped."""
         entries = self._open[parent]
         while entries:
             place, child = entries[0]

@@ -15,13 +15,13 @@ from muster.placement.requirements.tree import size, subtree
 from muster.placement.requirements.types import RequiredLevel, Requirement
 from muster.planning.refusal import SmallerRequest
 
-MOST_GROUPS = 16  # that are tried, those nearest to the culprit first
-MOST_CHANGES = 4  # that are told
+MOST_GROUPS = 16  # that are tried, nearest to the culprit first
+MOST_CHANGES = 4  # that are reported
 Fits = Callable[[Requirement], bool | None]  # None: the budget ran out
 
 
 class SmallerRequests:
-    """One gang that does not fit, and the changes of one group each that would let it in."""
+    """The changes of one group each with which a gang would fit."""
 
     def __init__(self, requirements: Requirements, requirement: Requirement, fits: Fits, budget: Budget) -> None:
         self.requirements, self.requirement, self.fits, self.budget = requirements, requirement, fits, budget
@@ -31,17 +31,17 @@ class SmallerRequests:
         self.totals = any(isinstance(group, Branch) and group.need_pods for group in walk(requirements.gang.root))
 
     def smallest(self, scope: Iterable[Requirement]) -> tuple[SmallerRequest, ...]:
-        """Changes of groups in this scope, nearest first, that are known to help; smallest first."""
+        """Changes of groups in this scope that are known to help, smallest first."""
         changes: list[SmallerRequest] = []
         try:
             for group in self._groups(scope):
                 changes += [*self._lower(group), *self._fewer_in_all(group), *self._coarser(group)]
         except OutOfSteps:
-            pass  # what was found until then is true
+            pass  # the changes found so far hold
         return tuple(sorted(changes, key=lambda change: change.weight)[:MOST_CHANGES])
 
     def _groups(self, scope: Iterable[Requirement]) -> list[Requirement]:
-        """Those that could change; of groups alike under one parent the first."""
+        """Groups that could change; of equal groups under one parent the first."""
         distinct: dict[tuple[str, int], Requirement] = {}
         for group in scope:
             if self._may_change(group):
@@ -122,14 +122,14 @@ class SmallerRequests:
     # trying -----------------------------------------------------------------------------------------------------------
 
     def _helps(self, group: Requirement, **changes: Any) -> bool:
-        """Whether the whole gang fits with this; what the budget does not reach is no advice."""
+        """Whether the whole gang fits with this change; not known within the budget counts as no."""
         changed = self._with(group, **changes)
         return changed is None or bool(self.fits(changed))
 
     def _with(self, group: Requirement, **changes: Any) -> Requirement | None:
-        """The goal with another minimum or level at one group; None: nothing is left to place.
+        """The requirement with another minimum or level at one group; None: nothing is left to place.
 
-        Only the groups above it are made again, one after the other: depth costs no stack.
+        Only the groups above it are rebuilt, in a loop: depth costs no stack.
         """
         made: Requirement | None = None
         if changes.get("need") != 0:
@@ -153,7 +153,7 @@ class SmallerRequests:
 
 
 def _stated(requirements: Requirements) -> Iterator[tuple[str, int]]:
-    """The minimums that a hint may lower: not where pods are counted in all, as both fields exclude each other (V1)."""
+    """The minimums that a change may lower: none beside a total of pods, as both fields exclude each other (V1)."""
     for group in walk(requirements.gang.root):
         if isinstance(group, Leaf) or not group.need_pods:
             yield group.name, group.need

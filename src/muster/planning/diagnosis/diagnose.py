@@ -1,4 +1,4 @@
-"""Why a gang does not fit, and the smallest change that would help (E1): asked of the search itself, as data."""
+"""Why a gang does not fit, and the smallest change that would help (E1), found by the search itself."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -34,11 +34,11 @@ from muster.planning.refusal import (
 
 Ints = NDArray[np.int64]
 NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
-SHARE = 8  # words may cost one part in so many of what the gang has left to spend (X7)
+SHARE = 8  # a diagnosis may cost the remaining steps of the gang divided by this (X7)
 
 
 class Diagnosis:
-    """One gang that the search refused, on the ledger that it was refused on."""
+    """One gang that does not fit, and the capacity that it does not fit on."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Diagnosis:
         )
         self.allowance = allowance
         self.budget = budget.part(budget.left // SHARE)
-        self._fits_by_kind: dict[int, bool | None] = {}  # whether goals of a kind fit by themselves
-        self._counts_by_kind: dict[int, bool] = {}  # whether goals of a kind have enough seats, by counts
+        self._fits_by_kind: dict[int, bool | None] = {}  # whether requirements of a kind fit by themselves
+        self._counts_by_kind: dict[int, bool] = {}  # the same by counts alone
 
     def refusal(self) -> FitRefusal:
         """The smallest part that cannot be placed, what the cluster can do at best, and what would help."""
@@ -71,7 +71,7 @@ class Diagnosis:
         return SmallerRequests(self.requirements, self.requirement, self._fits, self.budget).smallest(scope)
 
     def refusal_by_counts(self, part: str) -> FitRefusal:
-        """Why one further part waits, by counts alone: for extras no search is made twice."""
+        """Why one further part waits, by counts alone: extras are not searched for again."""
         around, inner = self._split_at(part)
         culprit = self._culprit_by_counts(inner)
         lacking = [group for group in (culprit, *reversed(around)) if self._best(group).fits < size(group)]
@@ -80,7 +80,7 @@ class Diagnosis:
         return replace(self._refusal(shown, self._best(shown), self._claim(shown)), sub_group=part)
 
     def _split_at(self, part: str) -> tuple[list[Requirement], Requirement]:
-        """The groups around a further part, whose domains it must stay inside of, and the part itself."""
+        """The groups above a further part, whose domains it must stay inside of, and the part itself."""
         around: list[Requirement] = []
         for group in subtree(self.requirement):
             if group.name == part or len(group.children) != 1:
@@ -89,7 +89,7 @@ class Diagnosis:
         return around[:-1], around[-1]
 
     def _culprit_by_counts(self, requirement: Requirement) -> Requirement:
-        """Down the tree, as long as too few children have enough seats anywhere, by counts."""
+        """The smallest part with too few children that fit anywhere, by counts."""
         while requirement.children:
             misfits = [
                 child
@@ -137,10 +137,10 @@ class Diagnosis:
         }
 
     def _culprit(self) -> tuple[Requirement, list[Requirement]]:
-        """Down the tree, as long as too few children would fit even by themselves; and the groups to change.
+        """The smallest part with too few children that fit by themselves, and the groups whose change could help.
 
-        Where two children or more are too many to fit, no change inside a single one of them helps; where it is one,
-        nothing helps beside it. Whatever is left out here is known not to help.
+        Where a branch lacks two children or more, no change inside a single one helps; where it lacks one, no change
+        elsewhere helps. Groups left out here are known not to help.
         """
         requirement = self.requirement
         scope, closed = [requirement], False
@@ -158,17 +158,17 @@ class Diagnosis:
     def _misfits(self, requirement: Requirement) -> list[Requirement]:
         """Children that do not fit even by themselves."""
         if len(requirement.children) == 1 and requirement.required is None:
-            return list(requirement.children)  # the same question, and the answer is known
+            return list(requirement.children)  # the same question: it does not fit
         return [child for child in requirement.children if self._fits_alone(child) is False]
 
     def _fits_alone(self, requirement: Requirement) -> bool | None:
-        """The same for every goal of a kind: equal children are asked about once."""
+        """Whether a requirement fits by itself; equal children are searched once."""
         if requirement.kind not in self._fits_by_kind:
             self._fits_by_kind[requirement.kind] = self._fits(requirement)
         return self._fits_by_kind[requirement.kind]
 
     def _fits(self, requirement: Requirement, ignoring: frozenset[int] = frozenset()) -> bool | None:
-        """Whether a goal fits; None: the budget does not reach."""
+        """Whether a requirement fits; None: the budget ran out."""
         part = self.budget.part(self.budget.left // 2)
         try:
             part.spend()
@@ -214,7 +214,7 @@ class Diagnosis:
         return replace(domain, fits=fits, resource=resource, missing=missing)
 
     def _upper_bounds(self, requirement: Requirement, level: Level) -> Any:
-        """For every domain of a level, a bound on the pods of the goal that it could take."""
+        """By domain of a level, an upper bound on the pods of the requirement that fit there."""
         counts = _by_class(requirement)
         sums = [level.sums(self.capacity.fits(pod_class)) for pod_class in counts]
         if len(counts) == 1:
@@ -222,7 +222,7 @@ class Diagnosis:
         return np.sum([np.minimum(sum_, n) for sum_, n in zip(sums, counts.values(), strict=True)], axis=0)
 
     def _pods_that_fit(self, requirement: Requirement, nodes: Any) -> int:
-        """How many pods of the goal these nodes take; of several classes as many as there are, small ones first."""
+        """How many pods of the requirement fit on these nodes; of several classes the smallest pods first."""
         counts = _by_class(requirement)
         if len(counts) == 1:
             return int(self.capacity.fits(next(iter(counts)))[nodes].sum())
@@ -239,7 +239,7 @@ class Diagnosis:
         return fits
 
     def _scarce(self, need: int, pod_class: int, nodes: Any, fits: int) -> tuple[str, int] | None:
-        """How much of which resource is missing there: the column that stops most pods."""
+        """The resource that limits most, and how much of it is missing on these nodes."""
         columns = self.capacity.pod_classes.columns[pod_class]
         usable = nodes[self.capacity.allowed(pod_class)[nodes]]
         if need <= fits or not len(usable):
@@ -251,7 +251,7 @@ class Diagnosis:
         return self.snapshot.columns[int(columns[scarce])], missing
 
     def _refused_nodes(self, requirement: Requirement) -> tuple[tuple[str, int], ...]:
-        """How many nodes each filter refuses to the goal's pods, and how many lack the room."""
+        """How many nodes each filter refuses, and how many have too little free."""
         counts: dict[str, int] = {}
         for pod_class in (*self._without_node(requirement), *pod_classes(requirement))[:1]:
             counts |= self.capacity.pod_classes.refused(pod_class)

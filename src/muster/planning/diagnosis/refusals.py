@@ -1,4 +1,4 @@
-"""Why a gang gets nothing in this cycle: before its turn, and once neither free nor freed room was found (E1-E3)."""
+"""Why a gang is not placed in this cycle: refused early, or after search and preemption failed (E1-E3)."""
 
 from collections.abc import Mapping
 
@@ -44,15 +44,15 @@ QUEUE_REFUSALS: Mapping[str, type[ClosedQueueRefusal]] = {
 
 
 class GangRefusals:
-    """What is said of the gangs of one cycle that wait."""
+    """The refusals of the waiting gangs of one cycle."""
 
     def __init__(self, cycle_state: CycleState, preemption: Preemption, full: set[int]) -> None:
         self.cycle_state, self.preemption = cycle_state, preemption
-        self._full = full  # kinds of goals that nothing that is free could hold
+        self._full = full  # kinds of requirements that do not fit on free capacity
         self.known: dict[object, FitRefusal] = {}  # by what equal gangs have in common: see `refuse`
 
     def refuse_early(self, gang: Gang) -> Refusal | None:
-        """Its pods are another scheduler's (N6), its queue is closed (Q1, Q2), or its one attempt has failed (S4)."""
+        """A refusal without a search: another scheduler (N6), a closed queue (Q1, Q2), or a failed attempt (S4)."""
         if gang.broken:
             return None
         if gang.is_foreign:
@@ -64,7 +64,7 @@ class GangRefusals:
         return backed_off(gang, self.cycle_state.snapshot)
 
     def withdraw_hints(self) -> None:
-        """A gang is not advised to wait for room that a later one has taken in this cycle (E1, P8)."""
+        """Withdraw the hint to wait for terminating pods where a later gang took their place (E1, P8)."""
         for key, assignment in self.preemption.fitting_soon.items():
             if not self.cycle_state.will_be_free(assignment):
                 gang_state = self.cycle_state.gang_states[key]
@@ -75,7 +75,7 @@ class GangRefusals:
     def refuse(
         self, gang_state: GangState, requirements: Requirements, requirement: Requirement | Impossible | None
     ) -> GangState:
-        """Why a core was placed nowhere: it cannot be, its queue says no, or there is no room."""
+        """Why a core was not placed: it cannot be, its queue is over a limit, or it does not fit."""
         assert requirement is not None
         if isinstance(requirement, Impossible):
             return self.impossible(gang_state, requirement)
@@ -114,7 +114,7 @@ class GangRefusals:
         return replace(gang_state, verdict="Infeasible", refusals=(refusal,))
 
     def impossible(self, gang_state: GangState, impossible: Impossible) -> GangState:
-        """Nothing was searched: pods are missing, or the spec names what does not exist."""
+        """Refuse without a search: pods are missing, or the spec names what does not exist."""
         verdict: Verdict = "Invalid" if impossible.reason == "InvalidSpec" else "Waiting"
         refusals: tuple[Refusal, ...] = (refusal_of(impossible, gang_state.gang.root),)
         if impossible.reason == "NotEnoughPods" and gang_state.gang.other_schedulers:
@@ -122,7 +122,7 @@ class GangRefusals:
         return replace(gang_state, verdict=verdict, refusals=refusals)
 
     def _over(self, gang: Gang, requirement: Requirement) -> QuotaRefusal | None:
-        """The limit or quota that stands in the way (Q4), if there is room but for it, or no way around it."""
+        """The limit or quota that stops the gang (Q4), where it would fit without it or always exceeds it."""
         allowance = self.cycle_state.allowance(gang)
         if allowance is None:
             return None
@@ -147,10 +147,10 @@ class GangRefusals:
     def _with_changes(
         self, over: QuotaRefusal, gang: Gang, requirements: Requirements, requirement: Requirement
     ) -> QuotaRefusal:
-        """The same with what would fit on free room within what the queue allows (E1)."""
+        """The refusal with the changes that would fit on free capacity within what the queue allows (E1)."""
         allowance, asks = self.cycle_state.allowance(gang), self.cycle_state.pod_classes.requests
         if allowance is not None and all((asks[pod_class] > allowance).any() for pod_class in pod_classes(requirement)):
-            return over  # not even one pod
+            return over  # not even one pod is allowed
 
         def work() -> QuotaRefusal:
             diagnosis = Diagnosis(
@@ -163,12 +163,12 @@ class GangRefusals:
 
 
 def unplaced_key(requirement: Requirement) -> object:
-    """What twins have in common that are one leaf and of which nothing is placed: see `refuse`."""
+    """What equal gangs of one leaf without placed pods have in common: see `refuse`."""
     return (requirement.kind, (requirement.name,), ((requirement.name, 0),))
 
 
 def mark_unknown(gang_state: GangState, *refusals: Refusal) -> GangState:
-    """Nothing more is known of a gang; where its core is placed, that stands."""
+    """The gang with verdict Unknown; where its core is placed, it stays Scheduled."""
     verdict: Verdict = (
         "Scheduled" if gang_state.verdict == "Scheduled" or is_satisfied(gang_state.gang.root) else "Unknown"
     )

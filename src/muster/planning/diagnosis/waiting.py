@@ -1,7 +1,7 @@
-"""Why extras wait (E1, G3): a reason for the first few further parts of a gang that runs, and a count of the others.
+"""Why extras wait (E1, G3): a reason for the first few further parts of a running gang, and a count of the others.
 
-Rule: extras cost little. Reasons come from counts, never from another search; equal parts on equal terms share one; the
-steps are paid by the gang (X7).
+Rule: extras cost little. Reasons come from counts, never from another search; equal parts share one; the gang's budget
+pays the steps (X7).
 """
 
 from typing import assert_never
@@ -37,7 +37,7 @@ from muster.planning.refusal import (
     Unsupported,
 )
 
-SHOWN = 3  # distinct reasons of a gang
+SHOWN = 3  # distinct reasons that a gang reports
 MOST_PARTS = 32  # of a gang that get a reason
 Ints = NDArray[np.int64]
 
@@ -72,21 +72,21 @@ def over_quota(reason: str, excess: Excess) -> QuotaRefusal:
 
 
 class WaitingExtras:
-    """Asked once every gang has had its turns: what is free then stays free in this cycle."""
+    """Runs once every gang was tried: what is free then stays free in this cycle."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
-        self._known: dict[object, Refusal] = {}  # by what the answer depends on
+        self._known: dict[object, Refusal] = {}  # by kind of requirement and queue
 
     def explain(self) -> None:
-        """Reasons for the gangs that run, have none yet, and have parts that wait."""
+        """Add reasons to running gangs that have none yet and have parts that wait."""
         for key, gang_state in self.cycle_state.gang_states.items():
             if gang_state.verdict == "Scheduled" and not gang_state.refusals and _waits(gang_state.gang):
                 self.cycle_state.charge_to(key)
                 self.cycle_state.gang_states[key] = replace(gang_state, refusals=self._reasons(gang_state.gang))
 
     def _reasons(self, gang: Gang) -> tuple[Refusal, ...]:
-        """Distinct ones, each with the parts that it holds for; parts of which pods exist come first."""
+        """Distinct reasons, each with the parts that share it; parts with existing pods come first."""
         requirements = self.cycle_state.requirements(gang)
         now = requirements.standings
         parts = [(part, pods) for _, part, pods in further_parts(gang.root, now)]
@@ -105,7 +105,7 @@ class WaitingExtras:
         return (*shown, MoreExtrasWait(more, extra=ExtraPart())) if more > 0 else shown
 
     def _reason(self, gang: Gang, requirements: Requirements, part: Group, pods: int) -> Refusal:
-        """Why a SubGroup that is not satisfied waits, or further pods of a leaf that is."""
+        """Why an unsatisfied SubGroup waits, or further pods of a satisfied leaf."""
         requirement = requirements.further(part, pods)
         extra = ExtraPart(part.name, requirements.standings[part.name].pending if pods else None)
         if isinstance(requirement, Requirement):
@@ -116,7 +116,7 @@ class WaitingExtras:
         return SearchCutShort(sub_group=part.name, extra=extra)
 
     def _refused(self, gang: Gang, requirements: Requirements, requirement: Requirement, part: str) -> Refusal:
-        """The queue or the room; equal parts on equal terms have one answer."""
+        """The limit of the queue, or why it does not fit; computed once for equal parts."""
         allowance = self.cycle_state.allowance(gang, extra=True)
         known = requirement.kind, None if allowance is None else (gang.queue, gang.preemptibility)
         if known not in self._known:
@@ -141,7 +141,7 @@ class WaitingExtras:
 
 
 def _waits(gang: Gang) -> bool:
-    """Whether a part of it is not placed. Most gangs of a busy cluster run and wait for nothing."""
+    """Whether a part of it waits. Most gangs of a busy cluster are complete."""
     if gang.broken or gang.is_settled:
         return False
     now = gang.standing

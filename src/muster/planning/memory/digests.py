@@ -35,7 +35,7 @@ WRITTEN_APART = frozenset({"name", "kind", "pods", "children"})  # of a requirem
 
 
 class Disruptions(Protocol):
-    """PodDisruptionBudgets as victims see them."""
+    """PodDisruptionBudgets, as far as the choice of victims depends on them."""
 
     left: list[int]
     of: dict[str, tuple[int, ...]]
@@ -43,7 +43,7 @@ class Disruptions(Protocol):
 
 
 class QuestionDigests:
-    """What the questions of one cycle depend on, in a few bytes."""
+    """Digests of what the questions of one cycle depend on."""
 
     def __init__(self, cycle_state: "CycleState") -> None:
         self._cycle_state, self._snapshot, self._pod_classes = (
@@ -57,12 +57,12 @@ class QuestionDigests:
         self._filtered: dict[int, bytes] = {}
         self._last_capacity: tuple[tuple[int, bool, int], bytes] = ((-1, False, -1), b"")
         self._state: tuple[int, bytes] = (-1, b"")
-        self._selected: bytes | None = None  # by budgets: pods, the same for all of a cycle
+        self._selected: bytes | None = None  # the pods that budgets select: constant in a cycle
 
     # questions ------------------------------------------------------------------------------------------------------
 
     def free_capacity(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
-        """The goal without names, the nodes that its pods may be on, what is free there of what they ask for."""
+        """The requirement without names, the nodes that its pods may use, and what is free there."""
         return joined_digest(
             b"find", self._capacity(capacity, requirement), b"" if allowance is None else allowance.tobytes()
         )
@@ -70,7 +70,7 @@ class QuestionDigests:
     def diagnosis(
         self, capacity: Capacity, requirements: Requirements, requirement: Requirement, within: tuple[object, ...] = ()
     ) -> bytes:
-        """The same, and what a diagnosis names: groups, domains, and the filters that refuse nodes."""
+        """The same, and what a diagnosis names: groups, domains, and the nodes that each filter refuses."""
         done, groups = sorted(requirements.done().items()), [group.name for group in subtree(requirement)]
         filters = [self._filters(pod_class) for pod_class in pod_classes(requirement)]
         return joined_digest(
@@ -85,9 +85,9 @@ class QuestionDigests:
     def victims(
         self, gang: Gang, requirement: Requirement, reason: EvictionReason, disruptions: Disruptions, most_pods: int
     ) -> bytes:
-        """All that runs, where it may go, what queues hold, and who was granted or evicted what in this cycle.
+        """Everything that runs, queue usage, budgets, and the placements and evictions of this cycle.
 
-        Fair shares depend on what waits, too: only reclaim asks for them, so that a gang that arrives changes little.
+        Fair shares depend on waiting gangs, too: only reclaim uses them, so that a new gang changes few digests.
         """
         whose = _digest(reason, most_pods, gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created)
         if self._selected is None:
@@ -97,10 +97,10 @@ class QuestionDigests:
         capacity = self._capacity(self._cycle_state.later, requirement)
         return joined_digest(b"victims", whose, capacity, budgets, self._cluster, shares, self._cycle())
 
-    # goals ----------------------------------------------------------------------------------------------------------
+    # requirements ---------------------------------------------------------------------------------------------------
 
     def structure(self, requirement: Requirement) -> bytes:
-        """A goal by numbers alone: cheap, and equal for all that could be the same question."""
+        """A requirement by numbers alone: cheap, and equal wherever the question could be the same."""
         if requirement.kind not in self._structures:
             asks = self._snapshot.columns
             self._structures[requirement.kind] = _digest(
@@ -119,7 +119,7 @@ class QuestionDigests:
         return self._structures[requirement.kind]
 
     def _capacity(self, capacity: Capacity, requirement: Requirement) -> bytes:
-        """The same for all that is asked about a goal until something is written."""
+        """The requirement and free capacity; computed once until the cycle state changes."""
         key = (requirement.kind, capacity is self._cycle_state.now, self._cycle_state.version)
         if capacity is not self._cycle_state.now and capacity is not self._cycle_state.later:
             return self._digest_capacity(capacity, requirement)
@@ -136,7 +136,7 @@ class QuestionDigests:
         return joined_digest(self.requirement(requirement), self._topologies, usable.tobytes(), free.tobytes(), between)
 
     def requirement(self, requirement: Requirement) -> bytes:
-        """A goal with everything that placement can see, but for names. Children come in their order (M3)."""
+        """A requirement with everything that placement depends on, without names. Children are in order (M3)."""
         if requirement.kind not in self._requirements:
             self._requirements[requirement.kind] = self._requirement(requirement)
         return self._requirements[requirement.kind]
@@ -155,7 +155,7 @@ class QuestionDigests:
         )
 
     def _class(self, pod_class: int) -> bytes:
-        """A class by what it asks for, and the nodes that it may be on and would rather be on."""
+        """A pod class by its requests, the nodes that it may use, and those that it prefers."""
         if pod_class not in self._classes:
             asks = [(self._snapshot.columns[i], many) for i, many in self._pod_classes.pairs[pod_class]]
             wished = self._pod_classes.preferred_weights(pod_class)
@@ -164,7 +164,7 @@ class QuestionDigests:
         return self._classes[pod_class]
 
     def _filters(self, pod_class: int) -> bytes:
-        """Which filter refuses which node to a class."""
+        """Which filter refuses which node for a class."""
         if pod_class not in self._filtered:
             pods, scene = self._snapshot.classes[pod_class], self._pod_classes.scene
             self._filtered[pod_class] = joined_digest(*(keep(pods, scene).tobytes() for keep in FILTERS.values()))
@@ -185,7 +185,7 @@ class QuestionDigests:
         return _digest([(name, [(level.label, level.paths) for level in tree.levels]) for name, tree in trees])
 
     def _rules_among(self, capacity: Capacity, classes: Sequence[int]) -> bytes:
-        """The rules between pods that have to do with some classes, and where the pods are that these are about."""
+        """The inter-pod rules that concern some classes, and the nodes of the pods that they select."""
         inter_pod = capacity.inter_pod
         rule_matches = [inter_pod.classes[pod_class] for pod_class in classes]
         numbers = sorted({number for matches in rule_matches for number in (*matches.selected_by, *matches.carries)})
@@ -199,7 +199,7 @@ class QuestionDigests:
         return joined_digest(*parts)
 
     def _inter_pod(self, capacity: Capacity) -> bytes:
-        """All rules between pods: whom they are about, and how many of those are on every node."""
+        """All inter-pod rules: the pods that they select, and how many of those are on every node."""
         inter_pod = capacity.inter_pod
         rule_matches = [(entry.selected_by, entry.carries) for entry in inter_pod.classes]
         counts = [list(entry.entries()) for entry in (inter_pod.selected, inter_pod.carriers)]
@@ -212,7 +212,7 @@ class QuestionDigests:
         return joined_digest(*(rule.signature() for rule in inter_pod.rules), *(places[key] for key in sorted(places)))
 
     def _cycle(self) -> bytes:
-        """What this cycle has granted, evicted and promised so far."""
+        """What this cycle has placed, evicted and nominated so far."""
         cycle_state = self._cycle_state
         if self._state[0] != cycle_state.version:
             usage = cycle_state.usage
@@ -233,7 +233,7 @@ class QuestionDigests:
 
     @cached_property
     def _cluster(self) -> bytes:
-        """Everything that runs, the queues and the policy; what time has to do with it."""
+        """Everything that runs, the queues, the policy, and run times as far as they matter."""
         cycle_state, inter_pod_rules = self._cycle_state, self._snapshot.inter_pod_rules
         queues = [
             (node.name, node.parent, node.priority, node.created, sorted(node.stated.items()), node.unstated)
@@ -253,7 +253,7 @@ class QuestionDigests:
         return joined_digest(stated, _digest(self._snapshot.columns), self._ages(), *self._running())
 
     def _running(self) -> Iterable[bytes]:
-        """Gangs with pods on nodes; those that are the same value as in the last cycle have the same digest."""
+        """Gangs with pods on nodes; one that is the same object as in the last cycle keeps its digest."""
         memory = self._cycle_state.recall.memory
         before = memory.gangs if memory is not None else {}
         digests: dict[str, tuple[Gang, bytes]] = {}
@@ -265,7 +265,7 @@ class QuestionDigests:
         return (digest for _, digest in digests.values() if digest)
 
     def _ages(self) -> bytes:
-        """For every gang that has started, how many of the minimum run times that queues promise it has reached."""
+        """For every running gang, how many of the minimum run times of queues it has reached."""
         stated = (getattr(queue.spec, name) for queue in self._snapshot.objects.queues for name in PROMISES)
         promised = sorted({number for text in stated if (number := _duration(text)) is not None})
         now = self._snapshot.now
@@ -280,7 +280,7 @@ class QuestionDigests:
 
 
 def gang_digest(gang: Gang) -> bytes:
-    """A gang as those see it who might disturb it; nothing where nothing of it is on a node."""
+    """A gang as far as preemption depends on it; empty where none of its pods is on a node."""
     if not any(member.node for leaf in walk(gang.root) if isinstance(leaf, Leaf) for member in leaf.members):
         return b""
     own = (gang.key, gang.queue, gang.priority, gang.preemptibility, gang.created, bool(gang.broken))
@@ -326,7 +326,7 @@ def _digest(*parts: object) -> bytes:
 
 
 def joined_digest(*parts: bytes) -> bytes:
-    """One digest of several byte strings; their lengths count, so that none could pass for another."""
+    """One digest of several byte strings; their lengths are part of it, so that it is unambiguous."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     for part in parts:
         digest.update(len(part).to_bytes(8))

@@ -1,7 +1,7 @@
-"""Hints of longer searches, checked on the cluster as it is now before a pod is bound by them (X7).
+"""Hints of longer searches, checked against the current cluster before a pod is bound by them (X7).
 
-Rule: nothing that a search said is taken for granted here: minimums (M2), levels (T1), room and node rules (X5), limits
-and quotas (Q4) are looked at again. A hint that does not hold any more is dropped.
+Rule: nothing is taken from a hint unchecked: minimums (M2), levels (T1), free capacity and node filters (X5), limits
+and quotas (Q4). A hint that no longer holds is dropped.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from muster.planning.memory.answer_cache import Hint
 
 
 def hinted_assignment(cycle_state: CycleState, gang: Gang) -> tuple[PodsOnNode, ...] | None:
-    """Seats for the whole core of a gang, as a longer search proposed them, if they still hold."""
+    """Nodes for the whole core of a gang, as a longer search proposed them, if they still hold."""
     memory = cycle_state.recall.memory
     hint = memory.hints.get(gang.key) if memory is not None else None
     if memory is None or hint is None:
@@ -34,7 +34,7 @@ def hinted_assignment(cycle_state: CycleState, gang: Gang) -> tuple[PodsOnNode, 
 
 
 def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnNode, ...] | None:
-    """The seats of a hint; None where a single rule stands against it."""
+    """The assignment of a hint; None where it breaks any rule."""
     placed = _members(gang, dict(hint.places))
     if len(placed) != len(hint.places) or any(
         pod.node not in cycle_state.snapshot.node_index for pod in placed.values()
@@ -51,7 +51,7 @@ def check_hint(cycle_state: CycleState, gang: Gang, hint: Hint) -> tuple[PodsOnN
 
 
 def _members(gang: Gang, places: Mapping[str, str]) -> dict[tuple[str, str], Member]:
-    """The waiting pods that a hint is about, each on its node, by leaf and name."""
+    """The waiting pods of a hint, each on its node, by leaf and name."""
     return {
         (leaf.name, member.name): replace(member, state=PodState.PLACED, node=places[member.name])
         for leaf in walk(gang.root)
@@ -79,7 +79,7 @@ def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
 
 
 def _are_free(cycle_state: CycleState, assignment: tuple[PodsOnNode, ...]) -> bool:
-    """One after the other they fit, by room and node rules. Pods with rules between them are never hinted at."""
+    """Whether they fit one after the other, by capacity and node filters. Hints have no inter-pod rules."""
     capacity = cycle_state.now.copy()
     for assigned in assignment:
         if assigned.pod_class in capacity.inter_pod.touched or not capacity.fits(assigned.pod_class)[assigned.node]:

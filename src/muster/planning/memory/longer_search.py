@@ -1,6 +1,6 @@
 """One longer search for a gang that was cut short, beside the cycles (X7). Its answer is a hint, never a decision.
 
-Rule: it looks for free room only. Who would have to leave is decided in a cycle, where every gang has its turn.
+Rule: it searches free capacity only. Victims are chosen in a cycle, where every gang is tried.
 """
 
 from collections.abc import Callable, Container, Iterator
@@ -24,7 +24,7 @@ from muster.planning.refusal import SearchCutShort
 
 
 class LongerAnswer(Struct, frozen=True):
-    """What came of a longer search."""
+    """The answer of a longer search."""
 
     question: bytes  # a digest of all that it depends on
     steps: int
@@ -33,7 +33,7 @@ class LongerAnswer(Struct, frozen=True):
 
 
 def cut_short(plan: CyclePlan) -> Iterator[str]:
-    """Gangs whose search on free room was cut short, in the order of the plan; that for moves is left to the cycles."""
+    """Gangs whose search on free capacity was cut short, in plan order; moves are searched in cycles only."""
     for gang_plan in plan.gangs:
         is_cut_short = any(isinstance(refusal, SearchCutShort) and not refusal.moves for refusal in gang_plan.refusals)
         if gang_plan.verdict == "Unknown" and is_cut_short:
@@ -48,16 +48,16 @@ def search_longer(
     is_cancelled: Callable[[], bool] | None = None,
     tried: Container[bytes] = (),
 ) -> LongerAnswer | None:
-    """Places for the core of one gang on what is free; Cancelled: the caller gave up.
+    """Search free capacity for the core of one gang; Cancelled: the caller gave up.
 
-    None: there is nothing to search, or just this question is among those that were `tried`.
+    None: there is nothing to search, or this question is among those already `tried`.
     """
     cycle_state = CycleState(snapshot, replace(policy, steps=steps, cycle_steps=steps), is_cancelled, AnswerCache())
     before = cycle_state.before.get(gang)
     if before is None or before.broken or before.queue not in cycle_state.usage.tree.nodes or before.standing.satisfied:
         return None
     nominations = Nominations(cycle_state)
-    nominations.release(gang)  # what is kept for others is not free
+    nominations.release(gang)  # what is reserved for other gangs is not free
     nominations.release_moves(before)
     cycle_state.charge_to(gang)
     allowance = cycle_state.usage.allowance(before.queue, protected=before.preemptibility != PREEMPTIBLE)
@@ -80,7 +80,7 @@ def search_longer(
 
 
 def _open_requirements(cycle_state: CycleState, gang: Gang) -> Iterator[Requirement]:
-    """What the core still needs. Pods with rules between them are left to the cycles: a hint could not be checked."""
+    """What the core still needs. Pods with inter-pod rules are left to the cycles: no hint could be checked."""
     touched = cycle_state.now.inter_pod.touched
     requirements = cycle_state.requirements(gang)
     if requirements.invalid() is None:

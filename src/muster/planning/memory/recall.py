@@ -26,25 +26,25 @@ R = TypeVar("R", bound=BaseRefusal)
 
 
 class Recall:
-    """The questions of one cycle, each asked of the memory first. Without a memory, every question is worked out."""
+    """Looks every question of one cycle up in the cache first; without a cache, every question is worked out."""
 
     def __init__(self, memory: AnswerCache | None, cycle_state: "CycleState") -> None:
         self.memory = memory
         self._cycle_state = cycle_state
-        self._is_working = False  # what is asked on the way to an answer is part of that answer
+        self._is_working = False  # questions inside a question are part of its answer
 
     @cached_property
     def _digests(self) -> QuestionDigests:
         return QuestionDigests(self._cycle_state)
 
     def digest(self, capacity: Capacity, requirement: Requirement, allowance: Ints | None) -> bytes:
-        """A digest of all that seats for a goal on a ledger depend on."""
+        """A digest of all that the search for a requirement on a capacity depends on."""
         return self._digests.free_capacity(capacity, requirement, allowance)
 
     def find(
         self, capacity: Capacity, requirement: Requirement, allowance: Ints | None, work: Callable[[], T | None]
     ) -> T | None:
-        """Seats for a goal on a ledger."""
+        """Nodes for a requirement on a capacity."""
         assignment: T | None = self._recall_or_work(
             requirement, lambda: self._digests.free_capacity(capacity, requirement, allowance), work
         )
@@ -59,7 +59,7 @@ class Recall:
         most_pods: int,
         work: Callable[[], T],
     ) -> T:
-        """Who may leave for a goal of a gang, in one way, and how many at most (P8)."""
+        """Victims for a requirement of a gang by one kind of eviction, and at most so many pods (P8)."""
         digest = partial(self._digests.victims, gang, requirement, reason, disruptions, most_pods)
         selection: T = self._recall_or_work(requirement, digest, work)
         return selection
@@ -72,7 +72,7 @@ class Recall:
         work: Callable[[], R],
         *within: object,
     ) -> R:
-        """Why a goal does not fit on a ledger; `within`: what else the answer depends on, as a limit of its queue."""
+        """Why a requirement does not fit; `within`: what else the answer depends on, such as a limit of its queue."""
         refusal: R = self._recall_or_work(
             requirement, lambda: self._digests.diagnosis(capacity, requirements, requirement, within), work
         )
