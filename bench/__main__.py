@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from bench import busy, queues
 from bench.model import COMMANDS, SUBJECTS, Point, Subject, growth, measure, wall
-from bench.placement import SHAPES, Figure, Shape, figure
-from bench.queues import CROWDS, Crowd
+from bench.placement import CASES, BenchCase, Figure, figure
+from bench.queues import CASES as QUEUE_CASES
+from bench.queues import QueueCase
 
 
 def main() -> None:
@@ -23,14 +24,14 @@ def main() -> None:
         "\n| placement | nodes | pods | plan | pods/s | ÷ one pass over the nodes | `take` | ledger copy | to reach |"
     )
     print("|---|---:|---:|---:|---:|---:|---:|---:|---|")
-    for shape in SHAPES:
-        print(f"measuring: {shape.name}", file=sys.stderr)
-        print(placed(shape, figure(shape)), flush=True)
+    for case in CASES:
+        print(f"measuring: {case.name}", file=sys.stderr)
+        print(placed(case, figure(case)), flush=True)
     print("\n| queues and evictions | nodes | pods | places kept | evicted | cycle | ÷ one pass | to reach |")
     print("|---|---:|---:|---:|---:|---:|---:|---|")
-    for crowd in CROWDS:
-        print(f"measuring: {crowd.name}", file=sys.stderr)
-        print(disturbed(crowd, queues.figure(crowd)), flush=True)
+    for queue_case in QUEUE_CASES:
+        print(f"measuring: {queue_case.name}", file=sys.stderr)
+        print(disturbed(queue_case, queues.figure(queue_case)), flush=True)
     print("measuring: busy clusters (all of it: python -m bench.busy)", file=sys.stderr)
     print()
     for line in busy.short():
@@ -52,21 +53,21 @@ def rows(subject: Subject, points: list[Point]) -> Iterator[str]:
         yield f"| {name} | {point.size:,} | {shown(point.seconds)} | {point.ratio:.1f} | {note} |"
 
 
-def placed(shape: Shape, found: Figure) -> str:
-    """One shape as a row."""
-    rate = f"{found.pods / found.taken:,.0f}" if found.pods else ""
-    ratio = f"{found.taken / found.reference:,.0f}"
+def placed(case: BenchCase, measured: Figure) -> str:
+    """One case as a row."""
+    rate = f"{measured.pods / measured.taken:,.0f}" if measured.pods else ""
+    ratio = f"{measured.taken / measured.reference:,.0f}"
     return (
-        f"| {shape.name} | {found.nodes:,} | {found.pods:,} | {shown(found.taken)} | {rate} | {ratio} "
-        f"| {shown(found.snapshot)} | {shown(found.supposed)} | {shape.goal} |"
+        f"| {case.name} | {measured.nodes:,} | {measured.pods:,} | {shown(measured.taken)} | {rate} | {ratio} "
+        f"| {shown(measured.snapshot)} | {shown(measured.supposed)} | {case.goal} |"
     )
 
 
-def disturbed(crowd: Crowd, found: queues.Figure) -> str:
+def disturbed(case: QueueCase, measured: queues.Figure) -> str:
     """One full cluster as a row."""
     return (
-        f"| {crowd.name} | {found.nodes:,} | {found.pods:,} | {found.nominated:,} | {found.evicted:,} "
-        f"| {shown(found.taken)} | {found.taken / found.reference:,.0f} | {crowd.goal} |"
+        f"| {case.name} | {measured.nodes:,} | {measured.pods:,} | {measured.nominated:,} | {measured.evicted:,} "
+        f"| {shown(measured.taken)} | {measured.taken / measured.reference:,.0f} | {case.goal} |"
     )
 
 

@@ -41,8 +41,8 @@ T = TypeVar("T")
 CYCLE_SECONDS = 5.0
 GRACE_SECONDS = (5.0, 30.0)  # of terminating pods, at least and at most
 ENDING = 0.02  # share of the running gangs that end in a cycle
-LOOK_EVERY, MOST_LOOKS = 5, 8  # cycles between two looks for idle GPUs, and gangs that are tried in each
-REFERENCES = 20  # `take`s that are measured
+LOOK_EVERY, MOST_TRIED = 5, 8  # cycles between two looks for idle GPUs, and gangs that are tried in each
+REFERENCES = 20  # `take`s that are run
 MOST_CALM = 20  # cycles until nothing is left to do
 QUIET = 3  # cycles in which nothing happens, and in each of which one gang arrives
 SINGLE = (100, 200, 400, 2_000)
@@ -155,7 +155,7 @@ def _arrive(cluster: VirtualCluster, arrivals: Arrivals) -> None:
 def _cycle(
     cluster: VirtualCluster, policy: Policy | None, memory: AnswerCache, tally: Tally
 ) -> tuple[Snapshot, CyclePlan]:
-    """As the live loop does it: what earlier cycles found out is remembered (X7)."""
+    """As the live loop does it: what earlier cycles run out is remembered (X7)."""
     with _exact_time() as exactly:
         began = time.process_time()
         snapshot = cluster.snapshot()
@@ -172,7 +172,7 @@ def _exact_time() -> Iterator[list[float]]:
     seconds: list[float] = []
     inside = False
 
-    def measured(work: Callable[P, T]) -> Callable[P, T]:
+    def run(work: Callable[P, T]) -> Callable[P, T]:
         def timed(*args: P.args, **kwargs: P.kwargs) -> T:
             nonlocal inside
             if inside:
@@ -188,12 +188,14 @@ def _exact_time() -> Iterator[list[float]]:
 
     with ExitStack() as patches:
         for module, name in EXACT:
-            patches.enter_context(patch.object(module, name, measured(getattr(module, name))))
+            patches.enter_context(patch.object(module, name, run(getattr(module, name))))
         yield seconds
 
 
 def _count(plan: CyclePlan, tally: Tally) -> None:
-    tally.verdicts.update(found.verdict for found in plan.gangs if found.verdict != "Scheduled" or found.refusals)
+    tally.verdicts.update(
+        gang_plan.verdict for gang_plan in plan.gangs if gang_plan.verdict != "Scheduled" or gang_plan.refusals
+    )
     tally.verdicts["Scheduled"] += len({one.gang for one in (*plan.bindings, *plan.nominations)})
     tally.bound += len(plan.bindings)
     tally.nominated += len(plan.nominations)
@@ -212,7 +214,7 @@ def _look(cluster: VirtualCluster, tally: Tally, policy: Policy | None) -> None:
     at = snapshot.columns.index(GPU)
     free = int(snapshot.free[:, at].clip(min=0).sum())
     waiting = [gang for gang in snapshot.gangs if not gang.standing.satisfied and has_enough_pods(gang.root)]
-    tried = sorted(waiting, key=lambda gang: (-gang.priority, gang.created, gang.key))[:MOST_LOOKS]
+    tried = sorted(waiting, key=lambda gang: (-gang.priority, gang.created, gang.key))[:MOST_TRIED]
     tally.looked += int(snapshot.allocatable[:, at].sum())
     tally.idle += min(max((_fits(snapshot, gang, policy) for gang in tried), default=0), free)
 
@@ -292,7 +294,7 @@ class SinglePlan(Struct, frozen=True):
 
 
 def once(nodes: int, seed: int, policy: Policy | None = None) -> SinglePlan:
-    """One plan, measured."""
+    """One plan, run."""
     cluster = single(nodes, seed)
     objects = cluster.objects()
     took = _seconds(lambda: take(objects, cluster.now))
@@ -310,7 +312,7 @@ def once(nodes: int, seed: int, policy: Policy | None = None) -> SinglePlan:
         nominated=len(plan.nominations),
         evicted=len(plan.evictions),
         moved=sum(bool(one.move_to) for one in plan.evictions),
-        unknown=sum(found.verdict == "Unknown" for found in plan.gangs),
+        unknown=sum(gang_plan.verdict == "Unknown" for gang_plan in plan.gangs),
         steps=sum(plan.searches),
         seconds=seconds,
         take=took,
@@ -330,24 +332,24 @@ PLANS = (
 )
 
 
-def row(found: Figure) -> str:
+def row(run: Figure) -> str:
     """One run, as docs/performance.md shows it."""
-    sums = found.tally
+    sums = run.tally
     return (
-        f"| {found.nodes:,} nodes | {found.cycles} | {found.take * 1000:.0f} ms | {found.p50:.1f} | {found.p99:.1f} "
-        f"| {found.most:.1f} | {found.most_searched:.1f} | {found.unchanged:.1f} | {found.one_more:.1f} "
-        f"| {found.unknown:.1%} | {found.idle:.1%} | {found.disturbed:.2f} "
+        f"| {run.nodes:,} nodes | {run.cycles} | {run.take * 1000:.0f} ms | {run.p50:.1f} | {run.p99:.1f} "
+        f"| {run.most:.1f} | {run.most_searched:.1f} | {run.unchanged:.1f} | {run.one_more:.1f} "
+        f"| {run.unknown:.1%} | {run.idle:.1%} | {run.disturbed:.2f} "
         f"| {sums.bound:,} / {sums.nominated:,} / {sums.evicted:,} / {sums.moved:,} "
         f"| {sums.steps:,}, {sums.most_steps:,} |"
     )
 
 
-def plan_row(found: SinglePlan) -> str:
-    """One plan, as PEERS compares it."""
+def plan_row(run: SinglePlan) -> str:
+    """One plan, as docs/performance.md shows it."""
     return (
-        f"| {found.nodes:,} nodes | {found.running:,} | {found.waiting} ({found.pods:,}) | {found.bound:,} "
-        f"| {found.nominated:,} | {found.evicted:,} | {found.moved:,} | {found.unknown} | {found.steps:,} "
-        f"| {found.seconds:.2f} | {found.seconds / found.take:.1f} |"
+        f"| {run.nodes:,} nodes | {run.running:,} | {run.waiting} ({run.pods:,}) | {run.bound:,} "
+        f"| {run.nominated:,} | {run.evicted:,} | {run.moved:,} | {run.unknown} | {run.steps:,} "
+        f"| {run.seconds:.2f} | {run.seconds / run.take:.1f} |"
     )
 
 

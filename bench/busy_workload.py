@@ -146,14 +146,20 @@ def busy(nodes: int, seed: int, load: float) -> tuple[VirtualCluster, Arrivals]:
     cluster, arrivals = VirtualCluster([*surroundings(nodes, gpus), *objects]), Arrivals(seed)
     racks: dict[str, list[Spot]] = {}
     for node in objects:
-        room, rack = node["status"]["allocatable"], node["metadata"]["labels"][LEVELS[-1]]
-        spot = Spot(node["metadata"]["name"], rack, int(room.get(GPU, 0)), int(room["cpu"]), gibibytes(room["memory"]))
+        allocatable, rack = node["status"]["allocatable"], node["metadata"]["labels"][LEVELS[-1]]
+        spot = Spot(
+            node["metadata"]["name"],
+            rack,
+            int(allocatable.get(GPU, 0)),
+            int(allocatable["cpu"]),
+            gibibytes(allocatable["memory"]),
+        )
         racks.setdefault(rack, []).append(spot)
     used, misses = 0, 0
     while used < load * gpus and misses < 50 + nodes:
         workload, budgets = arrivals.next()
         where = [racks[rack] for rack in arrivals.rng.sample(sorted(racks), min(3, len(racks)))]
-        taken = next((found for rack in where if (found := _fitted(workload, rack)) is not None), None)
+        taken = next((fitted for rack in where if (fitted := _fitted(workload, rack)) is not None), None)
         if taken is None:
             misses += 1
             continue
@@ -170,18 +176,18 @@ def gibibytes(text: str) -> int:
 def _fitted(workload: Workload, rack: list[Spot]) -> dict[str, list[str]] | None:
     """Nodes of a rack for every pod, first fit; None, and nothing taken, where one does not fit."""
     trial = [Spot(one.node, one.rack, one.gpus, one.cpus, one.gibibytes) for one in rack]
-    found: dict[str, list[str]] = {}
+    nodes_of: dict[str, list[str]] = {}
     for leaf, template in workload.leaves.items():
-        asked = template.requests
-        gpus, cpus, memory = int(asked.get(GPU, 0)), int(asked["cpu"]), gibibytes(asked["memory"])
+        requests = template.requests
+        gpus, cpus, memory = int(requests.get(GPU, 0)), int(requests["cpu"]), gibibytes(requests["memory"])
         for _ in range(template.pods):
             spot = next((s for s in trial if s.gpus >= gpus and s.cpus >= cpus and s.gibibytes >= memory), None)
             if spot is None:
                 return None
             spot.gpus, spot.cpus, spot.gibibytes = spot.gpus - gpus, spot.cpus - cpus, spot.gibibytes - memory
-            found.setdefault(leaf, []).append(spot.node)
+            nodes_of.setdefault(leaf, []).append(spot.node)
     rack[:] = trial
-    return found
+    return nodes_of
 
 
 def start(cluster: VirtualCluster, workload: Workload, nodes: dict[str, list[str]], others: list[Raw]) -> None:
@@ -207,7 +213,7 @@ def single(nodes: int, seed: int) -> VirtualCluster:
     places = [(node["metadata"]["name"], gpus) for node in objects for gpus in rng.choice(CUTS)]
     number = 0
     for gpus in sorted({gpus for _, gpus in places}):
-        mine = [node for node, asked in places if asked == gpus]
+        mine = [node for node, size in places if size == gpus]
         while mine:
             pods = min(rng.choice((1, 2, 2, 4, 4, 8)), len(mine))
             at, mine = mine[:pods], mine[pods:]

@@ -2,8 +2,8 @@
 
 In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. As many
 pods like theirs are bound by a bare client with as many requests at once: nothing is watched, planned or told. The
-share of its pace that is left is what a scheduler costs. Both begin with as many open connections as they need: a watch
-keeps one to itself, and a handshake costs as much as ten bindings. The pace of a machine changes from minute to minute,
+share of its rate that is left is what a scheduler costs. Both begin with as many open connections as they need: a watch
+keeps one to itself, and a handshake costs as much as ten bindings. The rate of a machine changes from minute to minute,
 and that of an API server with what it did last, so the two take turns at being first, and the figures are medians of
 the rounds. Last, on the full cluster, gangs come one by one: how long from their last pod to the plan, and to the last
 binding.
@@ -51,26 +51,26 @@ class Figures(Struct, frozen=True):
 
     pods: int
     nodes: int
-    paces: list[tuple[float, float]]  # pods a second in each round, from the first cycle to the last binding; bare
+    rates: list[tuple[float, float]]  # pods a second in each round, from the first cycle to the last binding; bare
     planning: float  # seconds in all
     decided: list[float]  # seconds from the last pod of a gang to the plan
     bound: list[float]  # and to its last binding
     memory: int  # bytes, at most
 
     @property
-    def pace(self) -> float:
+    def rate(self) -> float:
         """Pods a second."""
-        return statistics.median(pace for pace, _ in self.paces)
+        return statistics.median(rate for rate, _ in self.rates)
 
     @property
     def bare(self) -> float:
         """The same of the bare client."""
-        return statistics.median(bare for _, bare in self.paces)
+        return statistics.median(bare for _, bare in self.rates)
 
     @property
     def share(self) -> float:
-        """Of the bare client's pace in the same round."""
-        return statistics.median(pace / bare for pace, bare in self.paces)
+        """Of the bare client's rate in the same round."""
+        return statistics.median(rate / bare for rate, bare in self.rates)
 
 
 class Notes(NoObserver):
@@ -112,9 +112,12 @@ class Lead:
 
 
 def node(i: int, size: int) -> Raw:
-    room = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(size), "pods": "256"}
+    allocatable = {"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": str(size), "pods": "256"}
     labels = {"kubernetes.io/hostname": node_name(i), "topology/rack": f"rack-{i // 16}"}
-    return {"metadata": {"name": node_name(i), "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+    return {
+        "metadata": {"name": node_name(i), "labels": labels},
+        "status": {"allocatable": allocatable, "capacity": allocatable},
+    }
 
 
 def node_name(i: int) -> str:
@@ -128,8 +131,8 @@ def gang(i: int, scheduler: str = "muster") -> list[Raw]:
 
 
 def pod(gang: str, j: int, scheduler: str) -> Raw:
-    asked = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
-    box = {"name": "main", "image": "none:1", "resources": {"requests": asked, "limits": asked}}
+    requests = {"cpu": "1", "memory": "8Gi", "nvidia.com/gpu": "1"}
+    box = {"name": "main", "image": "none:1", "resources": {"requests": requests, "limits": requests}}
     notes = {"annotations": {"pod-group-name": gang}, "labels": {"app": gang}}
     meta = {"name": f"{gang}-{j}", "namespace": NAMESPACE, **notes}
     return {"metadata": meta, "spec": {"schedulerName": scheduler, "containers": [box]}}
@@ -150,19 +153,19 @@ async def measure(cluster: Cluster, pods: int, nodes: int) -> Figures:
     say(f"{nodes} nodes, {gangs} gangs of {GANG} in {ROUNDS} rounds")
     size = -(-4 * pods // nodes)
     await each(lambda i: cluster.create(NODES, node(i, size)), range(nodes), AT_ONCE)
-    paces, planning = [], 0.0
-    for turn in range(ROUNDS):
-        these = range(gangs * turn // ROUNDS, gangs * (turn + 1) // ROUNDS)
-        before = await bare(cluster, these, nodes) if turn % 2 else 0.0
+    rates, planning = [], 0.0
+    for round_number in range(ROUNDS):
+        these = range(gangs * round_number // ROUNDS, gangs * (round_number + 1) // ROUNDS)
+        before = await bare(cluster, these, nodes) if round_number % 2 else 0.0
         notes = await scheduled(cluster, these)
         theirs = before or await bare(cluster, these, nodes)
         number, planning = len(these) * GANG, planning + notes.planning
-        paces.append((number / (notes.last_bound - notes.first_began), number / theirs))
-        say("{:,.0f} pods/s, {:,.0f} bare".format(*paces[-1]))
+        rates.append((number / (notes.last_bound - notes.first_began), number / theirs))
+        say("{:,.0f} pods/s, {:,.0f} bare".format(*rates[-1]))
     say("gangs come one by one")
     async with scheduling(cluster) as notes:
         decided, bound = await one_by_one(cluster, notes, gangs)
-    return Figures(gangs * GANG, nodes, paces, planning, decided, bound, peak())
+    return Figures(gangs * GANG, nodes, rates, planning, decided, bound, peak())
 
 
 async def scheduled(cluster: Cluster, gangs: range) -> Notes:
@@ -253,13 +256,13 @@ def say(text: str) -> None:
 # showing ------------------------------------------------------------------------------------------------------------
 
 
-def row(where: str, found: Figures) -> str:
+def row(where: str, measured: Figures) -> str:
     """One line of docs/performance.md."""
-    decided, bound = (_percentiles(times) for times in (found.decided, found.bound))
+    decided, bound = (_percentiles(times) for times in (measured.decided, measured.bound))
     return (
-        f"| {where} | {found.nodes:,} | {found.pods:,} | {found.pace:,.0f} "
-        f"| {found.bare:,.0f} | {found.share:.0%} | {found.planning:.2f} s | {decided} | {bound} "
-        f"| {found.memory / 2**20:,.0f} MiB |"
+        f"| {where} | {measured.nodes:,} | {measured.pods:,} | {measured.rate:,.0f} "
+        f"| {measured.bare:,.0f} | {measured.share:.0%} | {measured.planning:.2f} s | {decided} | {bound} "
+        f"| {measured.memory / 2**20:,.0f} MiB |"
     )
 
 
@@ -276,7 +279,7 @@ async def main(where: str, pods: int, nodes: int) -> None:
     if where == "embedded":
         print(row(where, await measure(MemoryCluster(), pods, nodes)))
         return
-    programs = envtest.found()
+    programs = envtest.find_programs()
     if programs is None:
         sys.exit(envtest.HOW_TO_GET_THEM)
     server = started(programs)

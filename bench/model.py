@@ -158,9 +158,9 @@ def _each(number: int, work: Callable[[Raw], object]) -> Work:
     return lambda: [work(raw) for raw in raws]
 
 
-def _building(shape: Callable[[int], Raw]) -> Callable[[int], Work]:
+def _building(manifest: Callable[[int], Raw]) -> Callable[[int], Work]:
     def prepare(size: int) -> Work:
-        raw = shape(size)
+        raw = manifest(size)
         members = pods(raw)
         return lambda: built(raw, members)
 
@@ -168,19 +168,19 @@ def _building(shape: Callable[[int], Raw]) -> Callable[[int], Work]:
 
 
 def _asking(
-    shape: Callable[[int], Raw], question: Callable[[Any], object], all_placed: bool = False
+    manifest: Callable[[int], Raw], question: Callable[[Any], object], all_placed: bool = False
 ) -> Callable[[int], Work]:
     def prepare(size: int) -> Work:
-        raw = shape(size)
+        raw = manifest(size)
         root = built(raw, pods(raw, all_placed)).root
         return lambda: question(root)
 
     return prepare
 
 
-def _judging(shape: Callable[[int], Raw]) -> Callable[[int], Work]:
+def _judging(manifest: Callable[[int], Raw]) -> Callable[[int], Work]:
     def prepare(size: int) -> Work:
-        raw = shape(size)
+        raw = manifest(size)
         return lambda: muster.validate(raw)
 
     return prepare
@@ -198,9 +198,9 @@ def _reading(size: int) -> Work:
     return lambda: documents(data, "file.yaml")
 
 
-def _converting(shape: Callable[[int], Raw]) -> Callable[[int], Work]:
+def _converting(manifest: Callable[[int], Raw]) -> Callable[[int], Work]:
     def prepare(size: int) -> Work:
-        document = Document("file.yaml", shape(size))
+        document = Document("file.yaml", manifest(size))
         return lambda: convert(document)
 
     return prepare

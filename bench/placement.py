@@ -12,11 +12,11 @@ from muster.model.snapshot import Snapshot, take
 from muster.placement.capacity import Capacity, PodClasses
 from muster.planning.cycle import plan
 
-ROOM = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
+ALLOCATABLE = {"cpu": "96", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "110"}
 LEVELS = ("zone", "block", "rack")
 
 
-class Shape(Struct, frozen=True):
+class BenchCase(Struct, frozen=True):
     """A cluster with gangs that wait, and what to reach on it."""
 
     name: str
@@ -25,7 +25,7 @@ class Shape(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True):
-    """What one shape took."""
+    """What one case took."""
 
     nodes: int
     pods: int
@@ -43,12 +43,12 @@ def nodes(zones: int, blocks: int, racks: int, each: int, gpus: int = 8) -> Iter
         "metadata": {"name": "t"},
         "spec": {"levels": levels},
     }
-    room = ROOM | {"nvidia.com/gpu": str(gpus)}
+    allocatable = ALLOCATABLE | {"nvidia.com/gpu": str(gpus)}
     for i in range(zones * blocks * racks * each):
         rack, block = i // each, i // each // racks
         labels = dict(zip(LEVELS, (f"z{block // blocks}", f"b{block % blocks}", f"r{rack % racks}"), strict=True))
         meta = {"name": f"node-{i:06}", "labels": labels}
-        yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": room}}
+        yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
 
 
 def gang(name: str, pods: int, gpus: int = 1, leaves: int = 1, **spec: Any) -> Iterator[Raw]:
@@ -177,31 +177,31 @@ def ruled(gangs: int, runs: int) -> Iterator[Raw]:
         yield keep_apart(pod, "kubernetes.io/hostname", f"run-{i // 4}") | {"status": {"phase": "Running"}}
 
 
-SHAPES = (
-    Shape("500 jobs of 1 to 8 pods", lambda: jobs(500, 8, 10, 10), "≤ 14 ms"),
-    Shape("1,000 gangs × 8 pods", lambda: jobs(1_000, -8, 50, 200), "≤ 35 ms"),
-    Shape("8 pods wait, 100,000 run", lambda: settled(100_000), "≤ 15 to 60 ms"),
-    Shape("2,250 gangs × 4 pods, required rack, 50 racks", lambda: many(2250, 4, "rack"), "≥ 10,000 pods/s"),
-    Shape("9 gangs × 1,000 pods", lambda: many(9, 1000, "zone"), "≥ 50,000 pods/s"),
-    Shape("512 pods, preferred rack, 4 × 8 × 8 racks", preferring, "≤ 20 ms"),
-    Shape("proof that 10 pods × 8 GPUs do not fit", hopeless, "≤ 20 ms"),
-    Shape("900 gangs × 4 pods, required rack", lambda: many(900, 4, "rack", 40), "near linear"),
-    Shape("90 gangs × 4 pods, required rack", lambda: many(90, 4, "rack", 40), "near linear"),
-    Shape("1 gang × 10,000 pods", lambda: many(1, 10_000, "zone"), "near linear"),
-    Shape("1 gang × 1,000 pods", lambda: many(1, 1_000, "zone"), "near linear"),
-    Shape("64 pods, 3 levels, on 1,000 nodes", lambda: nested(1), "near linear"),
-    Shape("64 pods, 3 levels, on 10,000 nodes", lambda: nested(10), "near linear"),
-    Shape("64 pods, 3 levels, on 100,000 nodes", lambda: nested(100), "≤ 20 ms"),
-    Shape("250 pods, one to a rack", lambda: apart(1, 250), "≤ 50 ms"),
-    Shape("100 × 20 pods, of a leaf one to a rack", lambda: apart(100, 20), "≤ 500 ms"),
-    Shape("2,000 gangs with a rule each, 5,000 run with rules", lambda: ruled(2_000, 5_000), "`take` ≤ 1 s"),
-    Shape("140,000 running pods, nothing waits", lambda: running(4_000, 140_000), "`take` ≤ 1.5 s"),
+CASES = (
+    BenchCase("500 jobs of 1 to 8 pods", lambda: jobs(500, 8, 10, 10), "≤ 14 ms"),
+    BenchCase("1,000 gangs × 8 pods", lambda: jobs(1_000, -8, 50, 200), "≤ 35 ms"),
+    BenchCase("8 pods wait, 100,000 run", lambda: settled(100_000), "≤ 15 to 60 ms"),
+    BenchCase("2,250 gangs × 4 pods, required rack, 50 racks", lambda: many(2250, 4, "rack"), "≥ 10,000 pods/s"),
+    BenchCase("9 gangs × 1,000 pods", lambda: many(9, 1000, "zone"), "≥ 50,000 pods/s"),
+    BenchCase("512 pods, preferred rack, 4 × 8 × 8 racks", preferring, "≤ 20 ms"),
+    BenchCase("proof that 10 pods × 8 GPUs do not fit", hopeless, "≤ 20 ms"),
+    BenchCase("900 gangs × 4 pods, required rack", lambda: many(900, 4, "rack", 40), "near linear"),
+    BenchCase("90 gangs × 4 pods, required rack", lambda: many(90, 4, "rack", 40), "near linear"),
+    BenchCase("1 gang × 10,000 pods", lambda: many(1, 10_000, "zone"), "near linear"),
+    BenchCase("1 gang × 1,000 pods", lambda: many(1, 1_000, "zone"), "near linear"),
+    BenchCase("64 pods, 3 levels, on 1,000 nodes", lambda: nested(1), "near linear"),
+    BenchCase("64 pods, 3 levels, on 10,000 nodes", lambda: nested(10), "near linear"),
+    BenchCase("64 pods, 3 levels, on 100,000 nodes", lambda: nested(100), "≤ 20 ms"),
+    BenchCase("250 pods, one to a rack", lambda: apart(1, 250), "≤ 50 ms"),
+    BenchCase("100 × 20 pods, of a leaf one to a rack", lambda: apart(100, 20), "≤ 500 ms"),
+    BenchCase("2,000 gangs with a rule each, 5,000 run with rules", lambda: ruled(2_000, 5_000), "`take` ≤ 1 s"),
+    BenchCase("140,000 running pods, nothing waits", lambda: running(4_000, 140_000), "`take` ≤ 1.5 s"),
 )
 
 
-def figure(shape: Shape) -> Figure:
-    """One shape measured: the best of a few runs."""
-    objects = muster.objects(shape.objects())
+def figure(case: BenchCase) -> Figure:
+    """One case measured: the best of a few runs."""
+    objects = muster.objects(case.objects())
     snapshot = take(objects)
     pods = len(plan(snapshot).bindings)
     return Figure(

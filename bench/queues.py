@@ -11,7 +11,7 @@ from muster.model.snapshot import take
 from muster.planning.cycle import plan
 
 
-class Crowd(Struct, frozen=True):
+class QueueCase(Struct, frozen=True):
     """A full cluster, gangs that wait, and what to reach on it."""
 
     name: str
@@ -69,40 +69,40 @@ def full(hosts: int = 500) -> Iterator[Raw]:
     yield from jobs("new", 8 * hosts, "team-b")
 
 
-def hopeless(hosts: int = 5_000, waiting: int = 1_000, shapes: int = 50) -> Iterator[Raw]:
-    """A full cluster of one queue, and gangs of many shapes that wait in it behind those that run."""
+def hopeless(hosts: int = 5_000, waiting: int = 1_000, classes: int = 50) -> Iterator[Raw]:
+    """A full cluster of one queue, and gangs of many pod classes that wait in it behind those that run."""
     yield from nodes(1, 1, hosts // 10, 10)
     yield queue("team-a", 8 * hosts)
     yield from jobs("runs", hosts, "team-a", hosts, pods=8)
     for i in range(waiting):
-        yield from jobs(f"waits-{i:04}", 1, "team-a", gpus=1 + i % shapes % 8, pods=1 + i % shapes)
+        yield from jobs(f"waits-{i:04}", 1, "team-a", gpus=1 + i % classes % 8, pods=1 + i % classes)
 
 
-def reclaiming(hosts: int, limit: str) -> Crowd:
+def reclaiming(hosts: int, limit: str) -> QueueCase:
     """The same at one size."""
     name = f"reclaim for {hosts // 10} pods × 8 GPUs, {8 * hosts:,} one-GPU jobs run"
-    return Crowd(name, lambda: reclaim(hosts), f"≤ {limit}")
+    return QueueCase(name, lambda: reclaim(hosts), f"≤ {limit}")
 
 
-CROWDS = (
+CASES = (
     reclaiming(200, "0.1 s"),
     reclaiming(500, "0.25 s"),
     reclaiming(1000, "0.5 s"),
     reclaiming(5000, "3 s"),
-    Crowd("4,000 one-GPU jobs run, 4,000 wait in another queue", full, "≤ 2 s"),
-    Crowd("40,000 pods run, 1,000 hopeless gangs of 50 shapes wait", hopeless, "≤ 0.5 s"),
+    QueueCase("4,000 one-GPU jobs run, 4,000 wait in another queue", full, "≤ 2 s"),
+    QueueCase("40,000 pods run, 1,000 hopeless gangs of 50 shapes wait", hopeless, "≤ 0.5 s"),
 )
 
 
-def figure(crowd: Crowd) -> Figure:
+def figure(case: QueueCase) -> Figure:
     """One cycle measured: the best of two runs."""
-    snapshot = take(muster.objects(crowd.objects()))
-    found = plan(snapshot)
+    snapshot = take(muster.objects(case.objects()))
+    decided = plan(snapshot)
     return Figure(
         nodes=len(snapshot.nodes),
         pods=len(snapshot.class_of),
-        nominated=len(found.nominations),
-        evicted=len(found.evictions),
+        nominated=len(decided.nominations),
+        evicted=len(decided.evictions),
         taken=seconds(lambda: plan(snapshot), runs=2),
         reference=seconds(lambda: one_pass(snapshot)),
     )

@@ -37,9 +37,9 @@ def cluster(path: str) -> Iterator[Raw]:
             "topology/rack": f"r{i // RACK:03}",
             "gpu": row["gpu_model"],
         }
-        room = {"nvidia.com/gpu": row["gpu_capacity_num"], "cpu": row["cpu_num"], "pods": "250"}
+        allocatable = {"nvidia.com/gpu": row["gpu_capacity_num"], "cpu": row["cpu_num"], "pods": "250"}
         node = {"name": f"node-{int(row['node_name']):05}", "labels": labels}
-        yield {"apiVersion": "v1", "kind": "Node", "metadata": node, "status": {"allocatable": room}}
+        yield {"apiVersion": "v1", "kind": "Node", "metadata": node, "status": {"allocatable": allocatable}}
 
 
 def services(path: str) -> Iterator[Raw]:
@@ -71,18 +71,17 @@ def main(nodes: str, apps: str) -> None:
     start = time.process_time()
     snapshot = take(objects)
     taken = time.process_time()
-    found = plan(snapshot)
+    decided = plan(snapshot)
     done = time.process_time()
-    verdicts = Counter(gang.verdict for gang in found.gangs)
-    together = sum("/" not in domain for gang in found.gangs for domain in gang.domains.values() if domain)
-    print(f"{len(snapshot.nodes):,} nodes, {len(found.gangs)} gangs, {len(snapshot.class_of):,} pods")
-    print(f"placed {verdicts['Scheduled']} gangs with {len(found.bindings):,} pods, {together} of them in one block")
-    for gang in found.gangs:
+    counts = Counter(gang.verdict for gang in decided.gangs)
+    together = sum("/" not in domain for gang in decided.gangs for domain in gang.domains.values() if domain)
+    print(f"{len(snapshot.nodes):,} nodes, {len(decided.gangs)} gangs, {len(snapshot.class_of):,} pods")
+    print(f"placed {counts['Scheduled']} gangs with {len(decided.bindings):,} pods, {together} of them in one block")
+    for gang in decided.gangs:
         for refusal in gang.refusals:
             print(f"  {gang.verdict}: {gang.gang.name}: {sentence(refusal)}")
-    print(
-        f"snapshot {taken - start:.2f} s, plan {done - taken:.2f} s, {len(found.bindings) / (done - taken):,.0f} pods/s"
-    )
+    rate = len(decided.bindings) / (done - taken)
+    print(f"snapshot {taken - start:.2f} s, plan {done - taken:.2f} s, {rate:,.0f} pods/s")
 
 
 if __name__ == "__main__":

@@ -75,8 +75,8 @@ def podgroup(leaves: int, **spec: Any) -> Raw:
 
 def node(i: int) -> Raw:
     labels = {"topology/zone": f"z{i % 10}", "topology/rack": f"r{i % 500}"}
-    room = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
-    return {"metadata": {"name": f"n{i}", "labels": labels}, "status": {"allocatable": room}}
+    allocatable = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8"}
+    return {"metadata": {"name": f"n{i}", "labels": labels}, "status": {"allocatable": allocatable}}
 
 
 def pod(i: int) -> Raw:
@@ -100,10 +100,10 @@ def cluster() -> Objects:
 @cache
 def gangs() -> dict[str, list[Pod]]:
     """Pods by gang, as the mirror of `muster run` keeps them."""
-    found: dict[str, list[Pod]] = {}
+    pods_of: dict[str, list[Pod]] = {}
     for one in cluster().pods:
-        found.setdefault(gang_of(one) or "", []).append(one)
-    return found
+        pods_of.setdefault(gang_of(one) or "", []).append(one)
+    return pods_of
 
 
 def around() -> ValidationContext:
@@ -216,9 +216,9 @@ def measure(connection: http.client.HTTPSConnection, name: str, path: str, body:
 
 def judging(path: str, body: bytes, runs: int = 50) -> float:
     """The median of a few."""
-    kept = ClusterContext(around)
+    context = ClusterContext(around)
     judges: dict[str, reviews.Admit] = {
-        "/validate": lambda admission_request: admission.validate(admission_request, kept()),
+        "/validate": lambda admission_request: admission.validate(admission_request, context()),
         "/mutate": admission.mutate,
     }
     judge = judges.get(path)
@@ -241,12 +241,12 @@ def table(busy: bool, cases: Iterable[tuple[str, str, bytes]]) -> None:
     with served(busy) as connection:
         bare = 0.0
         for name, path, body in cases:
-            found = measure(connection, name, path, body, REQUESTS if len(body) < 50_000 else REQUESTS // 10)
-            bare = bare or found.p50
-            kept = "yes" if found.p99 < PROMISED_SECONDS else "no"
+            figures = measure(connection, name, path, body, REQUESTS if len(body) < 50_000 else REQUESTS // 10)
+            bare = bare or figures.p50
+            is_kept = "yes" if figures.p99 < PROMISED_SECONDS else "no"
             print(
-                f"| {name} | {found.size:,} B | {found.p50 * 1e3:.2f} ms | {found.p99 * 1e3:.2f} ms "
-                f"| {found.p50 / bare:.1f} | {found.judging * 1e3:.2f} ms | {kept} |",
+                f"| {name} | {figures.size:,} B | {figures.p50 * 1e3:.2f} ms | {figures.p99 * 1e3:.2f} ms "
+                f"| {figures.p50 / bare:.1f} | {figures.judging * 1e3:.2f} ms | {is_kept} |",
                 flush=True,
             )
 

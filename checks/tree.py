@@ -24,13 +24,13 @@ from typing import NamedTuple
 MOST_MODULES, MOST_LINES = 16, 400
 CODE = ("src", "tests", "bench", "checks")
 RULES = "docs/reference/rules.md"
-LETTERS = "DEGIMNPQRSTVX"  # of rules; other letters with a number are cells, versions, GPUs
+KINDS_OF_RULES = "DEGIMNPQRSTVX"  # of rules; other letters with a number are cells, versions, GPUs
 
 # A rule or a range of rules (`N4`, `I1-I7`). Three digits (`H100`, `N818`), a word around it (`e2e`, `T4-small`) and
 # numbers from 20 on (`X86`) are something else.
 NUMBER = r"(?:[1-9]|1\d)"
-CITATION = re.compile(rf"(?<![\w-])([{LETTERS}])({NUMBER})(?:[-–]\1({NUMBER}))?(?![\w-])")
-DEFINITION = re.compile(rf"^- \*\*([{LETTERS}]{NUMBER})\*\* ")
+CITATION = re.compile(rf"(?<![\w-])([{KINDS_OF_RULES}])({NUMBER})(?:[-–]\1({NUMBER}))?(?![\w-])")
+DEFINITION = re.compile(rf"^- \*\*([{KINDS_OF_RULES}]{NUMBER})\*\* ")
 TEST_LINK = re.compile(r"\[`(test_\w+)`\]\(([^)]+)\)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 LONG_BECAUSE = re.compile(r"^Long because: \S", re.MULTILINE)
@@ -60,9 +60,8 @@ PRIVATE = {
     "allocatable, free capacity": ("room",),
 }
 WORDS = PERSONS | {word: right for right, words in PRIVATE.items() for word in words}
-# Wrong where nothing else says what it is: `writes` and `verdicts` were modules; `pending_writes` are writes of a kind,
-# and a plan has verdicts (X2).
-WHOLE = {"found": "a noun for what it holds", "writes": "binder, evictor", "verdicts": "admission, gang verdicts"}
+VARIABLES = {"found": "a noun for what it holds"}  # wrong as a whole name: `found_nodes` says what was found
+MODULES = {"writes": "binder, evictor", "verdicts": "admission"}  # right elsewhere: a plan has verdicts (X2)
 # Terms that others have given: a kind of Kubernetes, and the reason `NoRoom` (E3).
 TERMS = (("service", "accounts"), ("no", "room"))
 
@@ -83,6 +82,7 @@ class Name(NamedTuple):
 
     text: str
     line: int
+    is_module: bool = False
     is_test: bool = False  # a test function: its name is a sentence
     is_wire: bool = False  # a field of a wire type: its name is given by the API
 
@@ -117,12 +117,12 @@ class Module:
 
     def names(self) -> Iterator[Name]:
         """Every name that is bound here: modules, classes, functions, parameters, variables, attributes."""
-        yield Name(Path(self.path).stem, 1)
+        yield Name(Path(self.path).stem, 1, is_module=True)
         wire = {id(part) for cls in _classes(self.syntax) if _is_wire(cls) for part in cls.body}
         for node in ast.walk(self.syntax):
             for text, line in _bound(node):
                 is_test = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and text.startswith("test_")
-                yield Name(text, line, is_test, id(node) in wire)
+                yield Name(text, line, is_test=is_test, is_wire=id(node) in wire)
             if isinstance(node, ast.AnnAssign) and id(node) in wire and isinstance(node.target, ast.Name):
                 wire.add(id(node.target))
 
@@ -270,8 +270,9 @@ def _wrong_words(name: Name) -> Iterator[tuple[str, str]]:
     if name.is_wire:
         return
     parts = split(name.text)
-    if len(parts) == 1 and parts[0] in WHOLE and not name.is_test:
-        yield parts[0], WHOLE[parts[0]]
+    whole = MODULES if name.is_module else VARIABLES
+    if name.text in whole:
+        yield name.text, whole[name.text]
     terms = {word for term in TERMS if term in pairwise(parts) for word in term}
     for word in parts:
         if word in (PERSONS if name.is_test else WORDS) and word not in terms:

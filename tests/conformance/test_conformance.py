@@ -19,8 +19,8 @@ each = pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 
 
 def case_of(path: Path) -> Any:
-    (found,) = (one for one in yaml.safe_load_all(path.read_bytes()) if one["kind"] == "Case")
-    return found
+    (case,) = (one for one in yaml.safe_load_all(path.read_bytes()) if one["kind"] == "Case")
+    return case
 
 
 @each

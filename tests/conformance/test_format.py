@@ -60,9 +60,9 @@ def test_what_comes_out_is_no_miss(expect: str) -> None:
         ("{evicted: [{pod: d/v1, moveTo: n3}]}", None),
     ],
 )
-def test_what_does_not_come_out_is_told(expect: str, miss: str | None) -> None:
-    (found,) = misses(expect)
-    assert miss in (None, found)
+def test_an_expectation_that_is_not_met_is_reported(expect: str, miss: str | None) -> None:
+    (only,) = misses(expect)
+    assert miss in (None, only)
 
 
 def test_a_case_says_when_it_is() -> None:

@@ -31,7 +31,7 @@ INVALID = sorted((EXAMPLES / "invalid").glob("*.yaml"))
 HEADER = re.compile(r"# ([a-z][a-z ]*): (.+)")
 
 
-class Told(NamedTuple):
+class Output(NamedTuple):
     """What a command answered."""
 
     code: int
@@ -39,21 +39,21 @@ class Told(NamedTuple):
     stderr: str
 
 
-def tell(*args: str | Path) -> Told:
+def tell(*args: str | Path) -> Output:
     result = CliRunner().invoke(cli, [str(arg) for arg in args], catch_exceptions=False, standalone_mode=False)
     assert isinstance(result.return_value, int)
-    return Told(result.return_value, result.stdout, result.stderr)
+    return Output(result.return_value, result.stdout, result.stderr)
 
 
 def headers(path: Path) -> dict[str, str]:
     """The comments before the first object that have the form `# word: value`."""
-    found = {}
+    values = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
-        if said := HEADER.fullmatch(line):
-            found[said[1]] = said[2]
-    return found
+        if header := HEADER.fullmatch(line):
+            values[header[1]] = header[2]
+    return values
 
 
 def rules_of(path: Path, word: str) -> set[str]:
@@ -108,16 +108,16 @@ def test_an_example_says_on_its_first_line_what_it_is_for(path: Path) -> None:
 @each
 def test_an_example_points_only_to_files_that_are_there(path: Path) -> None:
     """A reader follows the header to the counterpart, the pods, or what was meant."""
-    said = headers(path)
+    stated = headers(path)
     for word in ("form of record", "its pods", "what was meant"):
-        assert word not in said or (path.parent / said[word]).is_file(), said[word]
+        assert word not in stated or (path.parent / stated[word]).is_file(), stated[word]
 
 
 def test_the_whole_folder_is_read_at_once() -> None:
     """Names are unique in their namespaces, dialects and invalid ones included, so nothing is given twice."""
-    told = tell("validate", EXAMPLES)
-    assert "twice" not in told.stdout
-    assert "left alone" not in told.stderr
+    output = tell("validate", EXAMPLES)
+    assert "twice" not in output.stdout
+    assert "left alone" not in output.stderr
     assert len(muster.load(EXAMPLES).pod_groups) == len(WITH_GROUPS)
 
 
@@ -134,18 +134,18 @@ def test_an_example_of_record_is_valid_by_itself(path: Path) -> None:
 
 def test_the_examples_of_record_are_valid_in_their_cluster() -> None:
     """With topologies, queues and priorities beside them, every level and every queue that they name exists."""
-    told = tell("validate", "-o", "json", CLUSTER, *OF_RECORD)
-    problems = [problem for judged in json.loads(told.stdout)["objects"] for problem in judged["problems"]]
-    assert told.code == 0
+    output = tell("validate", "-o", "json", CLUSTER, *OF_RECORD)
+    problems = [problem for judged in json.loads(output.stdout)["objects"] for problem in judged["problems"]]
+    assert output.code == 0
     assert [problem for problem in problems if problem["severity"] == "error"] == []
 
 
 def test_the_only_warnings_are_those_that_an_example_is_about() -> None:
     """A warning in an example that nobody meant would teach people to ignore warnings."""
-    told = tell("validate", "-o", "json", CLUSTER, *OF_RECORD)
+    output = tell("validate", "-o", "json", CLUSTER, *OF_RECORD)
     warned = [
         (Path(judged["where"].split(",")[0]).name, problem["rule"])
-        for judged in json.loads(told.stdout)["objects"]
+        for judged in json.loads(output.stdout)["objects"]
         for problem in judged["problems"]
     ]
     assert warned == [("leader-workers-job.yaml", "V6"), *[("sample2-strays.yaml", "N4")] * 3]
@@ -166,9 +166,9 @@ def test_converting_an_example_of_record_changes_nothing(path: Path) -> None:
 @each_older
 def test_an_older_example_is_not_accepted_in_silence(path: Path) -> None:
     """Refused, or told how its minimum is read where other controllers write the same (V2)."""
-    told = tell("validate", path)
-    assert told.code == 1 or "pods in all (M5)" in told.stdout
-    assert "hint:" in told.stdout
+    output = tell("validate", path)
+    assert output.code == 1 or "pods in all (M5)" in output.stdout
+    assert "hint:" in output.stdout
 
 
 @each_older
@@ -180,9 +180,9 @@ def test_an_older_example_names_its_counterpart(path: Path) -> None:
 @each_convertible
 def test_an_older_example_converts_to_exactly_its_counterpart(path: Path) -> None:
     """Without being told which dialect it is: none of the documents' own examples is ambiguous."""
-    told = tell("convert", path)
-    converted = list(yaml.safe_load_all(told.stdout))
-    assert told.code == 0
+    output = tell("convert", path)
+    converted = list(yaml.safe_load_all(output.stdout))
+    assert output.code == 0
     assert only_spec(converted) == only_spec([group.raw for group in groups(counterpart(path))])
 
 
@@ -190,8 +190,8 @@ def test_an_older_example_converts_to_exactly_its_counterpart(path: Path) -> Non
 def test_a_conversion_tells_the_dialects_that_the_header_names(path: Path) -> None:
     """What was changed is told with its rule, and nothing else was changed."""
     (group,) = groups(path)
-    told = {rule for change in convert(group).changes for rule in re.findall(r"\((D\d)\)$", change)}
-    assert told == rules_of(path, "dialect")
+    named_rules = {rule for change in convert(group).changes for rule in re.findall(r"\((D\d)\)$", change)}
+    assert named_rules == rules_of(path, "dialect")
 
 
 @each_convertible
@@ -236,10 +236,10 @@ def test_two_minimums_that_disagree_are_not_converted(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for path in WITH_GROUPS if path not in OLDER], ids=named)
 def test_every_group_of_an_example_is_in_its_drawing(path: Path, form: str) -> None:
     """As a table, as data and as a diagram; invalid ones too, since a picture helps to see what is wrong."""
-    told = tell("tree", "-o", form, path)
-    assert told.code == 0
+    output = tell("tree", "-o", form, path)
+    assert output.code == 0
     assert [
-        part for part in parts_of(only_spec([group.raw for group in groups(path)])) if part not in told.stdout
+        part for part in parts_of(only_spec([group.raw for group in groups(path)])) if part not in output.stdout
     ] == []
 
 
@@ -251,9 +251,11 @@ def test_every_group_of_an_older_example_is_in_its_drawing_once_converted(
     """`muster convert old.yaml > new.yaml` gives a file that every other verb reads."""
     new = tmp_path / "new.yaml"
     new.write_text(tell("convert", path).stdout, encoding="utf-8")
-    told = tell("tree", "-o", form, new)
-    assert (told.code, told.stderr) == (0, "")
-    assert [part for part in parts_of(only_spec([group.raw for group in groups(new)])) if part not in told.stdout] == []
+    output = tell("tree", "-o", form, new)
+    assert (output.code, output.stderr) == (0, "")
+    assert [
+        part for part in parts_of(only_spec([group.raw for group in groups(new)])) if part not in output.stdout
+    ] == []
 
 
 def test_data_of_a_drawing_is_data() -> None:
@@ -275,10 +277,10 @@ DYNAMO = [EXAMPLES / name for name in ("dynamo-inference.yaml", "dynamo-pods.yam
 
 
 def by_name(group: Any) -> dict[str, Any]:
-    found = {group["name"]: group}
+    groups = {group["name"]: group}
     for child in group.get("children", ()):
-        found |= by_name(child)
-    return found
+        groups |= by_name(child)
+    return groups
 
 
 def test_the_dynamo_example_shows_core_extra_and_optional_parts() -> None:
@@ -321,7 +323,7 @@ def test_the_dynamo_pods_keep_the_topology_that_they_ask_for() -> None:
         replica = pod.metadata.labels["kai.scheduler/subgroup-name"]
         racks.setdefault(replica, set()).add(pod.spec.node_name.rpartition("-")[0])
         zones.setdefault(replica.partition("-")[0], set()).add(pod.spec.node_name.partition("-")[0])
-    assert {name: len(found) for name, found in racks.items()} == dict.fromkeys(racks, 1)
+    assert {name: len(used) for name, used in racks.items()} == dict.fromkeys(racks, 1)
     assert zones == {"prefill": {"z1"}, "decode": {"z2"}}
 
 
@@ -339,10 +341,10 @@ def test_a_sample_has_all_the_pods_that_it_needs(name: str, pods: int) -> None:
     assert f"{pods} pods still to place" in tell("tree", EXAMPLES / f"{name}.yaml").stdout.splitlines()[0]
 
 
-def test_pods_that_name_no_subgroup_of_their_gang_are_told() -> None:
+def test_pods_that_name_no_subgroup_of_their_gang_are_reported() -> None:
     """As the document has them: three pods, none of which could ever run (N4)."""
-    told = tell("tree", EXAMPLES / "sample2-strays.yaml")
-    strays = [line for line in told.stdout.splitlines() if line.startswith("! pod")]
+    output = tell("tree", EXAMPLES / "sample2-strays.yaml")
+    strays = [line for line in output.stdout.splitlines() if line.startswith("! pod")]
     assert [re.findall(r"`([^`]+)`", line) for line in strays] == [
         [f"sample2-strays/pod-{letter}1", f"subgroup-{letter}"] for letter in "abc"
     ]

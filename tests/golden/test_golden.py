@@ -63,9 +63,9 @@ def test_queues_are_drawn_with_their_shares(form: str) -> None:
     approve(f"queues/dynamo.{form}", printed("queues", "-o", form, *files))
 
 
-def test_queues_that_have_too_much_are_told(tmp_path: Path) -> None:
+def test_queues_that_have_too_much_are_shown(tmp_path: Path) -> None:
     """Over a quota, over a limit, protected beyond the quota, in no tree, and PodGroups that wait because of that."""
-    (tmp_path / "crowd.yaml").write_text(CROWD, encoding="utf-8")
+    (tmp_path / "crowd.yaml").write_text(MANY_QUEUES, encoding="utf-8")
     words = ["queues", str(tmp_path / "crowd.yaml")]
     result = CliRunner().invoke(cli, words, catch_exceptions=False, standalone_mode=False)
     approve("queues/crowd.txt", result.stdout + "--- stderr\n" + result.stderr)
@@ -79,7 +79,7 @@ def test_problems_read_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     approve("validate/broken.txt", result.stdout + "--- stderr\n" + result.stderr)
 
 
-def told(command: str) -> str:
+def show(command: str) -> str:
     """What a reader of the documentation would see: both streams, as a terminal mixes them."""
     done = subprocess.run(
         [sys.executable, "-m", "muster.cli.main", *shlex.split(command)[1:]],
@@ -99,7 +99,7 @@ def test_the_guide_to_what_if_shows_real_runs() -> None:
 
     def again(block: re.Match[str]) -> str:
         commands = [line.removeprefix("$ ") for line in block[1].splitlines() if line.startswith("$ ")]
-        return "```console\n" + "".join(f"$ {command}\n{told(command)}" for command in commands) + "```\n"
+        return "```console\n" + "".join(f"$ {command}\n{show(command)}" for command in commands) + "```\n"
 
     written = guide.read_text(encoding="utf-8")
     run = re.sub(r"```console\n(.*?)```\n", again, written, flags=re.DOTALL)
@@ -127,7 +127,7 @@ spec:
   - {name: self, parent: self, minMember: 1}
 """
 
-CROWD = """\
+MANY_QUEUES = """\
 {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: 64, memory: 1000G, nvidia.com/gpu: 15}}}
 ---
 {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: research}, spec: {resources: {gpu: {quota: 8}}}}
@@ -146,7 +146,7 @@ spec: {parentQueue: research, resources: {gpu: {quota: 2, limit: 3}}}
 ---
 {apiVersion: scheduling.run.ai/v2, kind: Queue, metadata: {name: lost}, spec: {parentQueue: nobody}}
 """
-CROWD += "".join(
+MANY_QUEUES += "".join(
     f"""\
 ---
 apiVersion: scheduling.run.ai/v2alpha2

@@ -35,13 +35,13 @@ def broken(objects: list[Raw], plan: Raw, now: datetime | None = None) -> list[s
     """Every promise that the plan does not keep; without `now`, nothing that depends on the time is judged."""
     index = ObjectIndex(objects)
     at_once, after = outcomes(index, plan)
-    found = [*_bound_once(index, plan), *_wrong(index, at_once)]
+    findings = [*_bound_once(index, plan), *_wrong(index, at_once)]
     if _at_once(index, plan):
         seats = _seats(index, at_once)
-        found += _uneven(index, seats) + _scattered(index, seats)
+        findings += _uneven(index, seats) + _scattered(index, seats)
     if at_once != after:
-        found += [f"in the end: {problem}" for problem in _wrong(index, after)]
-    return [*found, *_misjudged(index, plan, after), *disturbed(index, plan, now), *internal_errors(plan)]
+        findings += [f"in the end: {problem}" for problem in _wrong(index, after)]
+    return [*findings, *_misjudged(index, plan, after), *disturbed(index, plan, now), *internal_errors(plan)]
 
 
 def internal_errors(plan: Raw) -> list[str]:
@@ -80,12 +80,12 @@ class Seat(NamedTuple):
 
 def _seats(index: ObjectIndex, outcome: Outcome) -> list[Seat]:
     """Every pod that holds room on a known node."""
-    found = []
+    seats = []
     for key, pod in index.pods.items():
         node = index.nodes.get(outcome.places.get(key) or pod["spec"].get("nodeName") or "")
         if node and phase(pod) not in ("Succeeded", "Failed") and key not in outcome.gone:
-            found.append(Seat(pod, node, key in outcome.places))
-    return found
+            seats.append(Seat(pod, node, key in outcome.places))
+    return seats
 
 
 def _bound_once(index: ObjectIndex, plan: Raw) -> Iterator[str]:
@@ -230,7 +230,7 @@ def _together(one: Seat, other: Seat, key: str) -> bool:
     return place is not None and place == _place(other.node, key)
 
 
-def _looks_at(index: ObjectIndex, pod: Raw, term: Raw, other: Raw) -> bool:
+def _considers(index: ObjectIndex, pod: Raw, term: Raw, other: Raw) -> bool:
     """Whether a term that `pod` carries selects `other`."""
     where, chosen = namespace(other), term.get("namespaceSelector")
     if not term.get("namespaces") and chosen is None:
@@ -257,7 +257,7 @@ def _too_close(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
         for term in _terms(one.pod, "podAntiAffinity"):
             for other in seats:
                 concerns = other is not one and (one.new or other.new) and _together(one, other, term["topologyKey"])
-                if concerns and _looks_at(index, one.pod, term, other.pod):
+                if concerns and _considers(index, one.pod, term, other.pod):
                     yield f"{one} keeps away from {other} in one {term['topologyKey']}"
 
 
@@ -268,17 +268,17 @@ def _alone(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
             key = term["topologyKey"]
             if _place(one.node, key) is None:
                 yield f"{one}: affinity by {key}, which the node does not have"
-            elif not _looks_at(index, one.pod, term, one.pod) and not _company(index, one, term, seats):
+            elif not _considers(index, one.pod, term, one.pod) and not _inter_pod_rules(index, one, term, seats):
                 yield f"{one}: nobody there that its affinity by {key} asks for"
 
 
-def _company(index: ObjectIndex, one: Seat, term: Raw, seats: list[Seat]) -> list[Seat]:
+def _inter_pod_rules(index: ObjectIndex, one: Seat, term: Raw, seats: list[Seat]) -> list[Seat]:
     """Other pods in the place of a carrier that its term selects."""
     key = term["topologyKey"]
     return [
         other
         for other in seats
-        if other is not one and _together(one, other, key) and _looks_at(index, one.pod, term, other.pod)
+        if other is not one and _together(one, other, key) and _considers(index, one.pod, term, other.pod)
     ]
 
 
@@ -296,15 +296,15 @@ def _at_once(index: ObjectIndex, plan: Raw) -> bool:
 def _scattered(index: ObjectIndex, seats: list[Seat]) -> list[str]:
     """Affinity of a gang that came at once: a series starts one place, and only where no outside pod is selected."""
     started: dict[str, set[str]] = defaultdict(set)
-    found = []
+    findings = []
     for one in seats:
         for term in _terms(one.pod, "podAffinity") if one.new else ():
-            if not any(_stands(other, _series(one.pod, term)) for other in _company(index, one, term, seats)):
+            if not any(_stands(other, _series(one.pod, term)) for other in _inter_pod_rules(index, one, term, seats)):
                 started[_series(one.pod, term)].add(str(_place(one.node, term["topologyKey"])))
                 elsewhere = [other for other in seats if not other.new and _place(other.node, term["topologyKey"])]
-                if any(_looks_at(index, one.pod, term, other.pod) for other in elsewhere):
-                    found.append(f"{one}: a place is started though its affinity selects a pod elsewhere")
-    return found + [f"{term} is started in {sorted(places)}" for term, places in started.items() if len(places) > 1]
+                if any(_considers(index, one.pod, term, other.pod) for other in elsewhere):
+                    findings.append(f"{one}: a place is started though its affinity selects a pod elsewhere")
+    return findings + [f"{term} is started in {sorted(places)}" for term, places in started.items() if len(places) > 1]
 
 
 def _stands(other: Seat, series: str) -> bool:
@@ -370,8 +370,8 @@ def _half_started(index: ObjectIndex, outcome: Outcome) -> Iterator[str]:
 
 def _misjudged(index: ObjectIndex, plan: Raw, after: Outcome) -> Iterator[str]:
     """`Scheduled` means that the root is satisfied with this plan, nominations counted."""
-    verdicts = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in plan["podGroups"]}
+    verdict_of = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in plan["podGroups"]}
     for key in index.gangs:
         met = CheckedGang(index, key, after).met()
-        if (verdicts[key] == "Scheduled") != met:
-            yield f"{key}: verdict {verdicts[key]}, but satisfied is {met}"
+        if (verdict_of[key] == "Scheduled") != met:
+            yield f"{key}: verdict {verdict_of[key]}, but satisfied is {met}"

@@ -58,8 +58,8 @@ def outcomes(index: ObjectIndex, plan: Raw) -> tuple[Outcome, Outcome]:
     evicted = {key_of(one): one.get("moveTo", "") for one in plan.get("evictions") or ()}
     if not nominated and not evicted:
         return Outcome(bound), Outcome(bound)
-    leaving = {key for key, pod in index.pods.items() if terminating(pod)}
-    gone = leaving | {pod for pod, to in evicted.items() if not to}
+    stopping = {key for key, pod in index.pods.items() if terminating(pod)}
+    gone = stopping | {pod for pod, to in evicted.items() if not to}
     return Outcome(bound), Outcome(bound | nominated | {pod: to for pod, to in evicted.items() if to}, frozenset(gone))
 
 
@@ -118,7 +118,7 @@ class Case:
         self.final = {key: CheckedGang(index, key, self.after) for key in index.gangs}
         self.evictions: dict[str, Raw] = {key_of(one): one for one in plan.get("evictions") or ()}
         self._asks: dict[str, Mapping[str, int]] = {}  # by pod, in base units
-        self.shares = self.queues.shares(self._asked(), self._pool())
+        self.shares = self.queues.shares(self._requested(), self._pool())
 
     def evicted(self, *reasons: str) -> set[str]:
         return {pod for pod, one in self.evictions.items() if one["reason"] in reasons}
@@ -135,37 +135,37 @@ class Case:
         return {pod for pod in self.final[gang].new() if pod not in self.evictions}
 
     def amounts(self, pods: Iterable[str]) -> dict[str, int]:
-        found: dict[str, int] = defaultdict(int)
+        totals: dict[str, int] = defaultdict(int)
         for pod in pods:
             if pod not in self._asks:
                 self._asks[pod] = base_units(asks(self.index.pods[pod]))
             for resource, amount in self._asks[pod].items():
                 if resource in self.queues.resources:
-                    found[resource] += amount
-        return found
+                    totals[resource] += amount
+        return totals
 
     def held(self, gangs: Mapping[str, CheckedGang]) -> Held:
         """What every queue holds."""
-        found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for checked in gangs.values():
             for resource, amount in self.amounts(checked.pods()).items():
-                found[checked.queue][resource] += amount
-        return self.queues.summed(found)
+                totals[checked.queue][resource] += amount
+        return self.queues.summed(totals)
 
-    def _asked(self) -> dict[str, dict[str, int]]:
+    def _requested(self) -> dict[str, dict[str, int]]:
         """Q3, demand: what is placed or could be."""
-        found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for checked in self.before.values():
             waiting = [
                 pod for leaf in checked.inside("") if not checked.children.get(leaf) for pod in checked.waiting[leaf]
             ]
             for resource, amount in self.amounts([*checked.pods(), *waiting]).items():
-                found[checked.queue][resource] += amount
-        return found
+                totals[checked.queue][resource] += amount
+        return totals
 
     def _pool(self) -> dict[str, int]:
         """All that ready nodes have, without what pods outside every gang hold there."""
-        found: dict[str, int] = defaultdict(int)
+        totals: dict[str, int] = defaultdict(int)
         for key, node in self.index.nodes.items():
             if not all(c["status"] == "True" for c in node["status"].get("conditions") or () if c["type"] == "Ready"):
                 continue
@@ -173,8 +173,8 @@ class Case:
             strangers = [pod for pod, raw in self.index.pods.items() if self._stranger(raw, key)]
             taken = self.amounts(strangers)
             for resource, amount in base_units(raw).items():
-                found[resource] += max(amount - taken.get(resource, 0), 0)
-        return found
+                totals[resource] += max(amount - taken.get(resource, 0), 0)
+        return totals
 
     def _stranger(self, pod: Raw, node: str) -> bool:
         holds = pod["spec"].get("nodeName") == node and phase(pod) not in ("Succeeded", "Failed")
@@ -182,16 +182,16 @@ class Case:
 
     def leavers(self, gang: str, *reasons: str) -> list[Leaver]:
         """Units that are gone for a gang, as they leave: lower priorities first, then the youngest, then P4."""
-        victims, found = self.victims(gang, *reasons), []
+        victims, leavers = self.victims(gang, *reasons), []
         gangs = [checked for checked in self.before.values() if checked.pods().keys() & victims]
         for checked in sorted(gangs, key=lambda checked: checked.created, reverse=True):
             units = checked.units()
-            for i in checked.leaving():
+            for i in checked.eviction_order():
                 around = units[i].around
                 if (pods := closure(units, i)) and pods <= victims:
                     outermost = around is None or not (closure(units, around) <= victims)
-                    found.append(Leaver(checked, i, units[i], pods, outermost))
-        return sorted(found, key=lambda leaver: leaver.gang.priority)
+                    leavers.append(Leaver(checked, i, units[i], pods, outermost))
+        return sorted(leavers, key=lambda leaver: leaver.gang.priority)
 
     @property
     def alone(self) -> bool:
@@ -363,11 +363,11 @@ def _moved_too_much(case: Case) -> Iterator[str]:
         victims = case.victims(gang, "Consolidate")
         if len(victims) > MOST_MOVED:
             yield f"{gang}: {len(victims)} pods move for it"
-        asked = case.amounts(case.gained(gang))
+        requested = case.amounts(case.gained(gang))
         for resource, amount in case.amounts(victims).items():
-            is_bounded = resource not in ("cpu", "memory") or asked.get(resource)
-            if is_bounded and amount > asked.get(resource, 0):
-                yield f"{gang}: asks for {asked.get(resource, 0)} {resource}, and {amount} move for it"
+            is_bounded = resource not in ("cpu", "memory") or requested.get(resource)
+            if is_bounded and amount > requested.get(resource, 0):
+                yield f"{gang}: asks for {requested.get(resource, 0)} {resource}, and {amount} move for it"
 
 
 def _disturbed_too_much(case: Case) -> Iterator[str]:
@@ -506,10 +506,10 @@ def _awaited(case: Case, leaver: Leaver) -> bool:
 
     Where it sits is not told: that it could, with one of its pods, is enough.
     """
-    leaving = frozenset(key for key, pod in case.index.pods.items() if terminating(pod))
+    stopping = frozenset(key for key, pod in case.index.pods.items() if terminating(pod))
     waiting = (pod for gang in _gangs_that_fit_soon(case) for pods in gang.waiting.values() for pod in pods)
     nodes = case.index.nodes.keys() & _stays(leaver).values()
-    return any(not overfull(case.index, Outcome({pod: node}, leaving)) for pod in waiting for node in nodes)
+    return any(not overfull(case.index, Outcome({pod: node}, stopping)) for pod in waiting for node in nodes)
 
 
 def _gangs_that_fit_soon(case: Case) -> Iterator[CheckedGang]:

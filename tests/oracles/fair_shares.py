@@ -42,36 +42,36 @@ def divide(amount: int, claims: list[Claim]) -> dict[str, int]:
     largest = Fraction(max([amount, 1, *(one.says.quota or 0 for one in claims)]))
     by_quota = {one.name: largest if one.says.quota is None else Fraction(one.says.quota) for one in claims}
     first = _by_priority(amount, claims, {one.name: one.deserves for one in claims}, by_quota)
-    room = {one.name: one.want - first[one.name] for one in claims}
-    more = _by_priority(amount - sum(first.values()), claims, room, {one.name: one.says.weight for one in claims})
+    missing = {one.name: one.want - first[one.name] for one in claims}
+    more = _by_priority(amount - sum(first.values()), claims, missing, {one.name: one.says.weight for one in claims})
     return {one.name: first[one.name] + more[one.name] for one in claims}
 
 
 def _by_priority(
-    amount: int, claims: list[Claim], room: dict[str, int], weights: dict[str, Fraction]
+    amount: int, claims: list[Claim], missing: dict[str, int], weights: dict[str, Fraction]
 ) -> dict[str, int]:
-    found: dict[str, int] = {}
+    shares: dict[str, int] = {}
     for priority in sorted({one.priority for one in claims}, reverse=True):
         equals = [one for one in claims if one.priority == priority]
-        found |= _fill(amount - sum(found.values()), equals, room, weights)
-    return found
+        shares |= _fill(amount - sum(shares.values()), equals, missing, weights)
+    return shares
 
 
-def _fill(amount: int, claims: list[Claim], room: dict[str, int], weights: dict[str, Fraction]) -> dict[str, int]:
+def _fill(amount: int, claims: list[Claim], missing: dict[str, int], weights: dict[str, Fraction]) -> dict[str, int]:
     """All at once until the first is full, then the others, until nothing is left; then whole numbers."""
     exact = {one.name: Fraction(0) for one in claims}
     left = Fraction(amount)
-    while left > 0 and (open_ := [name for name in exact if weights[name] and exact[name] < room[name]]):
+    while left > 0 and (open_ := [name for name in exact if weights[name] and exact[name] < missing[name]]):
         together = sum(weights[name] for name in open_)
-        step = min(left / together, *((room[name] - exact[name]) / weights[name] for name in open_))
+        step = min(left / together, *((missing[name] - exact[name]) / weights[name] for name in open_))
         for name in open_:
             exact[name] += step * weights[name]
         left -= step * together
-    found = {name: int(part) for name, part in exact.items()}
-    behind = sorted(claims, key=lambda one: (found[one.name] - exact[one.name], one.created, one.name))
-    for one in behind[: int(sum(exact.values())) - sum(found.values())]:
-        found[one.name] += 1
-    return found
+    shares = {name: int(part) for name, part in exact.items()}
+    behind = sorted(claims, key=lambda one: (shares[one.name] - exact[one.name], one.created, one.name))
+    for one in behind[: int(sum(exact.values())) - sum(shares.values())]:
+        shares[one.name] += 1
+    return shares
 
 
 class Queues:
@@ -87,11 +87,11 @@ class Queues:
 
     def path(self, name: str) -> list[str]:
         """The queue and those above it, up to the top; empty where it is in no tree."""
-        found: list[str] = []
-        while name in self.raws and name not in found:
-            found.append(name)
+        names: list[str] = []
+        while name in self.raws and name not in names:
+            names.append(name)
             name = self.raws[name]["spec"].get("parentQueue") or ""
-        return [] if name else found
+        return [] if name else names
 
     def below(self, name: str) -> list[str]:
         """Children; of the empty name the top queues."""
@@ -114,40 +114,40 @@ class Queues:
         weight = Fraction(str(raw.get("overQuotaWeight", 1)))
         return Says(_amount(raw.get("quota", 0), unit), _amount(raw.get("limit", -1), unit), weight)
 
-    def shares(self, asked: Mapping[str, Held], pool: Held) -> dict[str, dict[str, int]]:
+    def shares(self, requested: Mapping[str, Held], pool: Held) -> dict[str, dict[str, int]]:
         """The fair share of every queue, top down: top queues divide the pool, children what their parent has."""
-        found: dict[str, dict[str, int]] = defaultdict(dict)
+        shares: dict[str, dict[str, int]] = defaultdict(dict)
         for resource in self.resources:
             ahead = [("", pool.get(resource, 0))]
             for name, amount in ahead:
-                claims = [self._claim(child, resource, asked) for child in self.below(name)]
+                claims = [self._claim(child, resource, requested) for child in self.below(name)]
                 for child, given in divide(amount, claims).items():
-                    found[child][resource] = given
+                    shares[child][resource] = given
                     ahead.append((child, given))
-        return found
+        return shares
 
-    def _claim(self, name: str, resource: str, asked: Mapping[str, Held]) -> Claim:
+    def _claim(self, name: str, resource: str, requested: Mapping[str, Held]) -> Claim:
         raw = self.raws[name]
-        says, want = self.says(name, resource), self._want(name, resource, asked)
+        says, want = self.says(name, resource), self._want(name, resource, requested)
         created = raw["metadata"].get("creationTimestamp", "")
         return Claim(name, want, says, raw["spec"].get("priority", 100), created)
 
-    def _want(self, name: str, resource: str, asked: Mapping[str, Held]) -> int:
-        """What is asked for below, within the limits on the way."""
+    def _want(self, name: str, resource: str, requested: Mapping[str, Held]) -> int:
+        """What is requested for below, within the limits on the way."""
         children = self.below(name)
-        inside = [self._want(child, resource, asked) for child in children]
-        want = sum(inside) if children else asked.get(name, {}).get(resource, 0)
+        inside = [self._want(child, resource, requested) for child in children]
+        want = sum(inside) if children else requested.get(name, {}).get(resource, 0)
         limit = self.says(name, resource).limit
         return want if limit is None else min(want, limit)
 
     def summed(self, by_leaf: Mapping[str, Held]) -> dict[str, dict[str, int]]:
         """What every queue has with everything below it."""
-        found: dict[str, dict[str, int]] = {name: defaultdict(int) for name in self.raws}
+        totals: dict[str, dict[str, int]] = {name: defaultdict(int) for name in self.raws}
         for leaf, amounts in by_leaf.items():
             for name in self.path(leaf):
                 for resource, amount in amounts.items():
-                    found[name][resource] += amount
-        return found
+                    totals[name][resource] += amount
+        return totals
 
 
 def base_units(amounts: Mapping[str, Fraction], rounding: Callable[[Fraction], int] = ceil) -> dict[str, int]:

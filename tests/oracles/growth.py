@@ -14,10 +14,10 @@ from typing import Any
 
 from ortools.sat.python import cp_model
 
-from tests.oracles.placement import Host, Part, Puzzle, Shape
+from tests.oracles.placement import Host, Part, PodClass, Puzzle
 
 ZONE, RACK, HOSTNAME = 0, 2, 3  # levels, as `tests.support.puzzles.LEVELS` lists them
-ROOM = 99  # cpu, of which there is always enough
+PLENTY = 99  # cpu, of which there is always enough
 
 
 # puzzles ------------------------------------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def puzzle(seed: int) -> Puzzle:
     for i in range(rng.randint(2, 6)):
         rack = rng.randrange(racks)
         path = (f"z{rack % 2}", "b", f"r{rack}", f"n{i}")
-        hosts.append(Host(f"n{i}", path, (rng.randint(0, 4), ROOM)))
+        hosts.append(Host(f"n{i}", path, (rng.randint(0, 4), PLENTY)))
     return Puzzle(tuple(hosts), _tree(rng))
 
 
@@ -44,17 +44,17 @@ def _tree(rng: random.Random) -> tuple[Part, ...]:
             parts = [_leaf(rng, f"g{i}", "", (None, None, RACK, HOSTNAME)) for i in range(rng.randint(2, 4))]
             return (Part("", "", rng.randint(1, len(parts)), top), *parts)
         case _:
-            number, found = rng.randint(2, 3), []
+            number, nested = rng.randint(2, 3), []
             for i in range(number):
                 leaves = [_leaf(rng, f"g{i}{j}", f"g{i}", (None, None, RACK)) for j in range(rng.randint(1, 2))]
-                found += [Part(f"g{i}", "", rng.randint(1, len(leaves)), rng.choice((None, ZONE, RACK))), *leaves]
-            return (Part("", "", rng.randint(1, number), rng.choice((None, ZONE))), *found)
+                nested += [Part(f"g{i}", "", rng.randint(1, len(leaves)), rng.choice((None, ZONE, RACK))), *leaves]
+            return (Part("", "", rng.randint(1, number), rng.choice((None, ZONE))), *nested)
 
 
 def _leaf(rng: random.Random, name: str, parent: str, levels: tuple[int | None, ...]) -> Part:
     need = rng.randint(1, 3)
-    shape = Shape((rng.choice((1, 1, 2)), 1))
-    return Part(name, parent, need, rng.choice(levels), ((shape, need + rng.choice((0, 1, 2, 3))),))
+    pod_class = PodClass((rng.choice((1, 1, 2)), 1))
+    return Part(name, parent, need, rng.choice(levels), ((pod_class, need + rng.choice((0, 1, 2, 3))),))
 
 
 # the most that can follow -------------------------------------------------------------------------------------------
@@ -83,17 +83,17 @@ class Growth:
         return [part for part in self.given.parts if part.name and part.parent == name]
 
     def _above(self, name: str) -> list[str]:
-        found = [name]
+        path = [name]
         while name:
             name = self.parts[name].parent
-            found.append(name)
-        return found
+            path.append(name)
+        return path
 
     def _rules(self) -> None:
         """X5 for one resource, M1, M2, G2 and T1."""
         for h, host in enumerate(self.given.hosts):
-            asked = (v * self.parts[leaf].pending[0][0].asks[0] for (leaf, at), v in self.pods.items() if at == h)
-            self.model.add(sum(asked) <= host.free[0])
+            requested = (v * self.parts[leaf].pending[0][0].asks[0] for (leaf, at), v in self.pods.items() if at == h)
+            self.model.add(sum(requested) <= host.free[0])
         for name, part in self.parts.items():
             below = self.children(name)
             have = sum(self.met[child.name] for child in below) if below else self._placed(name)

@@ -21,7 +21,7 @@ Raw = dict[str, Any]
 class Host(NamedTuple):
     name: str
     labels: dict[str, str]
-    room: int
+    gpus: int
     tainted: bool = False
 
 
@@ -56,7 +56,7 @@ class Pod(NamedTuple):
     spread: tuple[Spread, ...] = ()
     namespace: str = TEAM
     on: str = ""  # outside pods: their host
-    leaving: bool = False
+    terminating: bool = False
 
 
 class Leaf(NamedTuple):
@@ -121,17 +121,17 @@ def domain(host: Host, level: int) -> tuple[str, ...] | None:
 
 def feasible(puzzle: Puzzle) -> bool:
     """Whether every minimum can be met at once, by 0007."""
-    board = Board(puzzle)
-    for rule in (_minimums, _room, _levels, _apart, _beside, _spread):
-        rule(board)
+    seating = Seating(puzzle)
+    for rule in (_minimums, _free, _levels, _apart, _beside, _spread):
+        rule(seating)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
-    status = solver.solve(board.model)
+    status = solver.solve(seating.model)
     assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE), status
     return status != cp_model.INFEASIBLE
 
 
-class Board:
+class Seating:
     """One yes or no per pod and host it may be on."""
 
     def __init__(self, puzzle: Puzzle) -> None:
@@ -149,11 +149,11 @@ class Board:
         return sum(on[host.name] for host in hosts if host.name in on)
 
     def places(self, key: str) -> dict[str, list[Host]]:
-        found: dict[str, list[Host]] = defaultdict(list)
+        hosts_of: dict[str, list[Host]] = defaultdict(list)
         for host in self.puzzle.hosts:
             if (value := place(host, key)) is not None:
-                found[value].append(host)
-        return found
+                hosts_of[value].append(host)
+        return hosts_of
 
     def nowhere(self, key: str) -> list[Host]:
         return [host for host in self.puzzle.hosts if place(host, key) is None]
@@ -162,101 +162,101 @@ class Board:
         return [pod for pod in self.puzzle.outside if selects(carrier, term, pod)]
 
 
-def _minimums(board: Board) -> None:
-    met = {leaf.name: board.model.new_bool_var("") for leaf in board.puzzle.leaves}
-    board.model.add(sum(met.values()) == board.puzzle.need)
-    for leaf in board.puzzle.leaves:
+def _minimums(seating: Seating) -> None:
+    met = {leaf.name: seating.model.new_bool_var("") for leaf in seating.puzzle.leaves}
+    seating.model.add(sum(met.values()) == seating.puzzle.need)
+    for leaf in seating.puzzle.leaves:
         for pod in leaf.pods:
-            board.model.add(board.within(pod, [*board.puzzle.hosts]) <= 1)
-        placed = sum(board.within(pod, [*board.puzzle.hosts]) for pod in leaf.pods)
-        board.model.add(placed == leaf.need * met[leaf.name])
+            seating.model.add(seating.within(pod, [*seating.puzzle.hosts]) <= 1)
+        placed = sum(seating.within(pod, [*seating.puzzle.hosts]) for pod in leaf.pods)
+        seating.model.add(placed == leaf.need * met[leaf.name])
 
 
-def _room(board: Board) -> None:
-    for host in board.puzzle.hosts:
-        board.model.add(sum(pod.asks * board.within(pod, [host]) for pod in board.puzzle.pods) <= host.room)
+def _free(seating: Seating) -> None:
+    for host in seating.puzzle.hosts:
+        seating.model.add(sum(pod.asks * seating.within(pod, [host]) for pod in seating.puzzle.pods) <= host.gpus)
 
 
-def _levels(board: Board) -> None:
-    groups = [(leaf.level, leaf.pods) for leaf in board.puzzle.leaves] + [(board.puzzle.level, board.puzzle.pods)]
+def _levels(seating: Seating) -> None:
+    groups = [(leaf.level, leaf.pods) for leaf in seating.puzzle.leaves] + [(seating.puzzle.level, seating.puzzle.pods)]
     for level, pods in groups:
         if level is None:
             continue
         domains: dict[tuple[str, ...] | None, list[Host]] = defaultdict(list)
-        for host in board.puzzle.hosts:
+        for host in seating.puzzle.hosts:
             domains[domain(host, level)].append(host)
-        chosen = {at: board.model.new_bool_var("") if at is not None else 0 for at in domains}
-        board.model.add(sum(chosen.values()) <= 1)
+        chosen = {at: seating.model.new_bool_var("") if at is not None else 0 for at in domains}
+        seating.model.add(sum(chosen.values()) <= 1)
         for pod in pods:
             for at, hosts in domains.items():
-                board.model.add(board.within(pod, hosts) <= chosen[at])
+                seating.model.add(seating.within(pod, hosts) <= chosen[at])
 
 
-def _apart(board: Board) -> None:
+def _apart(seating: Seating) -> None:
     """No new pod in one place with a pod its term selects, nor with one whose term selects it."""
-    for pod, term in _carried(board.puzzle, "apart"):
-        taken = {place(board.hosts[other.on], term.key) for other in board.outside(pod, term)}
-        for value, hosts in board.places(term.key).items():
+    for pod, term in _carried(seating.puzzle, "apart"):
+        taken = {place(seating.hosts[other.on], term.key) for other in seating.outside(pod, term)}
+        for value, hosts in seating.places(term.key).items():
             if value in taken:
-                board.model.add(board.within(pod, hosts) == 0)
-            for other in board.puzzle.pods:
+                seating.model.add(seating.within(pod, hosts) == 0)
+            for other in seating.puzzle.pods:
                 if other is not pod and selects(pod, term, other):
-                    board.model.add(board.within(pod, hosts) + board.within(other, hosts) <= 1)
-    for other in board.puzzle.outside:
+                    seating.model.add(seating.within(pod, hosts) + seating.within(other, hosts) <= 1)
+    for other in seating.puzzle.outside:
         for term in other.apart:
-            hosts = board.places(term.key).get(place(board.hosts[other.on], term.key) or "", [])
-            for pod in board.puzzle.pods:
+            hosts = seating.places(term.key).get(place(seating.hosts[other.on], term.key) or "", [])
+            for pod in seating.puzzle.pods:
                 if selects(other, term, pod):
-                    board.model.add(board.within(pod, hosts) == 0)
+                    seating.model.add(seating.within(pod, hosts) == 0)
 
 
-def _beside(board: Board) -> None:
+def _beside(seating: Seating) -> None:
     """Each carrier has a selected pod in its place that is there for another reason, or its series starts there."""
     started: dict[tuple[tuple[Term, str], str], cp_model.IntVar] = {}
-    for pod, term in _carried(board.puzzle, "beside"):
-        board.model.add(board.within(pod, board.nowhere(term.key)) == 0)
-        selected = [other for other in board.puzzle.pods if selects(pod, term, other)]
+    for pod, term in _carried(seating.puzzle, "beside"):
+        seating.model.add(seating.within(pod, seating.nowhere(term.key)) == 0)
+        selected = [other for other in seating.puzzle.pods if selects(pod, term, other)]
         kin = [other for other in selected if series(pod, term) in {series(other, one) for one in other.beside}]
-        outside = board.outside(pod, term)
-        held = {place(board.hosts[other.on], term.key) for other in outside}
-        for value, hosts in board.places(term.key).items():
+        outside = seating.outside(pod, term)
+        held = {place(seating.hosts[other.on], term.key) for other in outside}
+        for value, hosts in seating.places(term.key).items():
             if value in held:
                 continue
-            support = sum(board.within(other, hosts) for other in selected if other not in kin)
+            support = sum(seating.within(other, hosts) for other in selected if other not in kin)
             if not held - {None}:
-                start = started.setdefault((series(pod, term), value), board.model.new_bool_var(""))
-                board.model.add(start <= sum(board.within(other, hosts) for other in kin))
+                start = started.setdefault((series(pod, term), value), seating.model.new_bool_var(""))
+                seating.model.add(start <= sum(seating.within(other, hosts) for other in kin))
                 support += start
-            board.model.add(board.within(pod, hosts) <= support)
+            seating.model.add(seating.within(pod, hosts) <= support)
     for one in {key for key, _ in started}:
-        board.model.add(sum(variable for (key, _), variable in started.items() if key == one) <= 1)
+        seating.model.add(sum(variable for (key, _), variable in started.items() if key == one) <= 1)
 
 
-def _spread(board: Board) -> None:
+def _spread(seating: Seating) -> None:
     """In every place of a carrier, at most `skew` more selected pods than in the place that counts with the fewest."""
-    for pod, rule in _carried(board.puzzle, "spread"):
-        board.model.add(board.within(pod, board.nowhere(rule.key)) == 0)
+    for pod, rule in _carried(seating.puzzle, "spread"):
+        seating.model.add(seating.within(pod, seating.nowhere(rule.key)) == 0)
         places = {
             value: counted
-            for value, hosts in board.places(rule.key).items()
+            for value, hosts in seating.places(rule.key).items()
             if (counted := [host for host in hosts if counts(pod, rule, host)])
         }
-        number = {value: _number(board, pod, rule, hosts) for value, hosts in places.items()}
+        number = {value: _number(seating, pod, rule, hosts) for value, hosts in places.items()}
         floors = [0] if len(places) < rule.places else [*number.values()]
-        for value, hosts in board.places(rule.key).items():
-            here = board.within(pod, hosts)
+        for value, hosts in seating.places(rule.key).items():
+            here = seating.within(pod, hosts)
             if isinstance(here, int):  # no host of this place takes the pod
                 continue
             for floor in floors:
-                slack = len(board.puzzle.pods) + len(board.puzzle.outside)
-                board.model.add(number[value] <= floor + rule.skew + slack * (1 - here))
+                slack = len(seating.puzzle.pods) + len(seating.puzzle.outside)
+                seating.model.add(number[value] <= floor + rule.skew + slack * (1 - here))
 
 
-def _number(board: Board, carrier: Pod, rule: Spread, hosts: list[Host]) -> Any:
+def _number(seating: Seating, carrier: Pod, rule: Spread, hosts: list[Host]) -> Any:
     """Selected pods on these hosts, old and new."""
     names = {host.name for host in hosts}
-    old = sum(pod.on in names and not pod.leaving and selects(carrier, rule, pod) for pod in board.puzzle.outside)
-    return old + sum(board.within(pod, hosts) for pod in board.puzzle.pods if selects(carrier, rule, pod))
+    old = sum(pod.on in names and not pod.terminating and selects(carrier, rule, pod) for pod in seating.puzzle.outside)
+    return old + sum(seating.within(pod, hosts) for pod in seating.puzzle.pods if selects(carrier, rule, pod))
 
 
 def _carried(puzzle: Puzzle, kind: str) -> Iterator[tuple[Pod, Any]]:
@@ -271,11 +271,11 @@ def _carried(puzzle: Puzzle, kind: str) -> Iterator[tuple[Pod, Any]]:
 def puzzle(seed: int, hosts: int = 8, pods: int = 12) -> Puzzle:
     """Small enough to decide, tight enough that a rule too many or too few shows."""
     rng = random.Random(seed)
-    found = _hosts(rng, rng.randint(max(2, hosts // 2), hosts))
+    made = _hosts(rng, rng.randint(max(2, hosts // 2), hosts))
     leaves = _leaves(rng, pods)
-    outside = tuple(_outside(rng, i, found) for i in range(rng.choice((0, 1, 2, 3, 4))))
+    outside = tuple(_outside(rng, i, made) for i in range(rng.choice((0, 1, 2, 3, 4))))
     need = len(leaves) if rng.random() < 0.8 else rng.randint(1, len(leaves))
-    return Puzzle(found, outside, leaves, need, rng.choice((None,) * 7 + (0,)) if leaves[0].name else None)
+    return Puzzle(made, outside, leaves, need, rng.choice((None,) * 7 + (0,)) if leaves[0].name else None)
 
 
 def _hosts(rng: random.Random, number: int) -> tuple[Host, ...]:
@@ -283,8 +283,8 @@ def _hosts(rng: random.Random, number: int) -> tuple[Host, ...]:
     same_names = rng.random() < 0.3  # rack `r0` in two zones: one place, two domains
     hostnames = rng.random() < 0.6
     most = rng.choice((2, 2, 3, 4))
-    slow, kept = rng.choice(("", "z0", "z1")), rng.choice(("", "", "z1"))  # a zone without disks, one all tainted
-    found = []
+    slow, tainted = rng.choice(("", "z0", "z1")), rng.choice(("", "", "z1"))  # a zone without disks, one all tainted
+    hosts = []
     for i in range(number):
         zone, rack = f"z{rng.randrange(zones)}", f"r{rng.randrange(racks)}"
         labels = {ZONE: zone, RACK: rack if same_names else f"{zone}-{rack}"}
@@ -292,15 +292,15 @@ def _hosts(rng: random.Random, number: int) -> tuple[Host, ...]:
         labels |= {"disk": "ssd"} if zone != slow and rng.random() < 0.7 else {}
         if rng.random() < 0.1:
             labels.pop(rng.choice(KEYS), None)
-        found.append(Host(f"n{i}", labels, rng.randint(1, most), zone == kept or rng.random() < 0.1))
-    return tuple(found)
+        hosts.append(Host(f"n{i}", labels, rng.randint(1, most), zone == tainted or rng.random() < 0.1))
+    return tuple(hosts)
 
 
 def _leaves(rng: random.Random, most: int) -> tuple[Leaf, ...]:
     number = min(rng.choice((1, 2, 2, 3)), most)
     sizes = [rng.randint(1, min(4, most // number)) for _ in range(number)]
     apps = "abc"[:number]
-    found = []
+    leaves = []
     for app, size in zip(apps, sizes, strict=True):
         model = Pod(
             "",
@@ -314,8 +314,8 @@ def _leaves(rng: random.Random, most: int) -> tuple[Leaf, ...]:
         pods = tuple(_varied(rng, model, apps)._replace(name=f"{app}-{i}") for i in range(size))
         level = rng.choice((None,) * 12 + (0, 1, 2))
         need = size if rng.random() < 0.7 else rng.randint(1, size)
-        found.append(Leaf(app if number > 1 else "", need, level, pods))
-    return tuple(found)
+        leaves.append(Leaf(app if number > 1 else "", need, level, pods))
+    return tuple(leaves)
 
 
 def _varied(rng: random.Random, model: Pod, apps: str) -> Pod:
@@ -369,7 +369,7 @@ def _outside(rng: random.Random, number: int, hosts: tuple[Host, ...]) -> Pod:
         rev=rng.choice(("", "1", "2")),
         namespace=rng.choice((TEAM, TEAM, OTHER)),
         on=rng.choice(hosts).name,
-        leaving=rng.random() < 0.15,
+        terminating=rng.random() < 0.15,
     )
     if rng.random() < 0.3:
         pod = pod._replace(apart=(Term(rng.choice(KEYS), (rng.choice("ab"),), rng.random() < 0.4),))
@@ -403,7 +403,7 @@ def _node(host: Host) -> Raw:
         "kind": "Node",
         "metadata": {"name": host.name, "labels": host.labels},
         "spec": {"taints": taints},
-        "status": {"allocatable": {"nvidia.com/gpu": str(host.room)}},
+        "status": {"allocatable": {"nvidia.com/gpu": str(host.gpus)}},
     }
 
 
@@ -431,7 +431,7 @@ def _pod(pod: Pod, leaf: str | None) -> Raw:
     meta["labels"] |= {"rev": pod.rev} if pod.rev else {}
     meta["labels"] |= {"kai.scheduler/subgroup-name": leaf} if leaf else {}
     meta |= {"annotations": {"pod-group-name": "gang"}} if leaf is not None else {}
-    meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if pod.leaving else {}
+    meta |= {"deletionTimestamp": "2026-01-01T00:00:00Z"} if pod.terminating else {}
     spec: Raw = {
         "schedulerName": "muster" if leaf is not None else "default-scheduler",
         "containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": str(pod.asks)}}}],
@@ -445,8 +445,8 @@ def _pod(pod: Pod, leaf: str | None) -> Raw:
 
 
 def _terms(terms: tuple[Term, ...]) -> Raw:
-    found = [_selector(term) | ({"namespaceSelector": {}} if term.anywhere else {}) for term in terms]
-    return {"requiredDuringSchedulingIgnoredDuringExecution": found} if found else {}
+    rendered = [_selector(term) | ({"namespaceSelector": {}} if term.anywhere else {}) for term in terms]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": rendered} if rendered else {}
 
 
 def _selector(rule: Term | Spread) -> Raw:
@@ -457,7 +457,7 @@ def _selector(rule: Term | Spread) -> Raw:
 
 
 def _constraint(rule: Spread) -> Raw:
-    found = _selector(rule) | {"maxSkew": rule.skew, "whenUnsatisfiable": "DoNotSchedule"}
-    found |= {"minDomains": rule.places} if rule.places else {}
-    found |= {"nodeAffinityPolicy": "Ignore"} if rule.every_node else {}
-    return found | ({"nodeTaintsPolicy": "Honor"} if rule.untainted else {})
+    rendered = _selector(rule) | {"maxSkew": rule.skew, "whenUnsatisfiable": "DoNotSchedule"}
+    rendered |= {"minDomains": rule.places} if rule.places else {}
+    rendered |= {"nodeAffinityPolicy": "Ignore"} if rule.every_node else {}
+    return rendered | ({"nodeTaintsPolicy": "Honor"} if rule.untainted else {})

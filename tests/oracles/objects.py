@@ -28,7 +28,7 @@ class ObjectIndex:
         self.gangs = {name(raw): raw for raw in kinds["PodGroup"]}
         self.topologies = {raw["metadata"]["name"]: raw for raw in kinds["Topology"]}
         self.members: dict[str, list[Raw]] = defaultdict(list)  # pods by gang, in the order of M4
-        for pod in sorted(kinds["Pod"], key=turn):
+        for pod in sorted(kinds["Pod"], key=preference):
             self.members[owner(pod)].append(pod)
         self.claims = {name(raw): raw for raw in kinds["PersistentVolumeClaim"]}
         self.volumes = {raw["metadata"]["name"]: raw for raw in kinds["PersistentVolume"]}
@@ -149,7 +149,7 @@ def terminating(pod: Raw) -> bool:
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
-def turn(pod: Raw) -> tuple[int, str, str]:
+def preference(pod: Raw) -> tuple[int, str, str]:
     """M4: who of a leaf comes first."""
     meta = pod["metadata"]
     return -int(labels(pod).get("kai.scheduler/task-priority", 0)), meta.get("creationTimestamp", ""), meta["name"]
@@ -197,11 +197,11 @@ class CheckedGang:
 
     def above(self, group: str) -> list[str]:
         """The groups on the way up, the nearest first."""
-        found = []
+        path = []
         while group:
             group = self.tree[group].get("parent") or ""
-            found.append(group)
-        return found
+            path.append(group)
+        return path
 
     def pods(self, group: str = "") -> dict[str, str]:
         """Placed pods at and below a group, with their nodes."""
@@ -257,22 +257,22 @@ class CheckedGang:
             return set()
         return set(self.pods()) if self.kind == "non-preemptible" else set(self.units()[0].own)
 
-    def leaving(self) -> list[int]:
+    def eviction_order(self) -> list[int]:
         """P4: units by index, first to leave first: spare pods, the fullest leaf first; further SubGroups; the core."""
         units, order = self.units(), list(self.tree)
         left = {leaf: len(self.placed[leaf]) + self.done[leaf] for leaf in order if not self.children.get(leaf)}
         spare = {leaf: [i for i, one in enumerate(units) if (one.kind, one.group) == ("spare", leaf)] for leaf in left}
-        found = []
+        order_of_units = []
         while any(spare.values()):
             fullest = max(
                 (leaf for leaf in spare if spare[leaf]),
                 key=lambda leaf: (Fraction(left[leaf], self.need(leaf)), order.index(leaf)),
             )
-            found.append(spare[fullest].pop())
+            order_of_units.append(spare[fullest].pop())
             left[fullest] -= 1
         groups = [i for i, one in enumerate(units) if one.kind == "group"]
-        found += sorted(groups, key=lambda i: self._arrival(units, i, order), reverse=True)
-        return [*found, 0]
+        order_of_units += sorted(groups, key=lambda i: self._arrival(units, i, order), reverse=True)
+        return [*order_of_units, 0]
 
     def _arrival(self, units: list[Unit], i: int, order: list[str]) -> tuple[int, int]:
         """Spec order, but one inside another leaves before it."""
@@ -299,7 +299,7 @@ def apart(index: ObjectIndex, checked: CheckedGang, group: str) -> list[str]:
     level = (checked.tree[group].get("topologyConstraint") or {}).get("requiredTopologyLevel")
     if not level:
         return []
-    named = next((found for one in (group, *checked.above(group)) if (found := _topology(checked.tree[one]))), "")
+    named = next((stated for one in (group, *checked.above(group)) if (stated := _topology(checked.tree[one]))), "")
     topology = index.topologies[named] if named else next(iter(index.topologies.values()))
     keys = [one["nodeLabel"] for one in topology["spec"]["levels"]]
     at = next(i for i, label in enumerate(keys) if level in (label, label.rsplit("/", 1)[-1]))
@@ -325,10 +325,10 @@ def overfull(index: ObjectIndex, outcome: Outcome) -> list[str]:
         if node in used and phase(pod) not in ("Succeeded", "Failed") and key not in outcome.gone:
             for resource, amount in asks(pod).items():
                 used[node][resource] += amount
-    found = []
+    findings = []
     for node in sorted(used):
-        room = {"pods": 10**9} | index.nodes[node]["status"]["allocatable"]
+        allocatable = {"pods": 10**9} | index.nodes[node]["status"]["allocatable"]
         for resource, amount in used[node].items():
-            if amount > quantity(room.get(resource, 0)):
-                found.append(f"{node} has {room.get(resource, 0)} {resource}, but {amount} are asked of it")
-    return found
+            if amount > quantity(allocatable.get(resource, 0)):
+                findings.append(f"{node} has {allocatable.get(resource, 0)} {resource}, but {amount} are asked of it")
+    return findings

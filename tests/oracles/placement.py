@@ -12,7 +12,7 @@ class Host(NamedTuple):
     label: str = ""  # what selectors look at
 
 
-class Shape(NamedTuple):
+class PodClass(NamedTuple):
     asks: tuple[int, ...]
     label: str = ""  # only hosts with this label; empty: any
 
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     parent: str
     need: int  # pods of a leaf, children of a branch
     level: int | None  # required level
-    pending: tuple[tuple[Shape, int], ...] = ()  # of a leaf
+    pending: tuple[tuple[PodClass, int], ...] = ()  # of a leaf
     placed: tuple[str, ...] = ()  # of a leaf: hosts of its placed pods
 
 
@@ -41,15 +41,15 @@ def feasible(puzzle: Puzzle) -> bool:
     pods = {
         (part.name, s, h): model.new_int_var(0, count, "")
         for part in puzzle.parts
-        for s, (shape, count) in enumerate(part.pending)
+        for s, (pod_class, count) in enumerate(part.pending)
         for h, host in enumerate(puzzle.hosts)
-        if not shape.label or host.label == shape.label
+        if not pod_class.label or host.label == pod_class.label
     }
     for part in puzzle.parts:
         for s, (_, count) in enumerate(part.pending):
             model.add(sum(v for (name, s2, _), v in pods.items() if (name, s2) == (part.name, s)) <= count)
     for h, host in enumerate(puzzle.hosts):
-        for r, room in enumerate(host.free):
+        for r, free in enumerate(host.free):
             model.add(
                 sum(
                     v * part.pending[s][0].asks[r]
@@ -57,7 +57,7 @@ def feasible(puzzle: Puzzle) -> bool:
                     for s in range(len(part.pending))
                     if (v := pods.get((part.name, s, h))) is not None
                 )
-                <= max(room, 0)
+                <= max(free, 0)
             )
     met = {part.name: model.new_bool_var("") for part in puzzle.parts}
     for part in puzzle.parts:
@@ -79,12 +79,12 @@ def feasible(puzzle: Puzzle) -> bool:
 
 
 def _inside(name: str, children: dict[str, list[Part]]) -> set[str]:
-    found, ahead = set(), [name]
+    names, ahead = set(), [name]
     while ahead:
         one = ahead.pop()
-        found.add(one)
+        names.add(one)
         ahead += [child.name for child in children[one]]
-    return found
+    return names
 
 
 def _together(

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from ortools.sat.python import cp_model
 
-from tests.oracles.placement import Host, Part, Puzzle, Shape
+from tests.oracles.placement import Host, Part, PodClass, Puzzle
 from tests.support import puzzles
 
 Worth = tuple[tuple[int, int], ...]
-Pods = dict[tuple[str, int, int], cp_model.IntVar]  # how many, by leaf, shape and host
+Pods = dict[tuple[str, int, int], cp_model.IntVar]  # how many, by leaf, pod_class and host
 
 
 class Wishes(NamedTuple):
@@ -30,26 +30,28 @@ def wishes(seed: int) -> Wishes:
     """A small puzzle with few requirements, room just about enough, and levels preferred here and there."""
     rng = random.Random(seed)
     plain = puzzles.puzzle(seed, hosts=12, parts=6)
-    found = Puzzle(_crowded(rng, plain), tuple(_eased(rng, part) for part in plain.parts))
+    made = Puzzle(_crowded(rng, plain), tuple(_eased(rng, part) for part in plain.parts))
     if rng.random() < 0.75:
-        parts = (part._replace(need=len(below)) if (below := _below(found, part)) else part for part in found.parts)
-        found = found._replace(parts=tuple(parts))
-    able = list(_always_chosen(found))
+        parts = (part._replace(need=len(below)) if (below := _below(made, part)) else part for part in made.parts)
+        made = made._replace(parts=tuple(parts))
+    able = list(_always_chosen(made))
     wishing = [part.name for part in able if rng.random() < 0.7] or [rng.choice(able).name]
-    return Wishes(found, {name: rng.choice((0, 1, 2, 2, 3)) for name in wishing})
+    return Wishes(made, {name: rng.choice((0, 1, 2, 2, 3)) for name in wishing})
 
 
 def _eased(rng: random.Random, part: Part) -> Part:
     """Most requirements and selectors taken away, and nothing else than this oracle knows about."""
     level = part.level if rng.random() < 0.3 else None
-    pending = tuple((Shape(shape.asks, shape.label if rng.random() < 0.3 else ""), n) for shape, n in part.pending)
+    pending = tuple(
+        (PodClass(pod_class.asks, pod_class.label if rng.random() < 0.3 else ""), n) for pod_class, n in part.pending
+    )
     return Part(part.name, part.parent, part.need, level, pending, part.placed)
 
 
 def _crowded(rng: random.Random, puzzle: Puzzle) -> tuple[Host, ...]:
     """Hosts with about as much room as the pods ask for, a bit more or less."""
-    asked = sum(shape.asks[0] * count for part in puzzle.parts for shape, count in part.pending)
-    total = asked * rng.choice((1.0, 1.2, 1.5, 2.0))
+    requested = sum(pod_class.asks[0] * count for part in puzzle.parts for pod_class, count in part.pending)
+    total = requested * rng.choice((1.0, 1.2, 1.5, 2.0))
     weights = [rng.choice((0, 1, 1, 2)) for _ in puzzle.hosts]
     gpus = [-(-total * weight // max(sum(weights), 1)) for weight in weights]
     cpus = [host.free[1] if rng.random() < 0.3 else 99 for host in puzzle.hosts]
@@ -94,12 +96,12 @@ def _inside(puzzle: Puzzle, part: Part) -> list[Part]:
 def wishing(given: Wishes) -> list[Part]:
     """Groups that prefer a level, nearer to the root first; among siblings the order of M3, at most one is begun."""
     assert sum(bool(part.placed) for part in given.puzzle.parts) <= 1
-    found, ahead = [], [given.puzzle.parts[0]]
+    names, ahead = [], [given.puzzle.parts[0]]
     while ahead:
         part = ahead.pop(0)
-        found += [part] if part.name in given.levels else []
+        names += [part] if part.name in given.levels else []
         ahead += sorted(_below(given.puzzle, part), key=lambda child: not _placed(given.puzzle, child))
-    return found
+    return names
 
 
 def _placed(puzzle: Puzzle, part: Part) -> list[Host]:
@@ -119,14 +121,14 @@ def worth(given: Wishes, seats: Iterable[tuple[str, str]]) -> Worth:
     """Of new pods, each as its leaf and its host, together with those that are placed."""
     hosts = {host.name: host for host in given.puzzle.hosts}
     new = [(leaf, hosts[name]) for leaf, name in seats]
-    found = []
+    pairs = []
     for part in wishing(given):
         inside = {one.name for one in _inside(given.puzzle, part)}
         mine = _placed(given.puzzle, part) + [host for leaf, host in new if leaf in inside]
         domains = [{_domain(host, level) for host in mine} for level in range(given.levels[part.name] + 1)]
         apart = sum(len(known) > 1 or None in known for known in domains)
-        found.append((apart, len(domains[-1])))
-    return tuple(found)
+        pairs.append((apart, len(domains[-1])))
+    return tuple(pairs)
 
 
 # the best there is --------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ def best(given: Wishes) -> Worth | None:
     solver.parameters.num_workers = 1
     if solver.solve(model) == cp_model.INFEASIBLE:
         return None
-    found = []
+    pairs = []
     for part in wishing(given):
         counts = _apart(model, given, part, pods), _used(model, given, part, pods)
         pair = []
@@ -153,8 +155,8 @@ def best(given: Wishes) -> Worth | None:
             assert status == cp_model.OPTIMAL, status
             pair.append(round(solver.objective_value))
             model.add(count == pair[-1])
-        found.append((pair[0], pair[1]))
-    return tuple(found)
+        pairs.append((pair[0], pair[1]))
+    return tuple(pairs)
 
 
 def _core(model: cp_model.CpModel, puzzle: Puzzle) -> Pods:
@@ -162,14 +164,14 @@ def _core(model: cp_model.CpModel, puzzle: Puzzle) -> Pods:
     pods = {
         (part.name, s, h): model.new_int_var(0, count, "")
         for part in puzzle.parts
-        for s, (shape, count) in enumerate(part.pending)
+        for s, (pod_class, count) in enumerate(part.pending)
         for h, host in enumerate(puzzle.hosts)
-        if shape.label in ("", host.label)
+        if pod_class.label in ("", host.label)
     }
-    asks = {(part.name, s): shape.asks for part in puzzle.parts for s, (shape, _) in enumerate(part.pending)}
+    asks = {(part.name, s): pod_class.asks for part in puzzle.parts for s, (pod_class, _) in enumerate(part.pending)}
     for h, host in enumerate(puzzle.hosts):
-        for r, room in enumerate(host.free):
-            model.add(sum(v * asks[leaf, s][r] for (leaf, s, at), v in pods.items() if at == h) <= room)
+        for r, free in enumerate(host.free):
+            model.add(sum(v * asks[leaf, s][r] for (leaf, s, at), v in pods.items() if at == h) <= free)
     met = {part.name: model.new_bool_var("") for part in puzzle.parts}
     for part in puzzle.parts:
         for s, (_, count) in enumerate(part.pending):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tests.oracles.checker import broken
 from tests.oracles.objects import Raw, key_of, labels, leaf_of, name, owner, terminating
-from tests.oracles.placement import Host, Part, Puzzle, Shape, feasible
+from tests.oracles.placement import Host, Part, PodClass, Puzzle, feasible
 from tests.oracles.view import View
 from tests.support.random_cluster import Cycle, is_foreign
 
@@ -46,7 +46,7 @@ class Promises:
         self.foreign += _foreign(view)
         if self.foreign:
             return [("foreign", text) for text in self.foreign]  # of what follows from that, nothing more is judged
-        found = [
+        findings = [
             *(("limit", text) for text in _over_limit(view)),
             *((view.blames, text) for text in _wrong(view)),
             *(("bounded", text) for text in _unbounded(view)),
@@ -56,7 +56,7 @@ class Promises:
         ]
         self._remember(view)
         self.last = view
-        return found
+        return findings
 
     # P7: a place that was promised ------------------------------------------------------------------------------------
 
@@ -96,13 +96,13 @@ class Promises:
         return any(higher) or not self._is_allowed(view, gang, places)
 
     def _is_allowed(self, view: View, gang: str, places: Iterable[str]) -> bool:
-        """Whether limits (with terminating pods) and quotas of protected pods leave room for it at all (Q4)."""
+        """Whether limits (with terminating pods) and quotas of protected pods leave free for it at all (Q4)."""
         if view.gangs[gang].kind != "preemptible":
             return False  # what is protected in its queue is not counted here
-        asked, used = sum(view.gpus(pod) for pod in places), view.usage()
+        requested, used = sum(view.gpus(pod) for pod in places), view.usage()
         path = view.index.queues.path(view.gangs[gang].queue)
         mine = sum(view.gpus(pod) for pod in view.places(gang, view.bound))
-        return all((limit := view.limit(queue)) is None or used[queue] - mine + asked <= limit for queue in path)
+        return all((limit := view.limit(queue)) is None or used[queue] - mine + requested <= limit for queue in path)
 
     def _is_free(self, view: View, places: Mapping[str, str]) -> bool:
         free = view.free()
@@ -121,9 +121,9 @@ class Promises:
             for _, node, gpus in missing:
                 wanted[node] += gpus
             later, now = view.freed(), view.free()
-            open_room = _open_room(view, gang, missing)
-            if taken := {node: later[node] for node in open_room if later[node] < open_room[node]}:
-                yield f"{gang}: places that its moved pods were promised are taken: {dict(open_room)}, left {taken}"
+            open_capacity = _open_capacity(view, gang, missing)
+            if taken := {node: later[node] for node in open_capacity if later[node] < open_capacity[node]}:
+                yield f"{gang}: places that its moved pods were promised are taken: {dict(open_capacity)}, left {taken}"
                 continue
             exist = Counter(leaf for leaf in checked.waiting for _ in checked.waiting[leaf])
             ready = all(exist[leaf] >= count for leaf, count in Counter(leaf for leaf, _, _ in missing).items())
@@ -133,10 +133,10 @@ class Promises:
             if ready and open_ and not view.is_met(gang) and not view.has_limit(gang):
                 yield f"{gang}: was moved, its pods exist and its places are free, and it does not run again"
 
-    # P8: idle room ----------------------------------------------------------------------------------------------------
+    # P8: idle free ----------------------------------------------------------------------------------------------------
 
     def _idle(self, view: View) -> Iterator[str]:
-        """A nominee that fits on free room is bound, at the latest in the cycle after."""
+        """A nominee that fits on free free is bound, at the latest in the cycle after."""
         could = set()
         for gang in sorted({owner(view.index.pods[pod]) for pod in view.nominated}):
             if not view.has_limit(gang) and view.gangs[gang].kind == "preemptible" and self._would_fit(view, gang):
@@ -146,14 +146,14 @@ class Promises:
         self.waited = could
 
     def _would_fit(self, view: View, gang: str) -> bool:
-        """Whether what the gang needs fits on free room that was promised to no other, nor to pods that move."""
+        """Whether what the gang needs fits on free free that was promised to no other, nor to pods that move."""
         if not set(view.gangs[gang].pods().values()) <= view.index.nodes.keys():
             return False
-        kept: Counter[str] = Counter()
+        promised: Counter[str] = Counter()
         for other, move in self.moves.items():
             for _, node, gpus in _missing(view, other, move) if other != gang else ():
-                kept[node] += gpus
-        return feasible(_leftover(view, gang, kept))
+                promised[node] += gpus
+        return feasible(_leftover(view, gang, promised))
 
     # memory -----------------------------------------------------------------------------------------------------------
 
@@ -209,17 +209,17 @@ def _missing(view: View, gang: str, move: Move) -> list[tuple[str, str, int]]:
         for leaf, pod in placed - _old(placed, move)
     )
     back = Counter(leaf for leaf, _ in new.elements())
-    found = []
+    missing = []
     for leaf, node, gpus in move.places:
         if new[leaf, node]:
             new[leaf, node] -= 1
         else:
-            found.append((leaf, node, gpus))
+            missing.append((leaf, node, gpus))
     total = Counter(leaf for leaf, _, _ in move.places)
-    return [one for one in found if back[one[0]] < total[one[0]]]
+    return [one for one in missing if back[one[0]] < total[one[0]]]
 
 
-def _open_room(view: View, gang: str, missing: list[tuple[str, str, int]]) -> Counter[str]:
+def _open_capacity(view: View, gang: str, missing: list[tuple[str, str, int]]) -> Counter[str]:
     """GPUs by node that must be left for places after this plan.
 
     What was there before it; and the gang's own pods may have it, of whichever leaf they are. A place in which too
@@ -231,13 +231,13 @@ def _open_room(view: View, gang: str, missing: list[tuple[str, str, int]]) -> Co
     return _fitting(missing, left)
 
 
-def _fitting(places: list[tuple[str, str, int]], room: Counter[str]) -> Counter[str]:
+def _fitting(places: list[tuple[str, str, int]], free: Counter[str]) -> Counter[str]:
     """GPUs by node of places that fit there; of several, the smallest can be kept together."""
-    found = Counter[str]()
+    fitting = Counter[str]()
     for _, node, gpus in sorted(places, key=lambda place: place[2]):
-        if found[node] + gpus <= room[node]:
-            found[node] += gpus
-    return found
+        if fitting[node] + gpus <= free[node]:
+            fitting[node] += gpus
+    return fitting
 
 
 def _is_another_schedulers(cycle: Cycle, gang: str) -> bool:
@@ -263,7 +263,7 @@ def _wrong(view: View) -> list[str]:
 
 
 def _foreign(view: View) -> Iterator[str]:
-    """N6: pods of other schedulers only take room."""
+    """N6: pods of other schedulers only take free."""
     for what in ("bindings", "nominations", "evictions"):
         for one in view.cycle.plan[what]:
             if is_foreign(view.index.pods[key_of(one)]):
@@ -290,11 +290,11 @@ def _unbounded(view: View) -> Iterator[str]:
         by_gang[one["for"]].append(key_of(one))
     for gang in sorted({one["for"] for one in disturbed if one["reason"] == "Consolidate"}):
         moved = [key_of(one) for one in disturbed if (one["for"], one["reason"]) == (gang, "Consolidate")]
-        asked = sum(view.gpus(pod) for pod in (*view.places(gang, view.bound), *view.places(gang, view.nominated)))
+        requested = sum(view.gpus(pod) for pod in (*view.places(gang, view.bound), *view.places(gang, view.nominated)))
         if len(moved) > MOST_MOVED:
             yield f"{len(moved)} pods move for {gang}"
-        if (size := sum(map(view.gpus, moved))) > asked:
-            yield f"{size} GPUs move for {gang}, which asks for {asked}"
+        if (size := sum(map(view.gpus, moved))) > requested:
+            yield f"{size} GPUs move for {gang}, which asks for {requested}"
     running = sum(bool(pod["spec"].get("nodeName")) and not terminating(pod) for pod in view.index.pods.values())
     allowed = max([running * MOST_PERCENT // 100, *map(len, by_gang.values())])
     if len(disturbed) > allowed:
@@ -317,7 +317,7 @@ def _leftover(view: View, gang: str, kept: Counter[str]) -> Puzzle:
         waits = (
             ()
             if checked.children.get(group)
-            else tuple((Shape((view.gpus(pod),)), 1) for pod in checked.waiting[group])
+            else tuple((PodClass((view.gpus(pod),)), 1) for pod in checked.waiting[group])
         )
         need = max(checked.need(group) - checked.done[group], 0)
         at = ("zone", "rack").index(level) if level else None

@@ -28,7 +28,7 @@ KINDS: tuple[Kind, ...] = ("preemptible", "preemptible", "preemptible", "semi-pr
 class Host(NamedTuple):
     name: str
     rack: str
-    room: int
+    gpus: int
 
 
 class Lot(NamedTuple):
@@ -97,9 +97,9 @@ class Unit(NamedTuple):
 
 def units(puzzle: Puzzle) -> list[Unit]:
     """All of 0008's units, the protected ones too; a unit comes after the one around it."""
-    found: list[Unit] = []
+    made: list[Unit] = []
     for g, gang in enumerate(puzzle.running):
-        core, taken, first = len(found), 0, []
+        core, taken, first = len(made), 0, []
         further: list[tuple[int, Lot]] = []
         spares: list[tuple[int, int, str]] = []
         for i, lot in enumerate(gang.lots):
@@ -110,12 +110,12 @@ def units(puzzle: Puzzle) -> list[Unit]:
                 spares += [(core, i, host) for host in lot.hosts[lot.need :]]
             elif lot.hosts:
                 further.append((i, lot))
-        found.append(Unit(g, True, tuple(first), None))
+        made.append(Unit(g, True, tuple(first), None))
         for i, lot in further:
-            spares += [(len(found), i, host) for host in lot.hosts[lot.need :]]
-            found.append(Unit(g, False, tuple((i, host) for host in lot.hosts[: lot.need]), core))
-        found += [Unit(g, False, ((i, host),), around) for around, i, host in spares]
-    return found
+            spares += [(len(made), i, host) for host in lot.hosts[lot.need :]]
+            made.append(Unit(g, False, tuple((i, host) for host in lot.hosts[: lot.need]), core))
+        made += [Unit(g, False, ((i, host),), around) for around, i, host in spares]
+    return made
 
 
 # the oracle ---------------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Model:
                 for i, at in unit.own
                 if at == host.name
             ]
-            self.model.add(sum(new) + sum(stay) <= host.room)
+            self.model.add(sum(new) + sum(stay) <= host.gpus)
 
     # queues
 
@@ -273,20 +273,20 @@ class Model:
 
     @cached_property
     def shares(self) -> dict[str, dict[str, int]]:
-        pool = {GPU: sum(host.room for host in self.puzzle.hosts), "cpu": 1000 * 100 * len(self.puzzle.hosts)}
+        pool = {GPU: sum(host.gpus for host in self.puzzle.hosts), "cpu": 1000 * 100 * len(self.puzzle.hosts)}
         return self.queues.shares(self._by_leaf(waiting=True), pool)
 
     def _by_leaf(self, waiting: bool, protected: bool = False) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        totals: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         for unit in self.units:
             gang = self.puzzle.running[unit.gang]
             counts = gang.kind == "non-preemptible" or (gang.kind == "semi-preemptible" and unit.core)
             for resource in self.resources if counts or not protected else ():
-                found[gang.queue][resource] += self.size(unit, resource)
+                totals[gang.queue][resource] += self.size(unit, resource)
         for leaf in self.puzzle.waiting.leaves if waiting else ():
-            found[self.puzzle.waiting.queue][GPU] += leaf.pods * leaf.asks
-            found[self.puzzle.waiting.queue]["cpu"] += leaf.pods * 1000 * self.puzzle.cpu
-        return found
+            totals[self.puzzle.waiting.queue][GPU] += leaf.pods * leaf.asks
+            totals[self.puzzle.waiting.queue]["cpu"] += leaf.pods * 1000 * self.puzzle.cpu
+        return totals
 
     def gain(self, resource: str) -> Expr:
         leaves = self.puzzle.waiting.leaves
@@ -330,7 +330,7 @@ class Model:
 
     def _above_share(self, queue: str) -> list[cp_model.IntVar]:
         """For each resource: with all but the largest unit gone, it still holds more than its share and its quota."""
-        found = []
+        conditions = []
         inside = [u for u, unit in enumerate(self.units) if queue in self.path(unit.gang)]
         for resource in self.resources:
             largest = []
@@ -341,15 +341,17 @@ class Model:
                     self.model.add_bool_or(~picked, ~self.chosen[around])
                 largest.append((picked, self.size(self.units[u], resource)))  # what is inside has left before
             self.model.add_at_most_one(picked for picked, _ in largest)
-            found.append(self.model.new_bool_var(""))
-            kept = self.held[queue][resource] - self.lost(queue, resource) + sum(one * size for one, size in largest)
+            conditions.append(self.model.new_bool_var(""))
+            remaining = (
+                self.held[queue][resource] - self.lost(queue, resource) + sum(one * size for one, size in largest)
+            )
             quota = self.queues.says(queue, resource).quota
             if quota is None:  # unlimited: it never holds more
-                self.model.add(found[-1] == 0)
+                self.model.add(conditions[-1] == 0)
             else:
                 most = max(self.shares[queue][resource], quota)
-                self.model.add(kept >= most + 1).only_enforce_if(found[-1])
-        return found
+                self.model.add(remaining >= most + 1).only_enforce_if(conditions[-1])
+        return conditions
 
     def _spare_quotas(self, leaves: cp_model.IntVar, theirs: list[str], ours: str, resource: str) -> None:
         """Who is above its own quota takes nobody below theirs."""
@@ -374,9 +376,9 @@ def puzzle(seed: int, hosts: int = 8, gangs: int = 8, largest: int = 8, keep: in
     rooms = tuple(
         Host(f"n{i}", f"r{rng.randrange(racks)}", rng.randint(1, largest)) for i in range(rng.randint(1, hosts))
     )
-    queues = _queues(rng, sum(host.room for host in rooms))
+    queues = _queues(rng, sum(host.gpus for host in rooms))
     leaves = [queue.name for queue in queues if all(other.parent != queue.name for other in queues)]
-    free = {host.name: host.room for host in rooms}
+    free = {host.name: host.gpus for host in rooms}
     keep, mine = rng.choice((0, 0, 1, 2, 4, 6)) if keep is None else keep, rng.choice(leaves)
     running: list[Running] = []
     for i in range(gangs):
@@ -395,17 +397,17 @@ def _queues(rng: random.Random, total: int) -> tuple[Queue, ...]:
     names = ["a", "b", "c"][: rng.choice((2, 2, 3))]
     deep = rng.random() < 0.3
     parents = {name: rng.choice(("x", "x", "y", "")) if deep else "" for name in names}
-    left, found = total, []
+    left, queues = total, []
     for name in names:
         quota = rng.randint(0, left)
         left -= quota
         limit = rng.choice((-1, -1, -1, rng.randint(quota, total)))
-        found.append(Queue(name, parents[name], quota, limit, rng.choice((1, 1, 2, 3, 0))))
+        queues.append(Queue(name, parents[name], quota, limit, rng.choice((1, 1, 2, 3, 0))))
     for parent in sorted(set(parents.values()) - {""}):
-        inside = sum(queue.quota for queue in found if queue.parent == parent)
+        inside = sum(queue.quota for queue in queues if queue.parent == parent)
         limit = rng.choice((-1, -1, rng.randint(inside, max(total, inside))))
-        found.append(Queue(parent, "", inside, limit, rng.choice((1, 1, 2))))
-    return tuple(found)
+        queues.append(Queue(parent, "", inside, limit, rng.choice((1, 1, 2))))
+    return tuple(queues)
 
 
 def _running(rng: random.Random, name: str, queue: str, hosts: tuple[Host, ...], free: dict[str, int]) -> Running:
@@ -438,7 +440,7 @@ def _running(rng: random.Random, name: str, queue: str, hosts: tuple[Host, ...],
 
 
 def _waiting(rng: random.Random, queue: str, hosts: tuple[Host, ...]) -> Waiting:
-    largest = max(host.room for host in hosts)
+    largest = max(host.gpus for host in hosts)
     leaves = []
     for i in range(parts := rng.choice((1, 1, 2))):
         need = rng.randint(1, 3)
@@ -454,7 +456,7 @@ def scarce(given: Puzzle) -> bool:
     """Whether less is free than the smallest core asks for: then nobody's move could help."""
     used = sum(lot.asks * len(lot.hosts) for gang in given.running for lot in gang.lots)
     cores = sorted(leaf.need * leaf.asks for leaf in given.waiting.leaves)
-    return sum(host.room for host in given.hosts) - used < sum(cores[: given.waiting.need])
+    return sum(host.gpus for host in given.hosts) - used < sum(cores[: given.waiting.need])
 
 
 # manifests ----------------------------------------------------------------------------------------------------------
@@ -462,18 +464,18 @@ def scarce(given: Puzzle) -> bool:
 
 def manifests(given: Puzzle) -> list[Raw]:
     """The same puzzle as Kubernetes objects."""
-    found: list[Raw] = [
+    objects: list[Raw] = [
         _object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]})
     ]
-    found += [_node(host) for host in given.hosts]
-    found += queue_manifests(given)
+    objects += [_node(host) for host in given.hosts]
+    objects += queue_manifests(given)
     for value in sorted({gang.priority for gang in given.running} | {given.waiting.priority}):
-        found.append(_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value))
+        objects.append(_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value))
     for age, gang in enumerate(given.running):
-        found += _gang(given, gang, age)
-    found += _newcomer(given)
+        objects += _gang(given, gang, age)
+    objects += _newcomer(given)
     if given.budget is not None:
-        found.append(
+        objects.append(
             _object(
                 "policy/v1",
                 "PodDisruptionBudget",
@@ -483,11 +485,11 @@ def manifests(given: Puzzle) -> list[Raw]:
                 status={"disruptionsAllowed": given.budget},
             )
         )
-    return found
+    return objects
 
 
 def queue_manifests(given: Puzzle) -> list[Raw]:
-    found = []
+    objects = []
     for age, queue in enumerate(given.queues):
         resources: Raw = {"gpu": {"quota": queue.quota, "limit": queue.limit, "overQuotaWeight": queue.weight}}
         if given.cpu:
@@ -495,8 +497,8 @@ def queue_manifests(given: Puzzle) -> list[Raw]:
         spec: Raw = {"resources": resources, "preemptMinRuntime": "60s", "reclaimMinRuntime": "60s"}
         spec |= {"parentQueue": queue.parent} if queue.parent else {}
         created = f"2026-01-01T00:00:{age:02}Z"
-        found.append(_object("scheduling.run.ai/v2", "Queue", queue.name, created=created, spec=spec))
-    return found
+        objects.append(_object("scheduling.run.ai/v2", "Queue", queue.name, created=created, spec=spec))
+    return objects
 
 
 def _object(version: str, kind: str, name: str, namespace: str = "", created: str = "", **more: Any) -> Raw:
@@ -507,7 +509,7 @@ def _object(version: str, kind: str, name: str, namespace: str = "", created: st
 
 
 def _node(host: Host) -> Raw:
-    raw = _object("v1", "Node", host.name, status={"allocatable": {GPU: str(host.room), "cpu": "100"}})
+    raw = _object("v1", "Node", host.name, status={"allocatable": {GPU: str(host.gpus), "cpu": "100"}})
     raw["metadata"]["labels"] = {"topology/rack": host.rack}
     return raw
 

@@ -13,8 +13,8 @@ Meaning = set[tuple[frozenset[str], tuple[tuple[str, Any], ...]]]  # leaves that
 
 def converted(raw: Raw, reading: Reading = "auto") -> Raw:
     """The form of record."""
-    found: Raw = conversion(raw, reading).raw
-    return found
+    spec: Raw = conversion(raw, reading).raw
+    return spec
 
 
 def conversion(raw: Raw, reading: Reading = "auto") -> Conversion:
@@ -141,13 +141,13 @@ def topology_of(manifest: Raw, name: str) -> str:
 
 def _sets(drawn: Dice, manifest: Raw, names: list[str]) -> list[Raw]:
     """Disjoint sets: mostly siblings, sometimes any groups."""
-    left, found = set(names), []
+    left, sets = set(names), []
     for _ in range(drawn.roll(4)):
         pool = children(manifest, drawn.one_of(["", *names])) if drawn.roll(4) else names
         chosen = [name for name in pool if name in left and drawn.roll(3)]
         left -= set(chosen)
-        found += [{"subGroups": chosen, "constraint": _constraint(drawn)}] if chosen else []
-    return found
+        sets += [{"subGroups": chosen, "constraint": _constraint(drawn)}] if chosen else []
+    return sets
 
 
 def said(manifest: Raw) -> Meaning:

@@ -30,7 +30,7 @@ AROUND = muster.objects([*cluster(), podgroups()[0]])
 readings = st.sampled_from(READINGS)
 
 
-def assert_told(problems: list[muster.Problem]) -> None:
+def assert_reported(problems: list[muster.Problem]) -> None:
     """Every problem can be shown to people and read by programs."""
     for problem in problems:
         assert all(
@@ -43,8 +43,8 @@ def assert_told(problems: list[muster.Problem]) -> None:
 @given(values())
 def test_any_json_value_can_be_judged(value: Any) -> None:
     """A webhook gets whatever somebody sends it."""
-    assert_told(muster.validate(value))
-    assert_told(muster.validate(value, around=AROUND))
+    assert_reported(muster.validate(value))
+    assert_reported(muster.validate(value, around=AROUND))
 
 
 def called(value: Any) -> str:
@@ -67,14 +67,14 @@ nasty = pytest.mark.parametrize(
 def test_every_nasty_value_in_every_place_can_be_judged(original: Raw, values_: tuple[Any, ...]) -> None:
     """Chance may miss the one field that cannot bear a number of 400 digits; this does not."""
     for raw in with_each_value(original, values_):
-        assert_told(muster.validate(raw, original, AROUND))
+        assert_reported(muster.validate(raw, original, AROUND))
 
 
 @pytest.mark.parametrize("original", podgroups(), ids=called)
 def test_every_stored_value_can_be_updated(original: Raw) -> None:
     """What is stored may be broken in ways that nobody would accept today."""
     for raw in with_each_value(original, (*BROKEN_TEXT, *HUGE_NUMBERS)):
-        assert_told(muster.validate(original, raw))
+        assert_reported(muster.validate(original, raw))
 
 
 @nasty
@@ -89,29 +89,29 @@ def test_every_nasty_value_in_every_place_is_converted_or_refused(original: Raw,
 @given(mutants(podgroups()))
 def test_a_podgroup_with_anything_in_it_can_be_judged(raw: Raw) -> None:
     """The wrong value hides deep in an object that is right otherwise."""
-    assert_told(muster.validate(raw, around=AROUND))
+    assert_reported(muster.validate(raw, around=AROUND))
 
 
 @given(mutants(cluster()))
 def test_any_other_object_with_anything_in_it_can_be_judged(raw: Raw) -> None:
     """Queues, Topologies, pods and nodes come from elsewhere too."""
-    assert_told(muster.validate(raw, around=AROUND))
+    assert_reported(muster.validate(raw, around=AROUND))
 
 
 @fewer
 @given(mutants(podgroups()), st.one_of(values(), mutants(podgroups())))
 def test_an_update_of_anything_by_anything_can_be_judged(raw: Raw, old: Any) -> None:
     """What is stored was not always checked."""
-    assert_told(muster.validate(raw, old=old))
-    assert_told(muster.validate(podgroups()[0], old=old))
+    assert_reported(muster.validate(raw, old=old))
+    assert_reported(muster.validate(podgroups()[0], old=old))
 
 
 @fewer
 @given(mutants(podgroups()), mutants(cluster()))
 def test_a_podgroup_among_any_objects_can_be_judged(raw: Raw, other: Raw) -> None:
     """Whatever of the surroundings can be decoded is used, and breaks nothing."""
-    assert_told(muster.validate(raw, around=decoded(other)))
-    assert_told(muster.validate(podgroups()[0], around=decoded(other, raw)))
+    assert_reported(muster.validate(raw, around=decoded(other)))
+    assert_reported(muster.validate(podgroups()[0], around=decoded(other, raw)))
 
 
 def decoded(*raws: Raw) -> Objects:
@@ -134,7 +134,7 @@ def test_nesting_of_any_depth_can_be_judged(shell: Any) -> None:
     value: Any = 1
     for _ in range(100_000):
         value = shell(value)
-    assert_told(muster.validate({"spec": value}))
-    assert_told(muster.validate(value, old=value))
+    assert_reported(muster.validate({"spec": value}))
+    assert_reported(muster.validate(value, old=value))
     while isinstance(value, dict | list) and value:  # taken apart by hand, as Python's own way down recurses
         value = value.pop() if isinstance(value, list) else value.popitem()[1]

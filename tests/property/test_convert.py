@@ -71,8 +71,8 @@ def test_a_number_of_pods_that_the_children_guarantee_is_dropped_in_peace(source
 @given(dice().map(asking_too_much))
 def test_a_number_of_pods_that_the_children_do_not_guarantee_is_refused_with_both_numbers(source: Raw) -> None:
     """D2: dropping it would let a smaller gang start; the reader is told how much is missing."""
-    told = refusal(source, "pods")
-    assert any(str(stated) in told and str(sure) in told for stated, sure in unguaranteed(source))
+    text = refusal(source, "pods")
+    assert any(str(stated) in text and str(sure) in text for stated, sure in unguaranteed(source))
 
 
 @given(dice().map(with_both_fields))
@@ -193,11 +193,11 @@ def test_what_was_converted_is_valid(source: Raw, reading: Reading) -> None:
 @given(dice().map(older), readings)
 def test_fields_that_muster_does_not_know_survive(source: Raw, reading: Reading) -> None:
     """People keep their own notes in objects; a conversion is not a clean-up."""
-    marks = marked(source)
+    added = marked(source)
     result = answer(source, reading)
     if result is None:
         return
-    assert found_marks(result) == marks
+    assert marked_fields(result) == added
 
 
 def marked(source: Raw) -> list[str]:
@@ -210,10 +210,10 @@ def marked(source: Raw) -> list[str]:
     return sorted(f"mark-{i}" for i in range(len(holders)))
 
 
-def found_marks(value: Any) -> list[str]:
+def marked_fields(value: Any) -> list[str]:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [mark for _, inner in inside for mark in found_marks(inner)]
-    return sorted([*found, value["x-note"]] if isinstance(value, dict) and "x-note" in value else found)
+    below = [mark for _, inner in inside for mark in marked_fields(inner)]
+    return sorted([*below, value["x-note"]] if isinstance(value, dict) and "x-note" in value else below)
 
 
 @fewer

@@ -23,14 +23,14 @@ BROKEN_BEFORE = (5_213,)  # T1: an extra took a place that was kept with others 
 @lru_cache(maxsize=2)
 def findings(part: int) -> list[Finding]:
     """Every broken promise of a slice of worlds, with the line that replays it."""
-    found: list[Finding] = []
+    broken: list[Finding] = []
     for seed in range(part, WORLDS, SLICES):
         cluster, promises = RandomCluster(seed), Promises()
         for _ in range(CYCLES):
             cycle = cluster.cycle()
             replay = f"world {seed}, cycle {cycle.number} (python -m tests.support.random_cluster {seed})"
-            found += [(promise, f"{replay}: {text}") for promise, text in promises.look(cycle)]
-    return found
+            broken += [(promise, f"{replay}: {text}") for promise, text in promises.look(cycle)]
+    return broken
 
 
 @pytest.mark.parametrize(("part", "promise"), [(part, promise) for part in range(SLICES) for promise in EVERY])
@@ -43,7 +43,7 @@ def test_a_promise_is_kept_from_cycle_to_cycle(part: int, promise: str) -> None:
 @pytest.mark.parametrize("seed", BROKEN_BEFORE)
 def test_worlds_in_which_a_promise_was_broken_once(seed: int) -> None:
     cluster, promises = RandomCluster(seed), Promises()
-    assert [found for _ in range(CYCLES) for found in promises.look(cluster.cycle())] == []
+    assert [finding for _ in range(CYCLES) for finding in promises.look(cluster.cycle())] == []
 
 
 @pytest.mark.parametrize("part", range(SLICES))

@@ -63,10 +63,10 @@ def core_in(sample: Sample) -> set[str]:
 @given(anything)
 def test_satisfied_is_what_the_rules_say_at_every_level(sample: Sample) -> None:
     """The engine counts from the bottom up; the rules are a recursion from the top. They agree on each group."""
-    found = standings(built(sample).root)
+    states = standings(built(sample).root)
     have = counts(sample)
     names = ["", *(raw["name"] for raw in sample.manifest["spec"].get("subGroups", ()))]
-    assert {name: found[name].satisfied for name in names} == {
+    assert {name: states[name].satisfied for name in names} == {
         name: meets_minimums(sample.manifest, have, name) for name in names
     }
 
@@ -186,11 +186,11 @@ def test_the_core_is_what_the_rules_say(sample: Sample) -> None:
 @given(anything)
 def test_core_and_surplus_share_out_every_placed_pod(sample: Sample) -> None:
     """Nobody is both protected and first to leave, and nobody is forgotten."""
-    found = roles(built(sample).root)
-    everyone = [pod.name for unit in (found.core, *found.surplus) for pod in unit]
+    assigned = roles(built(sample).root)
+    everyone = [pod.name for unit in (assigned.core, *assigned.surplus) for pod in unit]
     assert len(everyone) == len(set(everyone))
     assert set(everyone) == placed(sample)
-    assert all(found.surplus)
+    assert all(assigned.surplus)
 
 
 @given(pure.map(fulfilled))
@@ -220,7 +220,7 @@ def test_no_pod_of_the_core_can_be_spared(sample: Sample) -> None:
 def test_extras_may_leave_one_after_the_other(sample: Sample) -> None:
     """P4: after each unit that leaves in order the gang is still satisfied, and the same pods are its core."""
     core = core_in(sample)
-    for _, left in leaving(sample):
+    for _, left in units_that_leave(sample):
         assert is_satisfied(left.root)
         assert {pod.name for pod in roles(left.root).core} == core
 
@@ -230,16 +230,16 @@ def test_extras_may_leave_one_after_the_other(sample: Sample) -> None:
 def test_a_surplus_subgroup_leaves_as_a_whole(sample: Sample) -> None:
     """P4: a unit of several pods is all that one SubGroup has left; nobody leaves a part of it behind (G2)."""
     had = below(sample)
-    whole = {name for name, found in standings(built(sample).root).items() if found.satisfied and name}
+    whole = {name for name, state in standings(built(sample).root).items() if state.satisfied and name}
     gone: set[str] = set()
-    for unit, left in leaving(sample):
+    for unit, left in units_that_leave(sample):
         assert len(unit) == 1 or unit in [pods - gone for pods in had.values()]
         gone |= unit
         now = standings(left.root)
         assert all(now[name].satisfied or not now[name].placed for name in whole)
 
 
-def leaving(sample: Sample) -> Iterator[tuple[set[str], Gang]]:
+def units_that_leave(sample: Sample) -> Iterator[tuple[set[str], Gang]]:
     """The units in the order of leaving, each with the gang that it leaves behind."""
     pods = sample.pods
     for unit in surplus_of(sample):
@@ -261,7 +261,7 @@ def test_with_both_minimums_the_core_alone_satisfies_a_satisfied_gang(sample: Sa
 @given(mixed.map(fulfilled))
 def test_with_both_minimums_extras_may_leave_one_after_the_other(sample: Sample) -> None:
     """The order of leaving is as safe as on any other tree."""
-    assert all(is_satisfied(left.root) for _, left in leaving(sample))
+    assert all(is_satisfied(left.root) for _, left in units_that_leave(sample))
 
 
 # order of the input (X3) --------------------------------------------------------------------------------------------
@@ -270,11 +270,11 @@ def test_with_both_minimums_extras_may_leave_one_after_the_other(sample: Sample)
 def answers(sample: Sample) -> object:
     """Everything that can be asked, as plain values."""
     made = built(sample)
-    found = roles(made.root)
+    assigned = roles(made.root)
     return (
         standings(made.root),
-        [pod.name for pod in found.core],
-        [[pod.name for pod in unit] for unit in found.surplus],
+        [pod.name for pod in assigned.core],
+        [[pod.name for pod in unit] for unit in assigned.surplus],
         [(want.leaf, want.pods, [pod.name for pod in want.candidates]) for want in leaf_demands(made.root)],
         made.strays,
     )

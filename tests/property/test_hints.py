@@ -17,14 +17,14 @@ SLICES = 5
 
 def changed(objects: list[Raw], change: Raw) -> list[Raw]:
     """The same objects with a hint followed."""
-    found = copy.deepcopy(objects)
-    spec = next(one for one in found if one["kind"] == "PodGroup")["spec"]
+    after = copy.deepcopy(objects)
+    spec = next(one for one in after if one["kind"] == "PodGroup")["spec"]
     group = next((one for one in spec.get("subGroups", ()) if one["name"] == change["subGroup"]), spec)
     if change["field"] == "requiredTopologyLevel":
         group["topologyConstraint"]["requiredTopologyLevel"] = change["to"]
     else:
         group[change["field"]] = change["to"]
-    return found
+    return after
 
 
 def group_of(objects: list[Raw]) -> Raw:
@@ -32,8 +32,8 @@ def group_of(objects: list[Raw]) -> Raw:
 
 
 def hints(objects: list[Raw]) -> list[Raw]:
-    found = muster.plan(muster.objects(objects)).to_dict()["podGroups"][0]
-    return [change for reason in found["reasons"] for change in reason["details"].get("changes", ())]
+    decision = muster.plan(muster.objects(objects)).to_dict()["podGroups"][0]
+    return [change for reason in decision["reasons"] for change in reason["details"].get("changes", ())]
 
 
 @pytest.mark.parametrize("part", range(SLICES))
@@ -53,12 +53,12 @@ def test_a_hint_is_accepted_and_lets_the_gang_in(part: int) -> None:
 
 def lowered(given: Puzzle) -> list[Puzzle]:
     """The puzzle with the minimum of one group one lower; or with one level less, wherever there is one."""
-    found = []
+    lower = []
     for i, part in enumerate(given.parts):
         ways: list[Part] = [part._replace(need=part.need - 1)] if part.need > 1 else []
         ways += [part._replace(level=None)] if part.level is not None else []
-        found += [given._replace(parts=(*given.parts[:i], one, *given.parts[i + 1 :])) for one in ways]
-    return found
+        lower += [given._replace(parts=(*given.parts[:i], one, *given.parts[i + 1 :])) for one in ways]
+    return lower
 
 
 @pytest.mark.parametrize("part", range(SLICES))
@@ -74,12 +74,12 @@ def required_above(objects: list[Raw], name: str) -> int:
     """The coarsest level that no group above requires anyway: the others are the same as none."""
     spec = group_of(objects)["spec"]
     groups = {one["name"]: one for one in spec.get("subGroups", ())}
-    found = -1
+    nearest = -1
     while name:
         name = groups[name]["parent"]
         level = (groups[name] if name else spec).get("topologyConstraint", {}).get("requiredTopologyLevel")
-        found = max(found, LEVELS.index(level) if level else -1)
-    return found + 1
+        nearest = max(nearest, LEVELS.index(level) if level else -1)
+    return nearest + 1
 
 
 @pytest.mark.parametrize("part", range(SLICES))

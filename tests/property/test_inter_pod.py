@@ -26,7 +26,7 @@ from muster.placement.requirements.types import Requirement, RequirementKinds
 from muster.placement.search import nested_search
 from tests.oracles.checker import broken
 from tests.oracles.inter_pod import feasible, manifests, puzzle
-from tests.property.test_neighbours import placements, wrong
+from tests.property.test_inter_pod_rules import placements, wrong
 
 SEEDS = {"nightly": 5_000}.get(os.environ.get("HYPOTHESIS_PROFILE", ""), 150)
 SLICES = 10
@@ -48,8 +48,8 @@ def test_an_index_selects_what_asking_every_pod_selects(
 ) -> None:
     known = [ApiPod(metadata=ObjectMeta(name="pod", namespace=space, labels=labels)) for labels, space in pods]
     rule, scope = Rule(kind="away", key="rack", selector=selector, namespaces=("team",)), Scope(())
-    asked = [i for i, pod in enumerate(known) if scope.selects(rule, pod)]
-    assert LabelIndex(known, scope).selected(rule) == asked
+    selected_one_by_one = [i for i, pod in enumerate(known) if scope.selects(rule, pod)]
+    assert LabelIndex(known, scope).selected(rule) == selected_one_by_one
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(-2, 2), st.booleans()), max_size=30))

@@ -22,7 +22,7 @@ from tests.oracles.checker import broken
 from tests.oracles.disturbance import shorts
 from tests.oracles.fair_shares import GPU
 from tests.oracles.objects import CheckedGang, ObjectIndex, asks, key_of, name, owner, phase, terminating
-from tests.oracles.placement import Host, Part, Shape, feasible
+from tests.oracles.placement import Host, Part, PodClass, feasible
 from tests.oracles.placement import Puzzle as Fit
 
 Raw = dict[str, Any]
@@ -37,11 +37,11 @@ STARTED = "kai.scheduler/last-start-timestamp"
 
 @pytest.mark.parametrize("part", range(SLICES))
 def test_every_plan_of_a_long_run_keeps_every_promise(part: int) -> None:
-    """I1-I7, I10, I11, turn after turn, whatever happens in between."""
+    """I1-I7, I10, I11, cycle after cycle, whatever happens in between."""
     for seed in range(part, RUNS, SLICES):
         run = Run(seed)
         for step in range(STEPS):
-            wrong = run.turn()
+            wrong = run.cycle()
             assert not wrong, f"seed {seed}, step {step}: {wrong}"
 
 
@@ -50,10 +50,10 @@ def test_gangs_that_fit_do_not_wait_for_ever() -> None:
     for seed in range(RUNS // 5):
         run = Run(seed)
         for _ in range(STEPS // 2):
-            run.turn()
+            run.cycle()
         run.quiet = True
         for _ in range(25):
-            assert run.turn() == [], f"seed {seed}"
+            assert run.cycle() == [], f"seed {seed}"
         last = run.plan
         assert last["bindings"] + last["nominations"] + last["evictions"] == [], f"seed {seed}"
 
@@ -109,9 +109,9 @@ class Run:
     def stamp(self) -> str:
         return self.now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    # one turn
+    # one cycle
 
-    def turn(self) -> list[str]:
+    def cycle(self) -> list[str]:
         """Something happens, notes are kept, a plan is made, judged and carried out."""
         self.now += timedelta(seconds=self.rng.choice((1, 5, 20, 45)))
         self.remove([pod for pod in self.of("Pod") if terminating(pod)])
@@ -142,8 +142,8 @@ class Run:
         """I11, as far as a plan shows it: the gang of the highest priority that waits does not fit in what is left."""
         index = ObjectIndex(self.objects)
         gangs = {key: CheckedGang(index, key) for key in index.gangs}
-        said = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in self.plan["podGroups"]}
-        waiting = [checked for key, checked in gangs.items() if said[key] == "Infeasible"]
+        verdict_of = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in self.plan["podGroups"]}
+        waiting = [checked for key, checked in gangs.items() if verdict_of[key] == "Infeasible"]
         if not waiting or self.plan["evictions"] or self.plan["nominations"]:
             return []
         first = min(waiting, key=lambda checked: (-checked.priority, checked.created, checked.key))
@@ -168,7 +168,7 @@ class Run:
             waiting = (
                 ()
                 if checked.children.get(group)
-                else tuple((Shape((int(asks(index.pods[pod])[GPU]),)), 1) for pod in checked.waiting[group])
+                else tuple((PodClass((int(asks(index.pods[pod])[GPU]),)), 1) for pod in checked.waiting[group])
             )
             parent = checked.tree[group].get("parent") or ""
             need = max(checked.need(group) - checked.done[group], 0)

@@ -83,7 +83,7 @@ def test_every_plan_keeps_its_promises(kind: str) -> None:
 
 
 @kinds
-def test_everything_can_be_told(kind: str) -> None:
+def test_everything_can_be_reported(kind: str) -> None:
     """Status, conditions, pictures and explanations of what was decided."""
     for seed, rng, objects in worlds(kind):
         snapshot = take(muster.objects(objects), NOW)
@@ -112,8 +112,8 @@ def test_no_verb_stumbles(kind: str, form: str, tmp_path: Path) -> None:
     for seed, _, objects in list(worlds(kind))[: SEEDS // 6]:
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
         gangs = [raw["metadata"] for raw in objects if raw["kind"] == "PodGroup"]
-        asked = [["explain", f"{gangs[0].get('namespace', 'default')}/{gangs[0]['name']}"]]
-        for words in [*asked, ["plan"], ["tree"], ["topology"], ["queues"], ["validate"]]:
+        verbs = [["explain", f"{gangs[0].get('namespace', 'default')}/{gangs[0]['name']}"]]
+        for words in [*verbs, ["plan"], ["tree"], ["topology"], ["queues"], ["validate"]]:
             ran = CliRunner().invoke(cli, [*words, "-o", form, str(file)])
             assert ran.exit_code in (0, 1), f"{seed}: {words}: {ran.output[-300:]}"
             assert ran.exception is None or isinstance(ran.exception, SystemExit), f"{seed}: {words}: {ran.exception!r}"

@@ -40,8 +40,8 @@ def snapshot(objects: list[Raw], now: datetime = MOMENT) -> Snapshot:
     return take(muster.objects(objects), now)
 
 
-def bytes_of(found: CyclePlan) -> Raw:
-    return plans.data(found)
+def bytes_of(plan: CyclePlan) -> Raw:
+    return plans.data(plan)
 
 
 def of(kind: str, objects: list[Raw]) -> list[Raw]:
@@ -50,7 +50,7 @@ def of(kind: str, objects: list[Raw]) -> list[Raw]:
 
 def twin(objects: list[Raw], number: int) -> list[Raw]:
     """Every gang that waits once more, under another name: what one is told, the other is told."""
-    found = []
+    twins = []
     waiting = {
         (raw["metadata"].get("annotations") or {}).get("pod-group-name")
         for raw in of("Pod", objects)
@@ -59,12 +59,12 @@ def twin(objects: list[Raw], number: int) -> list[Raw]:
     for raw in objects:
         name = (raw["metadata"].get("annotations") or {}).get("pod-group-name")
         if raw["kind"] == "PodGroup" and raw["metadata"]["name"] in waiting:
-            found.append(renamed(raw, number))
+            twins.append(renamed(raw, number))
         elif raw["kind"] == "Pod" and name in waiting and not raw["spec"].get("nodeName"):
             again = renamed(raw, number)
             again["metadata"]["annotations"]["pod-group-name"] = f"{name}-t{number}"
-            found.append(again)
-    return found
+            twins.append(again)
+    return twins
 
 
 def renamed(raw: Raw, number: int) -> Raw:
@@ -76,23 +76,25 @@ def renamed(raw: Raw, number: int) -> Raw:
 
 def changed(rng: random.Random, objects: list[Raw], number: int) -> list[Raw]:
     """The world a while later: somebody left, came, or a node is bigger; or nothing at all has happened."""
-    found = copy.deepcopy(objects)
+    after = copy.deepcopy(objects)
     match rng.randrange(5):
         case 0:
-            return found
-        case 1 if running := [raw for raw in of("Pod", found) if raw["spec"].get("nodeName")]:
-            found.remove(rng.choice(running))
+            return after
+        case 1 if running := [raw for raw in of("Pod", after) if raw["spec"].get("nodeName")]:
+            after.remove(rng.choice(running))
         case 2:
-            found += twin(found, number)
+            after += twin(after, number)
         case 3:
-            room = rng.choice(of("Node", found))["status"]["allocatable"]
-            some = rng.choice(sorted(room))
-            room[some] = str(int(room[some]) + 1) if str(room[some]).isdecimal() else room[some]
-        case 4 if queues := of("Queue", found):
+            allocatable = rng.choice(of("Node", after))["status"]["allocatable"]
+            some = rng.choice(sorted(allocatable))
+            allocatable[some] = (
+                str(int(allocatable[some]) + 1) if str(allocatable[some]).isdecimal() else allocatable[some]
+            )
+        case 4 if queues := of("Queue", after):
             rng.choice(queues)["spec"]["priority"] = rng.randrange(50, 150)
         case _:
             pass
-    return found
+    return after
 
 
 @slices
@@ -135,8 +137,8 @@ def test_rules_between_pods_are_part_of_what_is_remembered() -> None:
         memory, rng = AnswerCache(), random.Random(seed)
         for cycle in range(3):
             given = snapshot(objects)
-            found = plan(given, ENDLESS, memory=memory)
-            assert bytes_of(found) == bytes_of(plan(given, ENDLESS)), f"seed {seed}, cycle {cycle}"
+            remembered = plan(given, ENDLESS, memory=memory)
+            assert bytes_of(remembered) == bytes_of(plan(given, ENDLESS)), f"seed {seed}, cycle {cycle}"
             objects = changed(rng, objects, cycle)
 
 

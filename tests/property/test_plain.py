@@ -66,9 +66,9 @@ class EqualGangs:
         yield {"apiVersion": "kai.scheduler/v1alpha1", **spec}
         for i, name in enumerate(self.nodes):
             labels = {"zone": f"z{i // 4}", "rack": f"r{i // 2}"}
-            room = {GPU: str(self.free[name]), "pods": "110"}
+            allocatable = {GPU: str(self.free[name]), "pods": "110"}
             meta = {"name": name, "labels": labels}
-            yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": room}}
+            yield {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
 
     def _classes(self) -> Iterator[Raw]:
         for value in CLASSES:
@@ -136,8 +136,8 @@ def member(name: str, gang: str, gpus: int, leaf: str = "", on: str = "") -> Raw
 def planned(snapshot: Snapshot, policy: Policy) -> tuple[bytes, object, list[tuple[Binding, ...]]]:
     """The plan as bytes, the steps of every gang, and what was reported while it was made."""
     reported: list[tuple[Binding, ...]] = []
-    found = plan(snapshot, policy, reported.append)
-    return msgspec.json.encode(data(found)), found.searches, reported
+    decided = plan(snapshot, policy, reported.append)
+    return msgspec.json.encode(data(decided)), decided.searches, reported
 
 
 @slices
@@ -235,8 +235,8 @@ def test_equal_gangs_are_packed_as_one_after_the_other(is_by_domain: bool) -> No
             pods = 1 + (seed + pod_class) % 4
             expected = list(one_by_one(capacity.fits(pod_class).copy(), level, pods))
             assert capacity.count_gangs(pod_class, level, pods) == len(expected), f"seed {seed}"
-            found, counts = capacity.pack(pod_class, level, pods, len(expected))
-            assert found == expected, f"seed {seed}"
+            packed, counts = capacity.pack(pod_class, level, pods, len(expected))
+            assert packed == expected, f"seed {seed}"
             capacity.put_packed(pod_class, counts)
             assert capacity.count_gangs(pod_class, level, pods) == 0
             for other in pod_classes:

@@ -39,8 +39,8 @@ def planned(seed: int, objects: list[Raw]) -> Raw:
 
 
 def verdict(seed: int, objects: list[Raw]) -> str:
-    found: str = planned(seed, objects)["podGroups"][0]["verdict"]
-    return found
+    word: str = planned(seed, objects)["podGroups"][0]["verdict"]
+    return word
 
 
 def of(kind: str, objects: list[Raw]) -> list[Raw]:
@@ -126,17 +126,17 @@ def test_other_names_change_no_verdict(part: int) -> None:
 
 
 def renamed(rng: random.Random, objects: list[Raw]) -> list[Raw]:
-    """Nodes, pods and subgroups under new names; hostnames follow their nodes, or not."""
+    """Nodes, pods and subgroups under new names; hostnames is_label_renamed their nodes, or not."""
     objects = copy.deepcopy(objects)
     (gang,) = of("PodGroup", objects)
     groups = gang["spec"].get("subGroups", [])
     nodes = fresh(rng, [node["metadata"]["name"] for node in of("Node", objects)])
     leaves = {"": ""} | fresh(rng, [group["name"] for group in groups])
     pods = fresh(rng, [pod["metadata"]["name"] for pod in of("Pod", objects)])
-    follow = rng.random() < 0.5
+    is_label_renamed = rng.random() < 0.5
     for node in of("Node", objects):
         labels, node["metadata"]["name"] = node["metadata"]["labels"], nodes[node["metadata"]["name"]]
-        if follow and HOSTNAME in labels:
+        if is_label_renamed and HOSTNAME in labels:
             labels[HOSTNAME] = nodes[labels[HOSTNAME]]
     for group in groups:
         group["name"], group["parent"] = leaves[group["name"]], leaves[group["parent"]]

@@ -23,15 +23,15 @@ def test_promises_are_kept_from_cycle_to_cycle(part: int) -> None:
     for seed in range(part, SEEDS, SLICES):
         cluster = Cluster(*manifests(puzzle(seed)))
         for number in range(CYCLES):
-            said = f"seed {seed}, cycle {number}"
+            where = f"seed {seed}, cycle {number}"
             cluster.leave()
             before = copy.deepcopy(cluster.objects)
             plan = cluster.cycle(seconds=1)
-            assert broken(before, plan, cluster.now) == [], said
-            assert over_limits(cluster, before) == [], said
+            assert broken(before, plan, cluster.now) == [], where
+            assert over_limits(cluster, before) == [], where
             if not plan["bindings"] + plan["nominations"] + plan["evictions"]:
                 break
-            keeps_promises(cluster, plan, said)
+            keeps_promises(cluster, plan, where)
         else:
             raise AssertionError(f"seed {seed}: plans do not come to rest")
 

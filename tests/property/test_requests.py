@@ -20,9 +20,9 @@ def amounts(drawn: Dice, names: tuple[str, ...] = RESOURCES) -> dict[str, int]:
 
 def container(drawn: Dice, sidecar: bool = False) -> Raw:
     """Requests, limits, both or neither; a request is never above its limit."""
-    asked = amounts(drawn)
-    limits = {name: value + asked.get(name, 0) for name, value in amounts(drawn).items()}
-    return {"resources": {"requests": asked, "limits": limits}} | ({"restartPolicy": "Always"} if sidecar else {})
+    stated = amounts(drawn)
+    limits = {name: value + stated.get(name, 0) for name, value in amounts(drawn).items()}
+    return {"resources": {"requests": stated, "limits": limits}} | ({"restartPolicy": "Always"} if sidecar else {})
 
 
 def pod_spec(drawn: Dice) -> Raw:
@@ -33,7 +33,7 @@ def pod_spec(drawn: Dice) -> Raw:
     return spec | ({"overhead": amounts(drawn)} if drawn.roll(2) else {})
 
 
-def asked_by(raw: Raw) -> Counter[str]:
+def requests_of(raw: Raw) -> Counter[str]:
     """A limit without a request is one."""
     resources = raw["resources"]
     return Counter({**resources["limits"], **resources["requests"]})
@@ -44,10 +44,10 @@ def life(spec: Raw) -> list[Counter[str]]:
     moments: list[Counter[str]] = []
     sidecars: Counter[str] = Counter()
     for raw in spec["initContainers"]:
-        moments.append(sidecars + asked_by(raw))
+        moments.append(sidecars + requests_of(raw))
         if "restartPolicy" in raw:
-            sidecars = sidecars + asked_by(raw)
-    moments.append(sum((asked_by(raw) for raw in spec["containers"]), sidecars))
+            sidecars = sidecars + requests_of(raw)
+    moments.append(sum((requests_of(raw) for raw in spec["containers"]), sidecars))
     return moments
 
 
@@ -56,9 +56,9 @@ def most(spec: Raw) -> dict[str, int]:
     return {name: max(moment[name] for moment in life(spec)) for name in RESOURCES}
 
 
-def base(found: dict[str, int]) -> dict[str, int]:
+def base(amounts: dict[str, int]) -> dict[str, int]:
     """In base units, without what is nothing."""
-    return {name: value * (1000 if name == "cpu" else 1) for name, value in found.items() if value}
+    return {name: value * (1000 if name == "cpu" else 1) for name, value in amounts.items() if value}
 
 
 def counted(spec: Raw) -> dict[str, int]:

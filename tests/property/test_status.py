@@ -51,7 +51,7 @@ class Case:
         }
 
     @cached_property
-    def told(self) -> PlannedGang:
+    def decision(self) -> PlannedGang:
         return self.on(self.manifest)
 
     def on(self, manifest: Raw) -> PlannedGang:
@@ -93,25 +93,25 @@ cases = dice(240).map(Case)
 @given(cases)
 def test_an_answer_that_is_written_is_the_answer(case: Case) -> None:
     """The same cycle five minutes later changes nothing: no writes for nothing, no grace that begins anew."""
-    again = case.on(written(case.manifest, case.told))
-    assert again.status(LATER) == case.told.status()
+    again = case.on(written(case.manifest, case.decision))
+    assert again.status(LATER) == case.decision.status()
     assert again.annotations(LATER) == {}
 
 
 @given(cases)
 def test_an_answer_comes_back_from_the_store_as_it_was(case: Case) -> None:
     """Or every cycle would find a difference to write."""
-    told = case.told.status()
-    assert stored(told) == told
+    status = case.decision.status()
+    assert stored(status) == status
 
 
 @fewer
 @given(cases)
-def test_what_a_plan_binds_is_told_as_if_it_were_there(case: Case) -> None:
+def test_what_a_plan_binds_is_reported_as_if_it_were_there(case: Case) -> None:
     """G5: whether bindings were seen or not when muster stopped, the same is told, and no run starts twice."""
-    before = case.told.status()
+    before = case.decision.status()
     plan = case.plan | {"bind": {}}
-    then = decided(written(case.manifest, case.told), queue("q"), queue("top"), *case.carried_out, **plan)
+    then = decided(written(case.manifest, case.decision), queue("q"), queue("top"), *case.carried_out, **plan)
     assert then.status(LATER) == before
     assert then.annotations(LATER) == {}
 
@@ -120,8 +120,8 @@ def test_what_a_plan_binds_is_told_as_if_it_were_there(case: Case) -> None:
 @given(cases, dice(60))
 def test_the_time_of_a_condition_moves_exactly_when_its_status_does(case: Case, drawn: Dice) -> None:
     """E3, over two cycles that need have nothing in common."""
-    before = {one.type: one for one in case.told.status().conditions}
-    manifest = written(case.manifest, case.told)
+    before = {one.type: one for one in case.decision.status().conditions}
+    manifest = written(case.manifest, case.decision)
     case.plan = case.decided(drawn)
     for one in case.on(manifest).status(LATER).conditions:
         same = one.type in before and before[one.type].status == one.status
@@ -136,11 +136,11 @@ def test_a_gang_is_scheduled_when_the_rules_call_it_satisfied(case: Case) -> Non
     """M2, word by word, on what is there and what is bound; the plan's own word counts only against it."""
     seen = Sample(case.manifest, case.carried_out)
     enough = meets_minimums(case.manifest, counts(seen))
-    told = case.told.status()
-    (scheduled,) = (one for one in told.conditions if one.type == "Scheduled")
-    assert told.satisfied == enough
+    status = case.decision.status()
+    (scheduled,) = (one for one in status.conditions if one.type == "Scheduled")
+    assert status.satisfied == enough
     assert (scheduled.status == "True") == (enough and case.plan["verdict"] != "Invalid")
-    assert told.running == len(placed(seen))
+    assert status.running == len(placed(seen))
 
 
 @given(cases)
@@ -148,42 +148,42 @@ def test_only_a_gang_with_placed_pods_below_its_minimum_is_stale(case: Case) -> 
     """S1, S2: the mark and the condition say the same."""
     seen = Sample(case.manifest, case.carried_out)
     short = bool(placed(seen)) and not meets_minimums(case.manifest, counts(seen))
-    assert ("Stale" in {one.type for one in case.told.status().conditions}) == short
-    notes = written(case.manifest, case.told)["metadata"]["annotations"]
+    assert ("Stale" in {one.type for one in case.decision.status().conditions}) == short
+    notes = written(case.manifest, case.decision)["metadata"]["annotations"]
     assert ("kai.scheduler/stale-podgroup-timestamp" in notes) == short
 
 
 @given(cases)
-def test_nobody_holds_more_than_was_asked_for(case: Case) -> None:
+def test_no_gang_holds_more_than_it_requests(case: Case) -> None:
     """E2: what nobody may disturb is part of what is allocated, and that of what is requested."""
-    found = case.told.status().resources_status
-    for name in found.requested:
-        protected, held = (one.get(name, 0) for one in (found.allocated_non_preemptible, found.allocated))
-        assert 0 <= protected <= held <= found.requested[name]
-    assert set(found.allocated_non_preemptible) <= set(found.allocated) <= set(found.requested)
+    resources = case.decision.status().resources_status
+    for name in resources.requested:
+        protected, held = (one.get(name, 0) for one in (resources.allocated_non_preemptible, resources.allocated))
+        assert 0 <= protected <= held <= resources.requested[name]
+    assert set(resources.allocated_non_preemptible) <= set(resources.allocated) <= set(resources.requested)
 
 
 @given(cases)
 def test_a_queue_holds_what_its_gang_holds(case: Case) -> None:
     """E2: the two are added up in different places; what is terminating is the queue's until it is gone (Q4)."""
-    gang, told = case.told.status().resources_status, case.told
-    leaving = [raw for raw in case.pods if "deletionTimestamp" in raw["metadata"] and raw["spec"].get("nodeName")]
-    still = [typed_pod(raw) for raw in leaving if raw["status"].get("phase") not in ("Succeeded", "Failed")]
-    found = queue_statuses(told.snapshot, told.plan, NOW)
-    assert found["q"].requested == gang.requested
-    assert found["q"].allocated == sum_resources((gang.allocated, *(requests(one.spec) for one in still)))
-    assert found["q"].allocated_non_preemptible == gang.allocated_non_preemptible
-    assert found["top"].allocated == {}
-    assert decode(encode(found["q"]), QueueStatus) == (found["q"], ())
+    gang, decision = case.decision.status().resources_status, case.decision
+    terminating = [raw for raw in case.pods if "deletionTimestamp" in raw["metadata"] and raw["spec"].get("nodeName")]
+    still = [typed_pod(raw) for raw in terminating if raw["status"].get("phase") not in ("Succeeded", "Failed")]
+    statuses = queue_statuses(decision.snapshot, decision.plan, NOW)
+    assert statuses["q"].requested == gang.requested
+    assert statuses["q"].allocated == sum_resources((gang.allocated, *(requests(one.spec) for one in still)))
+    assert statuses["q"].allocated_non_preemptible == gang.allocated_non_preemptible
+    assert statuses["top"].allocated == {}
+    assert decode(encode(statuses["q"]), QueueStatus) == (statuses["q"], ())
 
 
 @given(cases, st.booleans())
-def test_exactly_the_pods_that_wait_are_told_so(case: Case, mark: bool) -> None:
+def test_exactly_the_pods_that_wait_have_the_condition(case: Case, mark: bool) -> None:
     """S4, N4: with a stray among them."""
     manifest = case.manifest | {"spec": case.manifest["spec"] | {"markUnschedulable": mark}}
     case.pods.append(pod("stray", "nobody-knows"))
-    told = case.on(manifest)
+    decision = case.on(manifest)
     waiting = {f"team/{named(raw)}" for raw in case.carried_out if state(raw) == "waiting"}
-    found = pod_conditions(told.outcome, told.stored)
-    assert set(found) == (waiting if mark else set())
-    assert all((one.type, one.status) == ("PodScheduled", "False") for one in found.values())
+    conditions = pod_conditions(decision.outcome, decision.stored)
+    assert set(conditions) == (waiting if mark else set())
+    assert all((one.type, one.status) == ("PodScheduled", "False") for one in conditions.values())

@@ -52,7 +52,7 @@ def expected(given: Puzzle) -> tuple[str, int]:
     return "", 0
 
 
-def leaving(plan: Raw) -> tuple[str, int]:
+def reason_and_number(plan: Raw) -> tuple[str, int]:
     """What the plan says of it."""
     return ", ".join(sorted({one["reason"] for one in plan["evictions"]})), len(plan["evictions"])
 
@@ -69,11 +69,11 @@ def test_as_few_leave_as_the_oracle_says_and_for_its_reason(part: int) -> None:
         plan = planned(objects)
         assert broken(objects, plan, MOMENT) == [], f"seed {seed}"
         assert {one["for"] for one in plan["evictions"]} <= {"team/new"}, f"seed {seed}"
-        assert leaving(plan) == expected(given), f"seed {seed}"
+        assert reason_and_number(plan) == expected(given), f"seed {seed}"
 
 
 @slices
-def test_untouchable_pods_are_no_victims_and_hide_nobody(part: int) -> None:
+def test_untouchable_pods_are_no_victims_and_hide_no_other(part: int) -> None:
     """P6, X1: as few leave as if a budget let none of them go, and it is never one of them."""
     for seed in range(part, SEEDS, SLICES):
         given = puzzle(seed)
@@ -82,11 +82,11 @@ def test_untouchable_pods_are_no_victims_and_hide_nobody(part: int) -> None:
         plan = muster.plan(muster.objects(objects), muster.Policy(untouchable=stay), MOMENT).to_dict()
         assert broken(objects, plan, MOMENT) == [], f"seed {seed}"
         assert stay.isdisjoint(map(key_of, plan["evictions"])), f"seed {seed}"
-        assert leaving(plan) == expected(given._replace(budget=0)), f"seed {seed}"
+        assert reason_and_number(plan) == expected(given._replace(budget=0)), f"seed {seed}"
 
 
 @slices
-def test_pods_under_two_budgets_are_no_victims_and_hide_nobody(part: int) -> None:
+def test_pods_under_two_budgets_are_no_victims_and_hide_no_other(part: int) -> None:
     """P6: two budgets with plenty left are one that allows nothing."""
     for seed in range(part, SEEDS, SLICES):
         given = puzzle(seed)
@@ -95,7 +95,7 @@ def test_pods_under_two_budgets_are_no_victims_and_hide_nobody(part: int) -> Non
         second["metadata"]["name"] = "second"
         plan = planned([*objects, second])
         assert broken([*objects, second], plan, MOMENT) == [], f"seed {seed}"
-        assert leaving(plan) == expected(given._replace(budget=0)), f"seed {seed}"
+        assert reason_and_number(plan) == expected(given._replace(budget=0)), f"seed {seed}"
 
 
 def test_moves_come_first_where_the_oracle_knows_some() -> None:
@@ -107,11 +107,11 @@ def test_moves_come_first_where_the_oracle_knows_some() -> None:
         objects = manifests(given)
         plan = planned(objects)
         assert broken(objects, plan, MOMENT) == [], f"seed {seed}"
-        assert leaving(plan) == expected(given), f"seed {seed}"
+        assert reason_and_number(plan) == expected(given), f"seed {seed}"
 
 
 @slices
-def test_what_was_made_room_for_is_there_and_nobody_else_leaves(part: int) -> None:
+def test_the_gang_that_had_victims_is_bound_and_no_other_pod_leaves(part: int) -> None:
     """P7: the plan is carried out, and the next one has no victims; nothing that was nominated is lost."""
     for seed, objects in worlds(part):
         plan = planned(objects)
@@ -120,24 +120,24 @@ def test_what_was_made_room_for_is_there_and_nobody_else_leaves(part: int) -> No
         assert broken(after, again, MOMENT) == [], seed
         assert again["evictions"] == [], seed
         helped = {one["for"] for one in plan["evictions"]}
-        verdicts = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in again["podGroups"]}
-        assert all(verdicts[gang] == "Scheduled" for gang in helped), seed
+        verdict_of = {f"{one['namespace']}/{one['name']}": one["verdict"] for one in again["podGroups"]}
+        assert all(verdict_of[gang] == "Scheduled" for gang in helped), seed
 
 
 def carried_out(objects: list[Raw], plan: Raw) -> list[Raw]:
     """Everybody who was evicted is gone, and everybody who was promised a place is there."""
     _, after = outcomes(ObjectIndex(objects), plan)
-    found = []
+    objects_after = []
     for raw in copy.deepcopy(objects):
         if raw["kind"] == "Pod" and name(raw) in after.places:
             raw["spec"]["nodeName"] = after.places[name(raw)]
         if raw["kind"] != "Pod" or name(raw) not in after.gone:
-            found.append(raw)
-    return found
+            objects_after.append(raw)
+    return objects_after
 
 
 @slices
-def test_while_victims_leave_nobody_else_is_disturbed(part: int) -> None:
+def test_while_victims_terminate_no_other_pod_is_evicted(part: int) -> None:
     """P7: the places are kept until the victims are gone, unless the gang can go elsewhere now; no further victims."""
     for seed, objects in worlds(part):
         plan = planned(objects)
@@ -146,22 +146,22 @@ def test_while_victims_leave_nobody_else_is_disturbed(part: int) -> None:
         assert broken(waiting, again, MOMENT) == [], seed
         assert again["evictions"] == [], seed
         promised = {key_of(one): one["node"] for one in plan["nominations"]}
-        kept = {key_of(one): one["node"] for one in again["nominations"]}
-        assert kept == promised or promised.keys() <= {key_of(one) for one in again["bindings"]}, seed
+        nominated = {key_of(one): one["node"] for one in again["nominations"]}
+        assert nominated == promised or promised.keys() <= {key_of(one) for one in again["bindings"]}, seed
 
 
 def under_way(objects: list[Raw], plan: Raw) -> list[Raw]:
     """Bindings are made; who is evicted is terminating, and who is nominated has it in its status."""
     bound = {key_of(one): one["node"] for one in plan["bindings"]}
     nominated = {key_of(one): one["node"] for one in plan["nominations"]}
-    leaving = {key_of(one) for one in plan["evictions"]}
-    found = copy.deepcopy(objects)
-    for raw in found:
+    evicted = {key_of(one) for one in plan["evictions"]}
+    objects_now = copy.deepcopy(objects)
+    for raw in objects_now:
         key = name(raw) if raw["kind"] == "Pod" else ""
         raw["spec"] = raw.get("spec", {}) | ({"nodeName": bound[key]} if key in bound else {})
         raw["status"] = raw.get("status", {}) | ({"nominatedNodeName": nominated[key]} if key in nominated else {})
-        raw["metadata"] |= {"deletionTimestamp": "2026-01-02T00:00:00Z"} if key in leaving else {}
-    return found
+        raw["metadata"] |= {"deletionTimestamp": "2026-01-02T00:00:00Z"} if key in evicted else {}
+    return objects_now
 
 
 @slices
@@ -231,8 +231,8 @@ def _judged(
         {"namespace": "team", "name": key[5:], "verdict": "Scheduled" if good else "Waiting"}
         for key, good in met.items()
     ]
-    said = broken(objects, plan | {"podGroups": groups}, MOMENT)
-    return [problem for problem in said if "could have stayed" not in problem]
+    reported = broken(objects, plan | {"podGroups": groups}, MOMENT)
+    return [problem for problem in reported if "could have stayed" not in problem]
 
 
 def _eviction(pod: Raw, reason: str) -> Raw:

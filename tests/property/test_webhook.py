@@ -96,9 +96,9 @@ def test_any_object_is_judged(path: str, new: Raw, old: Raw, kind: Raw) -> None:
     judged = (kind["apiVersion"], kind["kind"]) in reviews.VALIDATED_KINDS
     if answered.status == 200 and judged and path == "/validate":
         same = {**new, "apiVersion": kind["apiVersion"], "kind": kind["kind"]}
-        leaving = isinstance(new.get("metadata"), dict) and new["metadata"].get("deletionTimestamp")
-        told = muster.validate(msgspec.json.decode(encoded(same)), msgspec.json.decode(encoded(old)))
-        refused = not leaving and any(problem.severity == "error" for problem in told)
+        is_terminating = isinstance(new.get("metadata"), dict) and new["metadata"].get("deletionTimestamp")
+        expected = muster.validate(msgspec.json.decode(encoded(same)), msgspec.json.decode(encoded(old)))
+        refused = not is_terminating and any(problem.severity == "error" for problem in expected)
         assert answered.json["response"]["allowed"] == (not refused)
 
 

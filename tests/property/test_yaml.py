@@ -128,8 +128,8 @@ WORDS = (
     ),
     *("'", '"', "\\", "a'b", 'a"b', "\\n", "1" * 401, "1-" * 300, "x" * 5000, "a b " * 100, "\u00a0", "\U0010ffff"),
 )
-LETTERS = "+-._0123456789eExXbBoOinfanNyY:~<= \n'\"#"
-words = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from(LETTERS), max_size=6), st.text(max_size=12))
+ALPHABET = "+-._0123456789eExXbBoOinfanNyY:~<= \n'\"#"
+words = st.one_of(st.sampled_from(WORDS), st.text(st.sampled_from(ALPHABET), max_size=6), st.text(max_size=12))
 
 
 def value(drawn: Dice, deepest: int = 3) -> Any:
@@ -138,7 +138,7 @@ def value(drawn: Dice, deepest: int = 3) -> Any:
         case 0:
             return drawn.one_of((None, True, False, 0, -1, 2**63, 10**30))
         case 1:
-            return "".join(drawn.one_of(LETTERS) for _ in range(drawn.roll(7)))
+            return "".join(drawn.one_of(ALPHABET) for _ in range(drawn.roll(7)))
         case 2:
             return int.from_bytes((drawn.roll(256) for _ in range(1 + drawn.roll(9))), "little", signed=True)
         case 3:
@@ -173,8 +173,8 @@ def read_back(*written: Any) -> list[Any]:
 @given(values)
 def test_a_value_written_as_yaml_reads_back_the_same(written: Any) -> None:
     """A conversion writes files that people apply: whatever it does not change must not change."""
-    found = read_back({"value": written})
-    assert alike(found, [{"value": written}]), to_yaml([{"value": written}])
+    value_read = read_back({"value": written})
+    assert alike(value_read, [{"value": written}]), to_yaml([{"value": written}])
 
 
 @given(words)
@@ -187,8 +187,8 @@ def test_any_text_may_be_a_key(word: str) -> None:
 def test_text_that_looks_like_something_else_stays_text(word: str) -> None:
     """One case each, so that a failure names the word: as a value, as a key, in a list and alone."""
     for written in (word, {word: word}, [word], [[word]], {"a": {"b": word}}):
-        found = read_back(written)
-        assert alike(found, [written]), to_yaml([written])
+        value_read = read_back(written)
+        assert alike(value_read, [written]), to_yaml([written])
 
 
 @given(st.lists(values.filter(lambda value: value is not None), max_size=3))
@@ -204,7 +204,7 @@ def test_json_values_read_back_the_same(several: list[Any]) -> None:
     assert alike(documents(text.encode(), "x.json"), several)
 
 
-@given(st.one_of(words, st.text(st.sampled_from(LETTERS + "{}[],&*!|>-?%@`\t\\"), max_size=24)))
+@given(st.one_of(words, st.text(st.sampled_from(ALPHABET + "{}[],&*!|>-?%@`\t\\"), max_size=24)))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Whatever is in a file, the answer is documents or an InputError, never anything else."""
     with suppress(InputError):

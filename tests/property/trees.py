@@ -81,11 +81,11 @@ def samples(style: Style = "record") -> st.SearchStrategy[Sample]:
 def sample(drawn: Dice, style: Style) -> Sample:
     """A tree and its pods: about as many placed as it needs, and some in any state."""
     manifest = tree(drawn, style)
-    found = leaves(manifest)
+    names = leaves(manifest)
     seats = [
-        (leaf, "placed") for leaf in found for _ in range(max(part(manifest, leaf)["minMember"] + _spare(drawn), 0))
+        (leaf, "placed") for leaf in names for _ in range(max(part(manifest, leaf)["minMember"] + _spare(drawn), 0))
     ]
-    seats += [(drawn.one_of(found), drawn.one_of(list(STATES))) for _ in range(drawn.roll(9))]
+    seats += [(drawn.one_of(names), drawn.one_of(list(STATES))) for _ in range(drawn.roll(9))]
     return Sample(manifest, [_pod(drawn, i, *seat) for i, seat in enumerate(seats)])
 
 

@@ -164,5 +164,5 @@ def _places(raw: Any) -> list[tuple[Any, Any]]:
     """Every value inside, as its holder and its key there."""
     keys = list(raw) if isinstance(raw, dict) else range(len(raw)) if isinstance(raw, list) else ()
     own = [(raw, key) for key in keys]
-    found = own + [place for key in keys for place in _places(raw[key])]
-    return found or [({"": raw}, "")]
+    inner = own + [place for key in keys for place in _places(raw[key])]
+    return inner or [({"": raw}, "")]

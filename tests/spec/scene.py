@@ -39,9 +39,9 @@ def warnings(raw: Any, old: Any = None, around: Sequence[Raw] = ()) -> list[Prob
     return [problem for problem in problems(raw, old, around) if problem.severity == "warning"]
 
 
-def places(found: Iterable[Problem], rule: str = "") -> list[str]:
+def places(problems_found: Iterable[Problem], rule: str = "") -> list[str]:
     """Where the problems are; of one rule only, if it is named."""
-    return sorted(problem.at for problem in found if not rule or problem.rule == rule)
+    return sorted(problem.at for problem in problems_found if not rule or problem.rule == rule)
 
 
 # converting ---------------------------------------------------------------------------------------------------------
@@ -69,8 +69,8 @@ def refusal(raw: Raw, reading: Reading = "auto") -> str:
 
 def named(spec: Raw, name: str) -> Raw:
     """The SubGroup of that name in a spec."""
-    found: Raw = next(part for part in spec["subGroups"] if part["name"] == name)
-    return found
+    sub_group: Raw = next(part for part in spec["subGroups"] if part["name"] == name)
+    return sub_group
 
 
 # asking a gang ------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def core_of(gang: Gang) -> list[str]:
     return called(core(gang.root))
 
 
-def leaving(gang: Gang) -> list[list[str]]:
+def eviction_order(gang: Gang) -> list[list[str]]:
     """The names of what may leave, first to leave first."""
     return [called(unit) for unit in surplus(gang.root)]
 

@@ -29,10 +29,10 @@ def tried(*objects: Raw) -> tuple[str, str, str | None]:
     """Verdict, reason, and the mark that the attempt leaves, if it changes."""
     snapshot = take(muster.objects([*objects, *(pod(f"p{i}", gpu=1) for i in range(2))]), NOW)
     decided = plan(snapshot)
-    found = outcomes(snapshot, decided)["team/gang"]
-    (said,) = decided.gangs
-    marks = stale_annotations(found, snapshot.gangs[0].source, NOW)
-    return said.verdict, said.refusals[0].reason if said.refusals else "", marks.get(BACKED_OFF)
+    outcome = outcomes(snapshot, decided)["team/gang"]
+    (gang_plan,) = decided.gangs
+    notes = stale_annotations(outcome, snapshot.gangs[0].source, NOW)
+    return gang_plan.verdict, gang_plan.refusals[0].reason if gang_plan.refusals else "", notes.get(BACKED_OFF)
 
 
 def test_after_one_failed_attempt_a_gang_is_not_tried_again() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from muster.model.gang.state import is_satisfied, standings
 from muster.model.roles import non_preemptible, resources, roles
-from tests.spec.scene import called, core_of, leaving
+from tests.spec.scene import called, core_of, eviction_order
 from tests.support.factories import Raw, gang, group, pod, podgroup, pods
 
 
@@ -55,9 +55,9 @@ def test_only_placed_pods_are_core() -> None:
 
 def test_there_is_a_core_below_the_minimum_too() -> None:
     """It is computed from what is placed, so it always exists (P2)."""
-    found = roles(gang(podgroup(minMember=5), pods(2, on="n")).root)
-    assert called(found.core) == ["pod-0", "pod-1"]
-    assert found.surplus == ()
+    assigned = roles(gang(podgroup(minMember=5), pods(2, on="n")).root)
+    assert called(assigned.core) == ["pod-0", "pod-1"]
+    assert assigned.surplus == ()
 
 
 def test_the_core_of_a_gang_without_placed_pods_is_empty() -> None:
@@ -153,9 +153,9 @@ def test_the_core_is_as_large_as_the_minimums_say() -> None:
 def test_core_and_succeeded_pods_together_meet_the_minimum() -> None:
     """What has done its part need not be protected again, and what is left must be enough (P2, N5)."""
     some = [*pods(3, on="n"), pod("done", phase="Succeeded")]
-    found = roles(gang(podgroup(minMember=2), some).root)
-    assert "done" not in called(found.core)
-    assert len(found.core) + 1 >= 2
+    assigned = roles(gang(podgroup(minMember=2), some).root)
+    assert "done" not in called(assigned.core)
+    assert len(assigned.core) + 1 >= 2
 
 
 # P3 -----------------------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_core_and_succeeded_pods_together_meet_the_minimum() -> None:
     ("word", "protected", "cpu"),
     [("semi-preemptible", ["a-0", "a-1"], 4000), ("non-preemptible", ["a-0", "a-1", "a-2", "b-0"], 8000)],
 )
-def test_what_nobody_may_disturb_is_the_core_or_everything(word: str, protected: list[str], cpu: int) -> None:
+def test_the_protected_part_is_the_core_or_everything(word: str, protected: list[str], cpu: int) -> None:
     """The core of a semi-preemptible gang, all that is placed of a non-preemptible one (P3)."""
     manifest = podgroup(group("a", 2), group("b", 1), minSubGroup=1, preemptibility=word)
     some = gang(manifest, [*pods(3, "a", on="n", cpu="2"), *pods(1, "b", on="n", cpu="2"), pod("b-9", "b", cpu="2")])
@@ -173,7 +173,7 @@ def test_what_nobody_may_disturb_is_the_core_or_everything(word: str, protected:
     assert resources(non_preemptible(some)) == {"cpu": cpu}
 
 
-def test_of_a_preemptible_gang_everyone_may_be_disturbed() -> None:
+def test_of_a_preemptible_gang_every_pod_may_be_evicted() -> None:
     """Its core goes as a whole, but it goes (P3)."""
     some = gang(podgroup(group("a", 2), preemptibility="preemptible"), placed(a=3))
     assert non_preemptible(some) == ()
@@ -185,7 +185,7 @@ def test_of_a_preemptible_gang_everyone_may_be_disturbed() -> None:
 
 def test_surplus_pods_leave_one_by_one_the_last_first() -> None:
     """In reverse of the order in which they came (P4, M4)."""
-    assert leaving(gang(podgroup(minMember=2), pods(5, on="n"))) == [["pod-4"], ["pod-3"], ["pod-2"]]
+    assert eviction_order(gang(podgroup(minMember=2), pods(5, on="n"))) == [["pod-4"], ["pod-3"], ["pod-2"]]
 
 
 def test_the_surplus_pod_of_lowest_task_priority_leaves_first() -> None:
@@ -196,19 +196,24 @@ def test_the_surplus_pod_of_lowest_task_priority_leaves_first() -> None:
         pod("c", on="n", created="2026-02-01T00:00:00Z"),
         pod("d", on="n", priority=-5, created="2025-01-01T00:00:00Z"),
     ]
-    assert leaving(gang(podgroup(), some)) == [["d"], ["c"], ["b"]]
+    assert eviction_order(gang(podgroup(), some)) == [["d"], ["c"], ["b"]]
 
 
 def test_the_fullest_leaf_gives_a_pod_first() -> None:
     """Extras went to the emptiest leaf, placed over minimum; they leave from the fullest (P4, G3)."""
     manifest = podgroup(group("a", 3), group("b", 2))
-    assert leaving(gang(manifest, placed(a=5, b=3))) == [["a-4"], ["b-2"], ["a-3"]]
+    assert eviction_order(gang(manifest, placed(a=5, b=3))) == [["a-4"], ["b-2"], ["a-3"]]
 
 
 def test_fullest_is_a_share_of_the_minimum_and_not_a_number_of_pods() -> None:
     """Three of one is fuller than seven of five (P4, G3)."""
     manifest = podgroup(group("large", 5), group("small", 1))
-    assert leaving(gang(manifest, placed(large=7, small=3))) == [["small-2"], ["small-1"], ["large-6"], ["large-5"]]
+    assert eviction_order(gang(manifest, placed(large=7, small=3))) == [
+        ["small-2"],
+        ["small-1"],
+        ["large-6"],
+        ["large-5"],
+    ]
 
 
 # P4: SubGroups as a whole -------------------------------------------------------------------------------------------
@@ -217,7 +222,7 @@ def test_fullest_is_a_share_of_the_minimum_and_not_a_number_of_pods() -> None:
 def test_surplus_subgroups_leave_as_a_whole_the_last_in_the_spec_first() -> None:
     """An elastic replica goes whole or not at all (P4, G2)."""
     manifest = podgroup(*(group(name, 2) for name in ("zeta", "beta", "alpha", "mid")), minSubGroup=2)
-    assert leaving(gang(manifest, placed(zeta=2, beta=2, alpha=2, mid=2))) == [
+    assert eviction_order(gang(manifest, placed(zeta=2, beta=2, alpha=2, mid=2))) == [
         ["mid-0", "mid-1"],
         ["alpha-0", "alpha-1"],
     ]
@@ -226,8 +231,8 @@ def test_surplus_subgroups_leave_as_a_whole_the_last_in_the_spec_first() -> None
 def test_surplus_pods_leave_before_any_surplus_subgroup() -> None:
     """SubGroups came first, so pods leave first, wherever they are (P4, G3)."""
     manifest = podgroup(group("a", 2), group("b", 2), minSubGroup=1)
-    found = leaving(gang(manifest, placed(a=3, b=4)))
-    assert found == [["b-3"], ["a-2"], ["b-2"], ["b-0", "b-1"]] or found == [["b-3"], ["b-2"], ["a-2"], ["b-0", "b-1"]]
+    units = eviction_order(gang(manifest, placed(a=3, b=4)))
+    assert units == [["b-3"], ["a-2"], ["b-2"], ["b-0", "b-1"]] or units == [["b-3"], ["b-2"], ["a-2"], ["b-0", "b-1"]]
 
 
 def test_a_surplus_branch_leaves_with_all_that_it_needs() -> None:
@@ -241,7 +246,7 @@ def test_a_surplus_branch_leaves_with_all_that_it_needs() -> None:
         minSubGroup=1,
     )
     some = placed(leader0=1, work0=2, leader1=1, work1=2, leader2=1, work2=2)
-    assert [sorted(unit) for unit in leaving(gang(manifest, some))] == [
+    assert [sorted(unit) for unit in eviction_order(gang(manifest, some))] == [
         ["leader2-0", "work2-0", "work2-1"],
         ["leader1-0", "work1-0", "work1-1"],
     ]
@@ -257,7 +262,7 @@ def test_surplus_inside_surplus_leaves_before_what_it_is_part_of() -> None:
         ),
         minSubGroup=1,
     )
-    assert leaving(gang(manifest, placed(a0=1, a1=1, b0=1, b1=1))) == [["b1-0"], ["b0-0"], ["a1-0"]]
+    assert eviction_order(gang(manifest, placed(a0=1, a1=1, b0=1, b1=1))) == [["b1-0"], ["b0-0"], ["a1-0"]]
 
 
 def test_surplus_inside_surplus_leaves_first_though_it_is_declared_first() -> None:
@@ -270,13 +275,13 @@ def test_surplus_inside_surplus_leaves_first_though_it_is_declared_first() -> No
         group("b", of=1),
         minSubGroup=1,
     )
-    assert leaving(gang(manifest, placed(a0=1, b0=1, b1=1))) == [["b0-0"], ["b1-0"]]
+    assert eviction_order(gang(manifest, placed(a0=1, b0=1, b1=1))) == [["b0-0"], ["b1-0"]]
 
 
 def test_what_a_broken_subgroup_still_has_leaves_together() -> None:
     """Its pods are no core and no replica, but they are placed, so they are extra (P4)."""
     manifest = podgroup(group("a", 2), group("b", 3), minSubGroup=1)
-    assert leaving(gang(manifest, placed(a=2, b=2))) == [["b-0", "b-1"]]
+    assert eviction_order(gang(manifest, placed(a=2, b=2))) == [["b-0", "b-1"]]
 
 
 # P4: what must hold for every gang ----------------------------------------------------------------------------------
@@ -292,7 +297,7 @@ REPLICAS = tuple(
         group(f"y{i}", 1, parent=f"pool{i}"),
     )
 )
-SHAPES: dict[str, tuple[Raw, list[Raw]]] = {
+TREES: dict[str, tuple[Raw, list[Raw]]] = {
     "a leaf": (podgroup(minMember=2), pods(6, on="n")),
     "leaves": (podgroup(group("a", 3), group("b", 2)), placed(a=6, b=5)),
     "children to choose from": (
@@ -340,32 +345,32 @@ SHAPES: dict[str, tuple[Raw, list[Raw]]] = {
 }
 
 
-@pytest.mark.parametrize(("manifest", "some"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("manifest", "some"), TREES.values(), ids=TREES)
 def test_every_placed_pod_is_core_or_extra_and_never_both(manifest: Raw, some: list[Raw]) -> None:
     """Nobody is forgotten, and nobody leaves twice (P2, P4)."""
     tree = gang(manifest, some)
-    found = roles(tree.root)
-    everyone = [*called(found.core), *(name for unit in found.surplus for name in called(unit))]
+    assigned = roles(tree.root)
+    everyone = [*called(assigned.core), *(name for unit in assigned.surplus for name in called(unit))]
     assert len(everyone) == len(set(everyone)) == standings(tree.root)[""].placed
 
 
-@pytest.mark.parametrize(("manifest", "some"), SHAPES.values(), ids=SHAPES)
-def test_the_gang_stays_satisfied_whoever_of_its_extras_has_left(manifest: Raw, some: list[Raw]) -> None:
+@pytest.mark.parametrize(("manifest", "some"), TREES.values(), ids=TREES)
+def test_the_gang_stays_satisfied_whichever_of_its_extras_has_left(manifest: Raw, some: list[Raw]) -> None:
     """One unit after the other, and after each of them every minimum still holds (P4, M5)."""
     assert is_satisfied(gang(manifest, some).root)
-    units = leaving(gang(manifest, some))
+    units = eviction_order(gang(manifest, some))
     for unit in units:
         some = without(some, unit)
         assert is_satisfied(gang(manifest, some).root), f"{unit} of {units} breaks it"
 
 
-@pytest.mark.parametrize(("manifest", "some"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(("manifest", "some"), TREES.values(), ids=TREES)
 def test_without_its_extras_a_gang_is_its_core(manifest: Raw, some: list[Raw]) -> None:
     """What is left at the end is what was called core at the beginning (P2, P4)."""
     tree = gang(manifest, some)
-    left = gang(manifest, without(some, [name for unit in leaving(tree) for name in unit]))
+    left = gang(manifest, without(some, [name for unit in eviction_order(tree) for name in unit]))
     assert sorted(core_of(left)) == sorted(core_of(tree))
-    assert leaving(left) == []
+    assert eviction_order(left) == []
 
 
 def without(some: list[Raw], gone: list[str]) -> list[Raw]:

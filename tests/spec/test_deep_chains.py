@@ -30,9 +30,9 @@ def chain(depth: int, on: str = "", *, teeth: bool = False, cpu: str = "1m") -> 
     for i in range(last if teeth else 0):
         groups.append(group(f"t{i}", 1, parent=f"g{i}"))
         pods.append(pod(f"p{i}", f"t{i}", on=on, phase="Running" if on else "", cpu=cpu))
-    room = {"cpu": "64", "memory": "64Gi", "pods": "9999"}
+    allocatable = {"cpu": "64", "memory": "64Gi", "pods": "9999"}
     return [
-        node("n", rack="r") | {"status": {"allocatable": room}},
+        node("n", rack="r") | {"status": {"allocatable": allocatable}},
         topology("topology/rack"),
         podgroup(*groups),
         *pods,
@@ -40,13 +40,13 @@ def chain(depth: int, on: str = "", *, teeth: bool = False, cpu: str = "1m") -> 
 
 
 def gang(raws: list[Raw]) -> Gang:
-    (found,) = take(muster.objects(raws), NOW).gangs
-    return found
+    (built,) = take(muster.objects(raws), NOW).gangs
+    return built
 
 
-def told(raws: list[Raw]) -> object:
-    found = muster.plan(muster.objects(raws), now=NOW)
-    after = outcomes(found.snapshot, found.decided)
+def reasons_of(raws: list[Raw]) -> object:
+    plan = muster.plan(muster.objects(raws), now=NOW)
+    after = outcomes(plan.snapshot, plan.decided)
     return [pod_group_status(one, one.before.source, NOW) for one in after.values()]
 
 
@@ -66,7 +66,7 @@ WORK: dict[str, tuple[Callable[[list[Raw]], object], list[list[Raw]]]] = {
         ("the plan as data", lambda raws: muster.plan(muster.objects(raws), now=NOW).to_dict(), "n", False),
         ("drawing", lambda raws: text.plain(views.draw_tree(views.inspect_gang(gang(raws)))), "n", False),
         ("explaining", lambda raws: text.plain(plans.gang_lines(_decided(raws))), "n", False),
-        ("status", told, "n", True),
+        ("status", reasons_of, "n", True),
         ("validating", lambda raws: muster.validate(raws[2]), "", False),
         ("units", lambda raws: units_of(gang(raws)), "n", True),
     )
@@ -105,5 +105,5 @@ def test_a_chain_four_times_as_long_costs_four_times_as_much(
 
 def test_a_chain_deeper_than_any_stack_is_planned() -> None:
     """Depth is not limited (N1)."""
-    found = muster.plan(muster.objects(chain(2 * sys.getrecursionlimit())), now=NOW)
-    assert [one.pod for one in found.bindings] == ["p"]
+    plan = muster.plan(muster.objects(chain(2 * sys.getrecursionlimit())), now=NOW)
+    assert [one.pod for one in plan.bindings] == ["p"]

@@ -119,7 +119,7 @@ def test_a_converted_count_of_children_means_any_so_many_children() -> None:
     assert not holds(spec, **{"prefill-0": 8, "prefill-1": 8, "prefill-2": 7})
 
 
-def test_each_change_is_told() -> None:
+def test_each_change_is_reported() -> None:
     """Who converts a file wants to know what became of it (D1)."""
     changes = conversion(podgroup(*REPLICAS, minMember=3)).changes
     assert len(changes) == 1
@@ -320,7 +320,7 @@ def test_two_sets_of_siblings_are_two_new_branches() -> None:
     assert named(spec, by_leaf["prefill-leaders"])["topologyConstraint"] == BLOCK
 
 
-def test_the_new_branch_gets_a_name_that_nobody_has() -> None:
+def test_the_new_branch_gets_a_name_that_is_not_taken() -> None:
     """Whatever name suggests itself may be taken (D3, V3)."""
     groups = [group("work-a", 1), group("work-b", 1), group("work", 1), group("work-together", 1), group("together", 1)]
     spec = converted(constrained(*groups, subGroupSets=[together(["work-a", "work-b"], RACK)]))
@@ -416,7 +416,7 @@ def test_a_constraint_on_a_branch_is_more_specific_for_all_below_it() -> None:
     }
 
 
-def test_a_global_constraint_that_reaches_nobody_is_gone_and_told() -> None:
+def test_a_global_constraint_over_no_group_is_removed_and_reported() -> None:
     """Every group has a more specific one (D3)."""
     done = conversion(
         constrained(*TEAM, subGroups=dict.fromkeys(("router", "work-a", "work-b"), RACK), **{"global": ZONE})

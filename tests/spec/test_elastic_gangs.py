@@ -78,15 +78,15 @@ def test_extras_whose_turns_walk_over_the_gang_are_paid_for_in_steps() -> None:
 @pytest.mark.parametrize("kind", ["preemptible", "semi-preemptible", "non-preemptible"])
 def test_extras_of_every_kind_of_gang_are_plain(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """P3: extras behind the core leave it as it is, so nothing of it has to be worked out for each of them."""
-    asked: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     protected_increase = CycleState.protected_increase
 
     def counting(self: CycleState, before: Any, *rest: Any) -> Any:
-        asked[before.key] += 1
+        calls[before.key] += 1
         return protected_increase(self, before, *rest)
 
     monkeypatch.setattr(CycleState, "protected_increase", counting)
     nodes = [node(f"n{i:03}", cpu=10) for i in range(10)]
     plan = muster.plan(muster.objects([*nodes, *elastic("a", 90, preemptibility=kind)]))
     assert len(plan.bindings) == 90
-    assert asked["team/a"] < 5
+    assert calls["team/a"] < 5

@@ -55,7 +55,7 @@ def test_a_pod_under_two_budgets_is_not_preempted() -> None:
     assert evicted(*scene, running("v", "v", "n1", **BOTH), *TWICE) == ["w Preempt"]
 
 
-def test_nobody_leaves_where_everybody_is_under_two_budgets() -> None:
+def test_no_pod_is_evicted_where_all_are_under_two_budgets() -> None:
     scene = [node("n1", cpu=1), *CLASSES, *newcomer(), low("v"), *TWICE]
     assert evicted(*scene, running("v", "v", "n1", **BOTH)) == []
 
@@ -118,33 +118,36 @@ def test_of_a_stale_gang_those_leave_who_can() -> None:
     assert evicted(*stale(both[0]), *TWICE) == []
 
 
-def told(*objects: Raw, untouchable: tuple[str, ...] = ()) -> str:
+def sentences_of(*objects: Raw, untouchable: tuple[str, ...] = ()) -> str:
     """What the newcomer hears."""
     policy = muster.Policy(untouchable=frozenset(untouchable))
     plan = muster.plan(muster.objects(objects), policy, NOW)
     return " ".join(
-        one["message"] for found in plan.decided.gangs if found.gang.key == "team/new" for one in reasons(found)
+        one["message"]
+        for gang_plan in plan.decided.gangs
+        if gang_plan.gang.key == "team/new"
+        for one in reasons(gang_plan)
     )
 
 
-def test_who_waits_hears_who_cannot_be_evicted() -> None:
+def test_the_reason_names_pods_that_cannot_be_evicted() -> None:
     """E1: that nobody was asked to leave is not the same as that nobody could have been."""
     scene = [node("n1", cpu=2), *CLASSES, *newcomer(cpu=2), low("v"), low("w"), *TWICE]
     scene += [running("v", "v", "n1", **BOTH), running("w", "w", "n1")]
-    assert "1 pod (`team/v`) cannot be evicted for it, as budgets or the API server keep them" in told(*scene)
-    assert "2 pods (`team/v`, `team/w`) cannot be evicted for it" in told(*scene, untouchable=("team/w",))
+    assert "1 pod (`team/v`) cannot be evicted for it, as budgets or the API server keep them" in sentences_of(*scene)
+    assert "2 pods (`team/v`, `team/w`) cannot be evicted for it" in sentences_of(*scene, untouchable=("team/w",))
 
 
 def test_who_waits_hears_nothing_of_pods_that_would_not_leave_for_it_anyway() -> None:
     scene = [node("n1", cpu=2), *CLASSES, low("v"), *TWICE, running("v", "v", "n1", **BOTH)]
-    assert "evicted" not in told(*scene, *newcomer(cpu=2, priorityClassName="low"))
-    assert "evicted" not in told(*scene[:-1], running("v", "v", "n1"), *newcomer(cpu=3))
+    assert "evicted" not in sentences_of(*scene, *newcomer(cpu=2, priorityClassName="low"))
+    assert "evicted" not in sentences_of(*scene[:-1], running("v", "v", "n1"), *newcomer(cpu=3))
 
 
 def test_of_many_that_cannot_be_evicted_a_few_are_named_and_the_others_counted() -> None:
     victims = [part for i in range(5) for part in (low(f"v{i}"), running(f"v{i}", f"v{i}", "n1", **BOTH))]
-    found = told(node("n1", cpu=5), *CLASSES, *newcomer(), *TWICE, *victims)
-    assert "5 pods (`team/v0`, `team/v1`, `team/v2` and 2 more) cannot be evicted for it" in found
+    sentences = sentences_of(node("n1", cpu=5), *CLASSES, *newcomer(), *TWICE, *victims)
+    assert "5 pods (`team/v0`, `team/v1`, `team/v2` and 2 more) cannot be evicted for it" in sentences
 
 
 # refused lately -------------------------------------------------------------------------------------------------------

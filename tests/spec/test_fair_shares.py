@@ -48,8 +48,8 @@ def divided(*raws: Raw | list[Raw]) -> Division:
 
 def shares(*raws: Raw | list[Raw]) -> dict[str, int]:
     """Fair shares of gpus by queue."""
-    found = divided(*raws).shares
-    return {name: share.get(GPU, 0) for name, share in found.items()}
+    by_queue = divided(*raws).shares
+    return {name: share.get(GPU, 0) for name, share in by_queue.items()}
 
 
 # Q3: two queues -----------------------------------------------------------------------------------------------------
@@ -83,14 +83,14 @@ def test_two_queues_with_quota_2_and_requests_of_6_divide_a_total(
     total: int, first: Raw, second: Raw, expected: tuple[int, int]
 ) -> None:
     """First min(quota, demand, limit), then the surplus by priority, then by weight; ties go to the older (Q3)."""
-    found = shares(
+    fair = shares(
         machine(total),
         team("first", **(FIRST | first)),
         team("second", **(SECOND | second)),
         asking("first", 6),
         asking("second", 6),
     )
-    assert (found["first"], found["second"]) == expected
+    assert (fair["first"], fair["second"]) == expected
 
 
 def test_of_two_queues_of_one_age_the_name_decides() -> None:
@@ -101,18 +101,18 @@ def test_of_two_queues_of_one_age_the_name_decides() -> None:
 def test_what_one_cannot_use_goes_to_those_who_can() -> None:
     """Three by weight; the first wants little, so the rest is divided again (Q3)."""
     names = ("a", "b", "c")
-    asked = [*asking("a", 1), *asking("b", 9), *asking("c", 20)]
-    assert shares(machine(16), [team(name) for name in names], asked) == {"a": 1, "b": 8, "c": 7}
-    assert shares(machine(20), [team(name) for name in names], asked) == {"a": 1, "b": 9, "c": 10}
+    demand = [*asking("a", 1), *asking("b", 9), *asking("c", 20)]
+    assert shares(machine(16), [team(name) for name in names], demand) == {"a": 1, "b": 8, "c": 7}
+    assert shares(machine(20), [team(name) for name in names], demand) == {"a": 1, "b": 9, "c": 10}
 
 
 def test_largest_remainders_first() -> None:
     """7 by 3:2:2 is 3, 2, 2; 6 is 2 4/7, 1 5/7, 1 5/7, so the third of the first is the last to come (Q3)."""
     weights = {"a": 3, "b": 2, "c": 2}
     teams = [team(name, overQuotaWeight=weight) for name, weight in weights.items()]
-    asked = [raw for name in weights for raw in asking(name, 9)]
-    assert shares(machine(7), teams, asked) == {"a": 3, "b": 2, "c": 2}
-    assert shares(machine(6), teams, asked) == {"a": 2, "b": 2, "c": 2}
+    demand = [raw for name in weights for raw in asking(name, 9)]
+    assert shares(machine(7), teams, demand) == {"a": 3, "b": 2, "c": 2}
+    assert shares(machine(6), teams, demand) == {"a": 2, "b": 2, "c": 2}
 
 
 def test_a_weight_is_what_was_written() -> None:
@@ -146,20 +146,20 @@ def test_an_unlimited_quota_weighs_as_much_as_everything() -> None:
 
 def test_children_divide_what_their_parent_has() -> None:
     """Top down: two departments of one half each, one of them with three teams (Q3)."""
-    found = shares(
+    fair = shares(
         machine(12),
         [team("x"), team("y"), team("x1", "x"), team("x2", "x"), team("x3", "x", overQuotaWeight=4), team("y1", "y")],
         [raw for name in ("x1", "x2", "x3", "y1") for raw in asking(name, 12)],
     )
-    assert found == {"x": 6, "y": 6, "x1": 1, "x2": 1, "x3": 4, "y1": 6}
+    assert fair == {"x": 6, "y": 6, "x1": 1, "x2": 1, "x3": 4, "y1": 6}
 
 
 def test_a_parent_wants_no_more_than_its_children_may_use() -> None:
     """Nothing is set aside for a department whose teams are all at their limits."""
-    found = shares(
+    fair = shares(
         machine(12), team("x"), team("y"), team("x1", "x", limit=2), team("y1", "y"), asking("x1", 20), asking("y1", 20)
     )
-    assert found == {"x": 2, "x1": 2, "y": 10, "y1": 10}
+    assert fair == {"x": 2, "x1": 2, "y": 10, "y1": 10}
 
 
 def test_a_limit_above_holds_for_all_below() -> None:
@@ -173,16 +173,16 @@ def test_every_resource_is_shared_by_itself() -> None:
     nic = "example.com/nic"
     share: Raw = {nic: {"quota": 3, "overQuotaWeight": 0}}
     amounts: Raw = {"cpu": 3, "memory": "3M", nic: 4, "example.com/other": 9}
-    found = divided(
+    division = divided(
         machine(4, **amounts),
         queue("a", gpu={"quota": 1}, **share),
         queue("b"),
         asking("a", 4, **amounts),
         asking("b", 4, **amounts),
     )
-    assert found.pool == {"cpu": 3000, "memory": 3_000_000, GPU: 4, nic: 4}
-    assert found.shares["a"] == {"cpu": 1500, "memory": 1_500_000, GPU: 3, nic: 3}
-    assert found.shares["b"] == {"cpu": 1500, "memory": 1_500_000, GPU: 1, nic: 1}
+    assert division.pool == {"cpu": 3000, "memory": 3_000_000, GPU: 4, nic: 4}
+    assert division.shares["a"] == {"cpu": 1500, "memory": 1_500_000, GPU: 3, nic: 3}
+    assert division.shares["b"] == {"cpu": 1500, "memory": 1_500_000, GPU: 1, nic: 1}
 
 
 def test_what_others_hold_and_nodes_that_are_not_ready_are_not_shared() -> None:
@@ -208,10 +208,10 @@ def test_queues_that_are_in_no_tree_have_no_share() -> None:
 # G4: whose turn -----------------------------------------------------------------------------------------------------
 
 
-def order(found: Division) -> list[str]:
+def order(division: Division) -> list[str]:
     """Leaf queues, whose turn it is first."""
-    leaves = [node.name for node in found.tree.leaves]
-    return sorted(leaves, key=lambda name: rank(found.tree, found.shares, found.uses.allocated, name))
+    leaves = [node.name for node in division.tree.leaves]
+    return sorted(leaves, key=lambda name: rank(division.tree, division.shares, division.uses.allocated, name))
 
 
 def holding(name: str, held: int, wanted: int) -> list[Raw]:
@@ -233,13 +233,13 @@ def test_a_part_is_a_part_of_the_share_and_not_an_amount() -> None:
 
 def test_the_resource_counts_of_which_a_queue_has_most() -> None:
     """Few gpus and nearly all of its cpu is nearly all (G4)."""
-    found = divided(
+    division = divided(
         machine(10, cpu="10"),
         [queue("a"), queue("b")],
         [*asking("a", 1, on="n", cpu=4), pod("a2", gang="in-a", cpu=9, **gpus(9))],
         [*asking("b", 3, on="n", cpu=1), pod("b2", gang="in-b", cpu=9, **gpus(9))],
     )
-    assert order(found) == ["b", "a"]
+    assert order(division) == ["b", "a"]
 
 
 def test_a_higher_priority_goes_first_up_to_its_fair_share() -> None:
@@ -266,12 +266,12 @@ def test_the_older_queue_goes_first_among_equals_then_the_name() -> None:
 
 def test_departments_take_turns_before_their_teams_do() -> None:
     """A team that has nothing waits while its department is ahead (G4)."""
-    found = divided(
+    division = divided(
         machine(12),
         [team("x"), team("y"), team("x1", "x"), team("x2", "x"), team("y1", "y"), team("y2", "y")],
         [*holding("x1", 5, 9), *holding("x2", 0, 9), *holding("y1", 2, 9), *holding("y2", 1, 9)],
     )
-    assert order(found) == ["y2", "y1", "x2", "x1"]
+    assert order(division) == ["y2", "y1", "x2", "x1"]
 
 
 # Q4 -----------------------------------------------------------------------------------------------------------------

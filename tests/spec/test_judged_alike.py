@@ -24,10 +24,10 @@ SENSELESS: dict[str, tuple[Raw, str]] = {
 def test_what_validate_refuses_to_understand_a_plan_does_not_guess(manifest: Raw, at: str) -> None:
     """The same place and the same words; nothing is placed."""
     (refused,) = errors(manifest)
-    found = muster.plan(muster.objects([node("n"), manifest, pod("p"), pod("q", "a"), pod("r", "b")]))
-    (said,) = found.decided.gang("team/gang").refusals
-    assert (refused.at, found.verdict("team/gang"), found.bindings) == (at, "Invalid", ())
-    assert said == InvalidSpec(f"{at}: {refused.says}")
+    plan = muster.plan(muster.objects([node("n"), manifest, pod("p"), pod("q", "a"), pod("r", "b")]))
+    (refusal,) = plan.decided.gang("team/gang").refusals
+    assert (refused.at, plan.verdict("team/gang"), plan.bindings) == (at, "Invalid", ())
+    assert refusal == InvalidSpec(f"{at}: {refused.says}")
 
 
 def test_a_label_is_judged_like_the_spec() -> None:
@@ -48,8 +48,8 @@ OLDER: dict[str, tuple[Raw, dict[str, int]]] = {
 def test_what_is_stored_in_an_older_form_still_runs(manifest: Raw, there: dict[str, int]) -> None:
     """It has a meaning (V2, V4, M5)."""
     members = [one for leaf, number in there.items() for one in pods(number, leaf)]
-    found = muster.plan(muster.objects([node("n"), manifest, *members]))
-    assert (found.verdict("team/gang"), len(found.bindings)) == ("Scheduled", sum(there.values()))
+    plan = muster.plan(muster.objects([node("n"), manifest, *members]))
+    assert (plan.verdict("team/gang"), len(plan.bindings)) == ("Scheduled", sum(there.values()))
 
 
 # hints --------------------------------------------------------------------------------------------------------------
@@ -60,9 +60,9 @@ def advised(*raws: Raw) -> list[tuple[str, Any]]:
     made = muster.plan(muster.objects(raws)).decided.gang("team/gang")
     (refusal,) = made.refusals
     assert isinstance(refusal, DoesNotFit | QueueExceeded)
-    found = [(path(change.group, change.field), change.fits) for change in refusal.changes or ()]
-    assert len(found) <= len(list(helps(refusal)))
-    return found
+    changes = [(path(change.group, change.field), change.fits) for change in refusal.changes or ()]
+    assert len(changes) <= len(list(helps(refusal)))
+    return changes
 
 
 def path(group: str, field: str) -> str:
@@ -100,9 +100,9 @@ def test_what_is_advised_is_accepted() -> None:
     tree = podgroup(group("x", of=2, **where), *(group(leaf, 2, parent="x") for leaf in "ab"))
     scene = [topology("topology/rack"), *racks, tree, *pods(2, "a", cpu=1), *pods(2, "b", cpu=1)]
     objects = muster.objects(scene)
-    found = advised(*scene)
-    assert found
-    for field, value in found:
+    changes = advised(*scene)
+    assert changes
+    for field, value in changes:
         assert muster.what_if(objects, set={f"team/gang.{field}": value}).after.verdict("team/gang") == "Scheduled"
 
 
@@ -116,7 +116,7 @@ ROLES: dict[str, tuple[list[Raw], list[Raw]]] = {
 
 
 @pytest.mark.parametrize(("flat", "mended"), ROLES.values(), ids=ROLES)
-def test_whoever_nests_roles_as_advised_is_not_refused(flat: list[Raw], mended: list[Raw]) -> None:
+def test_roles_that_are_nested_as_advised_are_not_refused(flat: list[Raw], mended: list[Raw]) -> None:
     """V6: the hint taken by its word, with `minSubGroup` left out above."""
     (warning,) = warnings(podgroup(*flat, minSubGroup=3))
     assert (warning.rule, "leave it out" in warning.hint) == ("V6", True)

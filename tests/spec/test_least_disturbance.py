@@ -41,8 +41,8 @@ def evicted(plan: Raw) -> list[str]:
 
 
 def reasons(plan: Raw, gang: str) -> list[str]:
-    (found,) = (one for one in plan["podGroups"] if one["name"] == gang)
-    return [found["verdict"], *(one["reason"] for one in found["reasons"])]
+    (decision,) = (one for one in plan["podGroups"] if one["name"] == gang)
+    return [decision["verdict"], *(one["reason"] for one in decision["reasons"])]
 
 
 # consolidation --------------------------------------------------------------------------------------------------------
@@ -339,13 +339,17 @@ def test_a_gang_says_what_its_places_cost_until_it_has_them() -> None:
     scene = [*CLASSES, *fragmented(2, 3), *waiting("new", 1, cpu=6, priorityClassName="low")]
     first = status_of("new", scene)
     assert first.disturbance == DisturbanceStatus(evicted=0, moved=3, allowed=0, proof="exact")
-    (said,) = [one.message for one in first.conditions if one.type == "Scheduled"]
-    assert "0 pods evicted, 3 moved for it" in said
-    kept = [node("n", cpu=6), *waiting("new", 1, cpu=6), pod("old", on="n", cpu=6, phase="Running", terminating=True)]
-    kept[1]["status"] = encode(first)
-    kept[2]["status"] |= {"nominatedNodeName": "n"}
-    assert status_of("new", kept).disturbance == first.disturbance, "the victim is still terminating"
-    assert status_of("new", kept[:-1]).disturbance is None, "it is bound"
+    (message,) = [one.message for one in first.conditions if one.type == "Scheduled"]
+    assert "0 pods evicted, 3 moved for it" in message
+    terminating_too = [
+        node("n", cpu=6),
+        *waiting("new", 1, cpu=6),
+        pod("old", on="n", cpu=6, phase="Running", terminating=True),
+    ]
+    terminating_too[1]["status"] = encode(first)
+    terminating_too[2]["status"] |= {"nominatedNodeName": "n"}
+    assert status_of("new", terminating_too).disturbance == first.disturbance, "the victim is still terminating"
+    assert status_of("new", terminating_too[:-1]).disturbance is None, "it is bound"
 
 
 # verdicts and steps on large clusters ---------------------------------------------------------------------------------

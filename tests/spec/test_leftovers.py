@@ -31,18 +31,18 @@ def running(name: str, leaf: str, **more: Any) -> Raw:
     return pod(name, leaf, on="n", phase="Running", cpu=1, **more)
 
 
-def order(found: Gang) -> list[list[str]]:
+def order(built: Gang) -> list[list[str]]:
     """Who leaves, first to leave first."""
-    return [[member.name for _, member in unit.pods] for unit in units_of(found)]
+    return [[member.name for _, member in unit.pods] for unit in units_of(built)]
 
 
 @pytest.mark.parametrize("leaf", NAMED.values(), ids=NAMED)
 def test_a_leftover_counts_as_used_in_its_queue_and_for_no_minimum(leaf: str) -> None:
     tree = podgroup(group("top"), group("a", 1, parent="top"), queue="team")
     snapshot = take(muster.objects([node("n", cpu=4), TEAM, tree, left(leaf=leaf)]), NOW)
-    (found,) = snapshot.gangs
-    assert not found.standing.satisfied
-    assert found.standing.placed == 0
+    (built,) = snapshot.gangs
+    assert not built.standing.satisfied
+    assert built.standing.placed == 0
     uses = divide_cluster(snapshot).uses
     assert uses.allocated["team"] == {"cpu": 1000}
     assert pool(snapshot, ["cpu"]) == {"cpu": 4000}, "what a queue holds is not outside every queue"
@@ -54,8 +54,8 @@ def test_a_limit_holds_for_leftovers() -> None:
     waits = podgroup(name="new", minMember=2, queue="team")
     scene = [node("n", cpu=4), capped, TREE, waits, *pods(2, gang="new", cpu=1)]
     assert len(muster.plan(muster.objects(scene), now=NOW).bindings) == 2
-    found = muster.plan(muster.objects([*scene, left()]), now=NOW)
-    assert (found.bindings, found.decided.gang("team/new").refusals[0].reason) == ((), "OverLimit")
+    plan = muster.plan(muster.objects([*scene, left()]), now=NOW)
+    assert (plan.bindings, plan.decided.gang("team/new").refusals[0].reason) == ((), "OverLimit")
 
 
 @pytest.mark.parametrize("preemptibility", ["preemptible", "semi-preemptible", "non-preemptible"])
@@ -63,10 +63,10 @@ def test_leftovers_leave_first_whatever_the_gang_is(preemptibility: str) -> None
     """Before a spare pod, a further SubGroup and the core; none of them is protected."""
     tree = TREE | {"spec": TREE["spec"] | {"preemptibility": preemptibility}}
     here = [running("a0", "a"), running("a1", "a"), running("b0", "b"), left("x", priority=1), left("y")]
-    found = gang(tree, here)
-    assert order(found) == [["y"], ["x"], ["a1"], ["b0"], ["a0"]]
-    assert [unit.leftover for unit in units_of(found)] == [True, True, False, False, False]
-    assert units_of(found)[-1].inside == (0, 1, 2, 3), "if the core has to leave, so has everything else"
+    built = gang(tree, here)
+    assert order(built) == [["y"], ["x"], ["a1"], ["b0"], ["a0"]]
+    assert [unit.leftover for unit in units_of(built)] == [True, True, False, False, False]
+    assert units_of(built)[-1].inside == (0, 1, 2, 3), "if the core has to leave, so has everything else"
     uses = divide_cluster(take(muster.objects([node("n"), TEAM, tree, *here]))).uses
     protected = {"preemptible": {}, "semi-preemptible": {"cpu": 1000}, "non-preemptible": {"cpu": 3000}}
     assert uses.non_preemptible["team"] == protected[preemptibility]
@@ -76,14 +76,14 @@ def test_pods_that_wait_or_are_done_are_no_leftovers() -> None:
     """N4, N5: who waits is never scheduled, and who is done holds nothing."""
     done = [pod(f"p{i}", "removed", on="n", phase=phase, cpu=1) for i, phase in enumerate(("Succeeded", "Failed"))]
     done += [pod("gone", "removed", on="n", phase="Succeeded", terminating=True, cpu=1), pod("waits", "removed", cpu=1)]
-    found = gang(TREE, done)
-    assert (found.leftovers, len(found.strays)) == ((), 4)
-    assert found.held == found.terminating == {}
+    built = gang(TREE, done)
+    assert (built.leftovers, len(built.strays)) == ((), 4)
+    assert built.held == built.terminating == {}
 
 
 def test_a_leftover_that_is_terminating_holds_until_it_is_gone() -> None:
-    found = gang(TREE, [left(terminating=True)])
-    assert (leftovers(found), found.held, found.terminating) == ((), {}, {"cpu": 1000})
+    built = gang(TREE, [left(terminating=True)])
+    assert (leftovers(built), built.held, built.terminating) == ((), {}, {"cpu": 1000})
 
 
 def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
@@ -98,14 +98,14 @@ def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
 
 
 def test_leftovers_show_in_status_and_tree() -> None:
-    told = planned(node("n"), TEAM, TREE, running("a0", "a"), left())
-    status = told.status()
+    plan = planned(node("n"), TEAM, TREE, running("a0", "a"), left())
+    status = plan.status()
     assert (status.leftovers, status.running) == (1, 1)
     assert status.resources_status.allocated == {"cpu": 2000}
     (condition,) = [one for one in status.conditions if one.type == "StrayPods"]
     assert "`team/old` names subgroup `removed`, which does not exist" in condition.message
-    (found,) = told.snapshot.gangs
-    seen = views.inspect_gang(found)
+    (built,) = plan.snapshot.gangs
+    seen = views.inspect_gang(built)
     assert "it runs on `n` as a leftover, and leaves first (N4)" in plain(views.draw_tree(seen))
     assert views.data(seen)["leftovers"] == ["old"]
 
@@ -117,8 +117,8 @@ def test_a_leftover_is_the_first_victim_whatever_its_gang_is() -> None:
     for kind in ("preemptible", "semi-preemptible", "non-preemptible"):
         owner = podgroup(group("a", 1), priorityClassName="low", preemptibility=kind)
         members = [running("a0", "a"), running("a1", "a"), left()]
-        found = muster.plan(muster.objects([node("n", cpu=3), *classes, owner, *members, *new]), now=NOW)
-        assert [one.pod for one in found.evictions] == ["old"], kind
+        plan = muster.plan(muster.objects([node("n", cpu=3), *classes, owner, *members, *new]), now=NOW)
+        assert [one.pod for one in plan.evictions] == ["old"], kind
 
 
 def test_a_leftover_leaves_with_its_stale_gang() -> None:
@@ -126,8 +126,8 @@ def test_a_leftover_leaves_with_its_stale_gang() -> None:
     since = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
     short = podgroup(group("a", 2))
     short["metadata"] |= since
-    found = muster.plan(muster.objects([node("n"), short, running("a0", "a"), left()]), now=NOW)
-    assert [(one.pod, one.reason) for one in found.evictions] == [("a0", "Stale"), ("old", "Stale")]
+    plan = muster.plan(muster.objects([node("n"), short, running("a0", "a"), left()]), now=NOW)
+    assert [(one.pod, one.reason) for one in plan.evictions] == [("a0", "Stale"), ("old", "Stale")]
 
 
 def test_a_leftover_stays_where_only_a_surplus_subgroup_is_stale() -> None:
@@ -141,15 +141,15 @@ def test_a_leftover_stays_where_only_a_surplus_subgroup_is_stale() -> None:
 def test_without_a_grace_a_short_gang_is_released_at_once() -> None:
     """S2: it is short since now, and a grace of nothing has passed now."""
     short = podgroup(minMember=2, stalenessGracePeriod="0s")
-    found = muster.plan(muster.objects([node("n"), short, running("a0", "")]), now=NOW)
-    assert [one.reason for one in found.evictions] == ["Stale"]
+    plan = muster.plan(muster.objects([node("n"), short, running("a0", "")]), now=NOW)
+    assert [one.reason for one in plan.evictions] == ["Stale"]
 
 
 def test_the_condition_says_which_strays_run() -> None:
     """N4: a leftover is not `never scheduled`: it runs, and leaves first."""
     status = planned(node("n"), TREE, TEAM, running("a0", "a"), left(), pod("new", "removed", cpu=1)).status()
-    (told,) = (one.message for one in status.conditions if one.type == "StrayPods")
-    assert told == (
+    (message,) = (one.message for one in status.conditions if one.type == "StrayPods")
+    assert message == (
         "never scheduled: pod `team/new` names subgroup `removed`, which does not exist; "
         "leftovers that leave first: pod `team/old` names subgroup `removed`, which does not exist"
     )

@@ -24,7 +24,7 @@ def applied(raws: list[Raw], plan: muster.Plan) -> list[Raw]:
     """The cluster right after a plan: pods that are bound run, and pods that are evicted have not left yet."""
     nodes = {one.key: one.node for one in plan.bindings}
     promised = {one.key: one.node for one in plan.nominations}
-    leaving = {one.key for one in plan.evictions}
+    evicted = {one.key for one in plan.evictions}
 
     def after(raw: Raw) -> Raw:
         name = f"{raw['metadata'].get('namespace')}/{raw['metadata']['name']}"
@@ -34,7 +34,7 @@ def applied(raws: list[Raw], plan: muster.Plan) -> list[Raw]:
             return {**raw, "spec": {**raw["spec"], "nodeName": nodes[name]}, "status": {"phase": "Running"}}
         if name in promised:
             return {**raw, "status": {"nominatedNodeName": promised[name]}}
-        if name in leaving:
+        if name in evicted:
             return {**raw, "metadata": {**raw["metadata"], "deletionTimestamp": "2026-05-01T12:00:00Z"}}
         return raw
 
@@ -79,12 +79,12 @@ def test_a_queue_stays_within_its_limit_while_pods_are_terminating() -> None:
 
 def test_terminating_pods_count_for_gangs_that_come_later() -> None:
     """There is room for all on the nodes; the queue has none until the pods are gone."""
-    leaving = gang("old", 2, on="n", phase="Running", terminating=True)
-    raws = scene(*leaving, *gang("new", 1))
-    found = planned(raws)
-    (refusal,) = found.decided.gang("team/new").refusals
+    old = gang("old", 2, on="n", phase="Running", terminating=True)
+    raws = scene(*old, *gang("new", 1))
+    plan = planned(raws)
+    (refusal,) = plan.decided.gang("team/new").refusals
     assert isinstance(refusal, OverLimit)
-    assert (found.bindings, refusal.excess.held) == ((), 2000)
+    assert (plan.bindings, refusal.excess.held) == ((), 2000)
     assert len(planned(gone(raws)).bindings) == 1
 
 
@@ -123,9 +123,9 @@ def test_the_protected_stay_within_the_quota_while_others_terminate() -> None:
     fixed = queue("team", cpu={"quota": 1000, "limit": -1})
     group = podgroup(name="g", minMember=1, queue="team", preemptibility="non-preemptible")
     raws = [node("n"), fixed, group, pod("old", gang="g", on="n", cpu=1, terminating=True), pod("new", gang="g", cpu=1)]
-    found = planned(raws)
-    (refusal,) = found.decided.gang("team/g").refusals
-    assert (found.bindings, refusal.reason) == ((), "NonPreemptibleOverQuota")
+    plan = planned(raws)
+    (refusal,) = plan.decided.gang("team/g").refusals
+    assert (plan.bindings, refusal.reason) == ((), "NonPreemptibleOverQuota")
     assert len(planned(gone(raws)).bindings) == 1
 
 

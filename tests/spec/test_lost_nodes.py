@@ -77,7 +77,7 @@ def test_any_other_child_will_do_for_a_core() -> None:
     assert bound(RACKS, HERE, THERE, podgroup(*parts, minSubGroup=1), *members).keys() == {"b0"}
 
 
-def test_without_a_required_level_nobody_waits() -> None:
+def test_without_a_required_level_no_pod_waits() -> None:
     """T2: a preferred level is anchored to the pods that are known."""
     wish = {"preferredTopologyLevel": "rack"}
     members = [running("a"), running("b", on="there"), waiting("late")]
@@ -108,10 +108,10 @@ def test_the_reason_names_the_pod_and_the_node() -> None:
     for minimum, verdict in ((1, "Scheduled"), (2, "Waiting")):
         parts = [podgroup(group("w", minimum, topologyConstraint=RACK)), running("old", "w"), waiting("late", "w")]
         objects = muster.objects([RACKS, HERE, THERE, *parts])
-        told = muster.explain(objects, "team/gang", now=NOW)
-        assert "`w` takes no more pods for now: all must be in one rack" in told
-        assert "its pod `old` is on node `away`, which does not exist" in told
-        assert "once node `away` is back or pod `old` is gone" in told
+        explanation = muster.explain(objects, "team/gang", now=NOW)
+        assert "`w` takes no more pods for now: all must be in one rack" in explanation
+        assert "its pod `old` is on node `away`, which does not exist" in explanation
+        assert "once node `away` is back or pod `old` is gone" in explanation
         data = muster.plan(objects, now=NOW).to_dict()["podGroups"][0]
         assert (data["verdict"], data["reasons"][0]["reason"], data["reasons"][0]["subGroup"]) == (
             verdict,
@@ -121,15 +121,15 @@ def test_the_reason_names_the_pod_and_the_node() -> None:
         assert data["reasons"][0]["details"] | {"pod": "old", "node": "away"} == data["reasons"][0]["details"]
 
 
-def test_the_late_member_is_told_and_the_gang_stays_scheduled() -> None:
+def test_the_late_member_has_a_condition_and_the_gang_stays_scheduled() -> None:
     """E3: every minimum is met; the pod that waits learns for what."""
     members = [running("old"), waiting("late")]
     snapshot = take(muster.objects([RACKS, HERE, THERE, podgroup(minMember=1, topologyConstraint=RACK), *members]), NOW)
     outcome = outcomes(snapshot, make_plan(snapshot))["team/gang"]
     assert (scheduled(outcome).status, scheduled(outcome).reason) == ("True", "Scheduled")
-    said = pod_conditions(outcome, snapshot.objects.pod_groups[0])
-    assert said.keys() == {"team/late"}
-    assert "node `away`, which does not exist" in said["team/late"].message
+    conditions = pod_conditions(outcome, snapshot.objects.pod_groups[0])
+    assert conditions.keys() == {"team/late"}
+    assert "node `away`, which does not exist" in conditions["team/late"].message
 
 
 # leaving --------------------------------------------------------------------------------------------------------------

@@ -148,15 +148,15 @@ def test_require_all_tells_with_its_exit_code(gpus: int, code: int, tmp_path: Pa
 
 
 @pytest.mark.parametrize("alike", [True, False], ids=["equal groups", "groups of two sizes"])
-@pytest.mark.parametrize(("racks", "room", "each"), [(6, 5, 1), (10, 5, 1), (8, 7, 2)])
+@pytest.mark.parametrize(("racks", "size", "each"), [(6, 5, 1), (10, 5, 1), (8, 7, 2)])
 def test_equal_racks_that_hold_all_but_one_group_are_proved_too_few(
-    racks: int, room: int, each: int, alike: bool
+    racks: int, size: int, each: int, alike: bool
 ) -> None:
     """X1: a family that is exponential for a search that tries equal racks and equal groups one by one."""
-    nodes = [draw_node(f"n{r}-{i}", 1, f"z1/r{r}") for r in range(racks) for i in range(room)]
+    nodes = [draw_node(f"n{r}-{i}", 1, f"z1/r{r}") for r in range(racks) for i in range(size)]
 
     def verdict(number: int) -> str:
-        sizes = [3 + (0 if alike else i % 2 * (room - 3 * each > 0)) for i in range(number)]
+        sizes = [3 + (0 if alike else i % 2 * (size - 3 * each > 0)) for i in range(number)]
         groups = [{"name": f"g{i}", "minMember": n, "topologyConstraint": IN_A_RACK} for i, n in enumerate(sizes)]
         pods = [worker(f"g{i}-{j}", leaf=f"g{i}") for i, n in enumerate(sizes) for j in range(n)]
         return str(planned(ZONES_AND_RACKS, *nodes, podgroup(*groups), *pods)["podGroups"][0]["verdict"])

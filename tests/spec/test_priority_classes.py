@@ -12,9 +12,9 @@ from tests.support.factories import Raw, node, pod, podgroup, priority_class
 HIGH = priority_class("high", 90)
 
 
-def said(*raws: Raw) -> tuple[str, list[dict[str, Any]]]:
-    found = muster.plan(muster.objects([node("n"), *raws])).decided.gang("team/gang")
-    return found.verdict, reasons(found)
+def judged(*raws: Raw) -> tuple[str, list[dict[str, Any]]]:
+    gang_plan = muster.plan(muster.objects([node("n"), *raws])).decided.gang("team/gang")
+    return gang_plan.verdict, reasons(gang_plan)
 
 
 def by_label(name: str) -> Raw:
@@ -27,26 +27,26 @@ def by_label(name: str) -> Raw:
 @pytest.mark.parametrize("classes", [(), (HIGH,)])
 def test_a_gang_waits_for_a_priority_class_that_does_not_exist(group: Raw, classes: tuple[Raw, ...]) -> None:
     """Also where there is none at all: 50 is for gangs that name none."""
-    verdict, (told,) = said(group, *classes, pod("p"))
-    assert (verdict, told["reason"]) == ("Waiting", "PriorityClassDoesNotExist")
-    assert told["details"] == {"priorityClass": "hihg"}
-    assert told["message"] == "priority class `hihg` does not exist"
+    verdict, (reason,) = judged(group, *classes, pod("p"))
+    assert (verdict, reason["reason"]) == ("Waiting", "PriorityClassDoesNotExist")
+    assert reason["details"] == {"priorityClass": "hihg"}
+    assert reason["message"] == "priority class `hihg` does not exist"
 
 
 @pytest.mark.parametrize("name", ["", "high", "system-cluster-critical", "system-node-critical"])
 def test_a_class_that_exists_is_no_reason_to_wait(name: str) -> None:
     """Kubernetes' own exist in every cluster."""
-    assert said(podgroup(minMember=1, priorityClassName=name), HIGH, pod("p")) == ("Scheduled", [])
+    assert judged(podgroup(minMember=1, priorityClassName=name), HIGH, pod("p")) == ("Scheduled", [])
 
 
 def test_a_gang_that_runs_keeps_running_without_its_class() -> None:
     """It is told, and gets nothing more until the class is back."""
     runs = [pod("p0", on="n", phase="Running"), pod("p1")]
-    verdict, (told,) = said(podgroup(minMember=1, priorityClassName="hihg"), *runs)
-    assert (verdict, told["reason"]) == ("Scheduled", "PriorityClassDoesNotExist")
+    verdict, (reason,) = judged(podgroup(minMember=1, priorityClassName="hihg"), *runs)
+    assert (verdict, reason["reason"]) == ("Scheduled", "PriorityClassDoesNotExist")
 
 
-def test_whoever_writes_it_is_warned() -> None:
+def test_a_class_that_does_not_exist_is_warned_about() -> None:
     """Where the classes around are known."""
     group = podgroup(minMember=1, priorityClassName="hihg")
     (warning,) = warnings(group, around=[HIGH])

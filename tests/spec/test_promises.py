@@ -123,8 +123,8 @@ def test_the_promise_holds_while_no_pod_of_the_gang_exists() -> None:
 
 
 def promise(cluster: Cluster, gang: str = "v") -> Any:
-    (found,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
-    text = found["metadata"]["annotations"].get(MOVED_TO)
+    (gang_raw,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
+    text = gang_raw["metadata"]["annotations"].get(MOVED_TO)
     return text if text is None else json.loads(text)
 
 
@@ -164,7 +164,7 @@ def test_the_promise_ends_with_the_grace() -> None:
     assert promise(cluster) is None
 
 
-def test_a_victim_that_was_told_where_to_go_has_its_place_kept_too() -> None:
+def test_the_new_place_of_a_victim_is_kept_too() -> None:
     """P7 for `moveTo` of any reason: the preempted gang comes back on the node that it was told."""
     scene = [*CLASSES, node("n1", cpu=2), node("n2", cpu=1), *running("v", "n1"), *running("w", "n1")]
     cluster = Cluster(*scene, *waiting("new", cpu=2, priorityClassName="high"), max_moved_pods=0)
@@ -332,8 +332,8 @@ def test_a_queue_never_holds_more_than_its_limit_while_pods_terminate() -> None:
 def test_pods_that_are_deleted_by_others_count_for_the_limit_until_they_are_gone() -> None:
     """Q4: whoever deleted them."""
     limit = [queue("small", cpu={"quota": 0, "limit": 1000})]
-    leaving = pod("v", gang="v", on="n1", phase="Running", cpu=1, terminating=True)
-    cluster = Cluster(*limit, node("n1"), node("n2"), podgroup(name="v", queue="small"), leaving)
+    deleted = pod("v", gang="v", on="n1", phase="Running", cpu=1, terminating=True)
+    cluster = Cluster(*limit, node("n1"), node("n2"), podgroup(name="v", queue="small"), deleted)
     cluster.add(*waiting("new", queue="small"))
     assert cluster.cycle()["bindings"] == []
     assert cluster.verdict("team/new")["reasons"][0]["reason"] == "OverLimit"
@@ -383,8 +383,8 @@ def test_the_reason_of_the_failed_attempt_stays_readable() -> None:
     (first,) = cluster.verdict("team/new")["reasons"]
     for _ in range(3):
         cluster.cycle()
-        (found,) = cluster.verdict("team/new")["reasons"]
-        assert found["reason"] == "BackedOff"
-        assert found["details"]["reason"] == first["reason"]
-        assert found["details"]["message"] in first["message"]
-        assert found["details"]["message"] in found["message"]
+        (reason,) = cluster.verdict("team/new")["reasons"]
+        assert reason["reason"] == "BackedOff"
+        assert reason["details"]["reason"] == first["reason"]
+        assert reason["details"]["message"] in first["message"]
+        assert reason["details"]["message"] in reason["message"]

@@ -31,10 +31,10 @@ def test_queues_are_a_tree_by_parent_queue() -> None:
 
 def test_a_parent_queue_that_does_not_exist_is_refused() -> None:
     """The hint names those that exist (Q1)."""
-    found = errors(queue("team", "deparment"), around=[queue("department")])
-    assert [(problem.rule, problem.at) for problem in found] == [("Q1", "spec.parentQueue")]
-    assert "deparment" in found[0].says
-    assert "department" in found[0].hint
+    all_errors = errors(queue("team", "deparment"), around=[queue("department")])
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("Q1", "spec.parentQueue")]
+    assert "deparment" in all_errors[0].says
+    assert "department" in all_errors[0].hint
 
 
 def test_a_queue_cannot_be_its_own_parent() -> None:
@@ -68,10 +68,10 @@ def test_a_queue_below_a_circle_is_refused() -> None:
 
 def test_a_quota_above_the_limit_is_refused() -> None:
     """A promise that may not be kept; the message tells both numbers (Q1)."""
-    found = errors(queue("team", gpu={"quota": 9, "limit": 8}))
-    assert [(problem.rule, problem.at) for problem in found] == [("Q1", "spec.resources.gpu.quota")]
-    assert "9" in found[0].says
-    assert "8" in found[0].says
+    all_errors = errors(queue("team", gpu={"quota": 9, "limit": 8}))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("Q1", "spec.resources.gpu.quota")]
+    assert "9" in all_errors[0].says
+    assert "8" in all_errors[0].says
 
 
 def test_an_unlimited_quota_below_a_limit_is_refused() -> None:
@@ -119,17 +119,17 @@ def test_a_resource_that_queues_do_not_know_is_refused(name: str) -> None:
     """A misspelt resource would be a share of nothing (Q1)."""
     raw = queue("team")
     raw["spec"]["resources"] = {name: {"quota": 1}}
-    found = errors(raw)
-    assert [(problem.rule, problem.at) for problem in found] == [("Q1", f"spec.resources.{name}")]
-    assert "gpu" in found[0].hint
+    all_errors = errors(raw)
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("Q1", f"spec.resources.{name}")]
+    assert "gpu" in all_errors[0].hint
 
 
-def test_all_problems_of_a_queue_are_told_at_once() -> None:
+def test_all_problems_of_a_queue_are_reported_at_once() -> None:
     """As for every object (Q1)."""
     raw = queue("team", "nobody", gpu={"quota": 9, "limit": 8}, gpus={"quota": 1})
-    found = errors(raw, around=[queue("somebody")])
-    assert places(found) == ["spec.parentQueue", "spec.resources.gpu.quota", "spec.resources.gpus"]
-    assert all(problem.hint for problem in found)
+    all_errors = errors(raw, around=[queue("somebody")])
+    assert places(all_errors) == ["spec.parentQueue", "spec.resources.gpu.quota", "spec.resources.gpus"]
+    assert all(problem.hint for problem in all_errors)
 
 
 # Q2 -----------------------------------------------------------------------------------------------------------------
@@ -233,9 +233,9 @@ def test_a_topology_of_one_to_sixteen_levels_is_in_order() -> None:
 @pytest.mark.parametrize("number", [0, 17, 40])
 def test_a_topology_of_no_levels_or_too_many_is_refused(number: int) -> None:
     """Between 1 and 16 (T4)."""
-    found = errors(topology(*(f"topology/level-{i}" for i in range(number))))
-    assert places(found) == ["spec.levels"]
-    assert "16" in found[0].hint
+    all_errors = errors(topology(*(f"topology/level-{i}" for i in range(number))))
+    assert places(all_errors) == ["spec.levels"]
+    assert "16" in all_errors[0].hint
 
 
 def test_a_topology_without_a_spec_is_refused() -> None:
@@ -247,8 +247,8 @@ def test_a_topology_without_a_spec_is_refused() -> None:
 
 def test_a_label_can_be_one_level_only() -> None:
     """The second would be the same domains once more (T4)."""
-    found = errors(topology("topology/zone", "topology/rack", "topology/zone"))
-    assert places(found) == ["spec.levels[2].nodeLabel"]
+    all_errors = errors(topology("topology/zone", "topology/rack", "topology/zone"))
+    assert places(all_errors) == ["spec.levels[2].nodeLabel"]
 
 
 def test_the_finest_level_cannot_come_before_a_coarser_one() -> None:
@@ -264,7 +264,7 @@ def test_a_region_cannot_come_after_a_zone() -> None:
     assert errors(topology(region, zone)) == []
 
 
-def test_levels_that_the_nodes_show_the_wrong_way_round_are_told() -> None:
+def test_levels_that_the_nodes_show_the_wrong_way_round_are_reported() -> None:
     """Two racks in each of two zones, and racks named first (T4)."""
     nodes = [node(f"n{i}", zone=f"z{i // 2}", rack=f"r{i}") for i in range(4)]
     assert places(problems(topology("topology/rack", "topology/zone"), around=nodes)) == ["spec.levels[1].nodeLabel"]
@@ -324,8 +324,8 @@ def test_a_group_that_names_no_topology_inherits_the_one_of_its_nearest_ancestor
         group("c", 1, parent="y", topologyConstraint={"topology": "own"}),
         topologyConstraint={"topology": "outer", "requiredTopologyLevel": "zone"},
     )
-    found = {name: one.topology for name, one in constraints(typed(manifest)).items()}
-    assert found == {"": "outer", "a": "outer", "x": "inner", "y": "inner", "b": "inner", "c": "own"}
+    named = {name: one.topology for name, one in constraints(typed(manifest)).items()}
+    assert named == {"": "outer", "a": "outer", "x": "inner", "y": "inner", "b": "inner", "c": "own"}
 
 
 def test_only_the_topology_is_inherited_and_not_the_level() -> None:

@@ -21,8 +21,8 @@ LEVELS = topology("topology/zone", "topology/rack")
 
 def planned(*objects: Raw, **policy: Any) -> Raw:
     """What a plan says about the one gang."""
-    found: Raw = muster.plan(muster.objects(objects), Policy(**policy)).to_dict()["podGroups"][0]
-    return found
+    decision: Raw = muster.plan(muster.objects(objects), Policy(**policy)).to_dict()["podGroups"][0]
+    return decision
 
 
 def reasons(*objects: Raw, **policy: Any) -> list[tuple[str, str]]:
@@ -34,8 +34,12 @@ def messages(*objects: Raw) -> list[str]:
 
 
 def hints(*objects: Raw, **policy: Any) -> list[tuple[str, str, Any]]:
-    found = planned(*objects, **policy)["reasons"]
-    return [(one["subGroup"], one["field"], one["to"]) for said in found for one in said["details"].get("changes", ())]
+    all_reasons = planned(*objects, **policy)["reasons"]
+    return [
+        (one["subGroup"], one["field"], one["to"])
+        for reason in all_reasons
+        for one in reason["details"].get("changes", ())
+    ]
 
 
 # pods that do not exist -----------------------------------------------------------------------------------------------
@@ -58,21 +62,21 @@ def test_pods_that_run_already_exist() -> None:
 def test_pods_that_are_there_and_do_not_count_are_named_apart() -> None:
     """N5: gated, terminating and failed pods explain the number."""
     some = [pod("p"), pod("q", gated=True), pod("r", on="n", terminating=True), pod("s", phase="Failed")]
-    said = messages(node("n"), podgroup(minMember=3), *some)
-    assert said == ["not enough pods: 1 of 3 pods exist (1 gated, 1 terminating, 1 failed not counted)"]
+    sentences = messages(node("n"), podgroup(minMember=3), *some)
+    assert sentences == ["not enough pods: 1 of 3 pods exist (1 gated, 1 terminating, 1 failed not counted)"]
 
 
 def test_every_group_that_lacks_pods_is_named_and_none_that_need_not_run() -> None:
     """M3: of 2 of 3 one that has its pods and the first that lacks some; the last one is not asked for."""
     given = podgroup(group("a", 2), group("b", 2), group("c", 2), minSubGroup=2)
-    said = messages(node("n"), given, *pods(2, "c", cpu=1), *pods(1, "b", cpu=1))
-    assert said == ["not enough pods: 0 of 2 pods of `a` exist"]
+    sentences = messages(node("n"), given, *pods(2, "c", cpu=1), *pods(1, "b", cpu=1))
+    assert sentences == ["not enough pods: 0 of 2 pods of `a` exist"]
 
 
 def test_pods_asked_for_in_all_are_counted_in_all() -> None:
     """M5: a stored branch that counts pods names itself, not a leaf that is complete."""
-    said = messages(node("n"), podgroup(group("a", 1), group("b", 1), minMember=5), *pods(2, "a"), *pods(1, "b"))
-    assert said == ["not enough pods: 3 of 5 pods exist"]
+    sentences = messages(node("n"), podgroup(group("a", 1), group("b", 1), minMember=5), *pods(2, "a"), *pods(1, "b"))
+    assert sentences == ["not enough pods: 3 of 5 pods exist"]
 
 
 def test_tree_and_plan_say_the_same_of_missing_pods(tmp_path: Any) -> None:
@@ -87,8 +91,8 @@ def test_tree_and_plan_say_the_same_of_missing_pods(tmp_path: Any) -> None:
     assert words in run("plan", str(file)).out
     assert words in run("explain", "team/gang", str(file)).out
     tree = json.loads(run("tree", str(file), "-o", "json").out)
-    found = (tree["podGroups"] if "podGroups" in tree else tree["items"])[0]["notEnoughPods"]
-    assert [(one["subGroup"], one["need"], one["exist"]) for one in found] == [("a", 5, 3), ("b", 2, 1)]
+    missing = (tree["podGroups"] if "podGroups" in tree else tree["items"])[0]["notEnoughPods"]
+    assert [(one["subGroup"], one["need"], one["exist"]) for one in missing] == [("a", 5, 3), ("b", 2, 1)]
 
 
 # extras that wait -----------------------------------------------------------------------------------------------------
@@ -97,28 +101,30 @@ def test_tree_and_plan_say_the_same_of_missing_pods(tmp_path: Any) -> None:
 def test_a_further_subgroup_without_room_has_a_reason() -> None:
     """G3, E1: the gang runs, its third replica waits, and says what is missing with both numbers."""
     given = podgroup(group("a", 2), group("b", 2), group("c", 4), minSubGroup=2)
-    found = planned(node("n", cpu=6), given, *pods(2, "a", cpu=1), *pods(2, "b", cpu=1), *pods(4, "c", cpu=1))
-    assert found["verdict"] == "Scheduled"
-    said = found["reasons"][0]
-    assert (said["reason"], said["subGroup"]) == ("NoRoom", "c")
-    assert said["message"] == (
+    decision = planned(node("n", cpu=6), given, *pods(2, "a", cpu=1), *pods(2, "b", cpu=1), *pods(4, "c", cpu=1))
+    assert decision["verdict"] == "Scheduled"
+    reason = decision["reasons"][0]
+    assert (reason["reason"], reason["subGroup"]) == ("NoRoom", "c")
+    assert reason["message"] == (
         "extra `c` waits: no room for `c`: needs 4 pods, the cluster has room for 2, 2 cpu short"
     )
-    assert said["details"]["role"] == "extra"
+    assert reason["details"]["role"] == "extra"
 
 
 def test_further_pods_of_a_leaf_have_a_reason() -> None:
     """Pods above a minimum are counted, and the room for one more is named."""
-    said = messages(node("n", cpu=3), podgroup(minMember=2), *pods(5, cpu=1))
-    assert said == ["2 further pods wait: no room for the gang: needs 1 pod, the cluster has room for 0, 1 cpu short"]
+    sentences = messages(node("n", cpu=3), podgroup(minMember=2), *pods(5, cpu=1))
+    assert sentences == [
+        "2 further pods wait: no room for the gang: needs 1 pod, the cluster has room for 0, 1 cpu short"
+    ]
 
 
 def test_an_extra_is_held_to_the_domain_of_its_gang() -> None:
     """T1, T3: there is room, but not where the others are; the reason says so."""
     given = podgroup(minMember=2, **RACK)
     nodes = [node("n1", cpu=2, zone="z", rack="r1"), node("n2", cpu=1, zone="z", rack="r2")]
-    found = planned(*nodes, LEVELS, given, *pods(3, cpu=1))["reasons"]
-    assert [(one["reason"], one["details"]["domain"], one["details"]["room"]) for one in found] == [
+    given_reasons = planned(*nodes, LEVELS, given, *pods(3, cpu=1))["reasons"]
+    assert [(one["reason"], one["details"]["domain"], one["details"]["room"]) for one in given_reasons] == [
         ("NoDomain", "z/r1", 0)
     ]
 
@@ -126,17 +132,17 @@ def test_an_extra_is_held_to_the_domain_of_its_gang() -> None:
 def test_an_extra_over_the_limit_of_its_queue_says_so() -> None:
     """Q4: there is room, and the queue does not allow it."""
     limited = queue("q", cpu={"limit": 2000, "quota": 2000}, memory={"quota": -1}, gpu={"quota": -1})
-    found = planned(node("n", cpu=8), limited, podgroup(minMember=2, queue="q"), *pods(3, cpu=1))["reasons"]
-    assert [(one["reason"], one["details"]["queue"]) for one in found] == [("OverLimit", "q")]
+    given_reasons = planned(node("n", cpu=8), limited, podgroup(minMember=2, queue="q"), *pods(3, cpu=1))["reasons"]
+    assert [(one["reason"], one["details"]["queue"]) for one in given_reasons] == [("OverLimit", "q")]
     words = "queue `q` would pass its limit: 2 cpu, of which 2 are held and 1 more are asked for"
-    assert found[0]["message"] == f"1 further pod waits: {words}"
+    assert given_reasons[0]["message"] == f"1 further pod waits: {words}"
 
 
 def test_a_further_subgroup_whose_pods_do_not_exist_says_so() -> None:
     """Its controller has made one of two: what is missing is no room, and no node would help."""
     given = podgroup(group("a", 1), group("b", 2), minSubGroup=1)
-    said = messages(node("n"), given, *pods(1, "a", cpu=1), *pods(1, "b", cpu=1))
-    assert said == ["extra `b` waits: not enough pods: 1 of 2 pods of `b` exist"]
+    sentences = messages(node("n"), given, *pods(1, "a", cpu=1), *pods(1, "b", cpu=1))
+    assert sentences == ["extra `b` waits: not enough pods: 1 of 2 pods of `b` exist"]
 
 
 def test_equal_extras_share_one_reason_and_the_rest_is_counted() -> None:
@@ -172,9 +178,9 @@ def test_every_pod_that_waits_has_its_own_reason() -> None:
     objects = muster.objects((node("n", cpu=2), given, *pods(3, "a", cpu=1), *pods(1, "b1", cpu=1)))
     snapshot = take(objects)
     outcome = outcomes(snapshot, plan(snapshot))["team/gang"]
-    said = {name: one.message for name, one in pod_conditions(outcome, objects.pod_groups[0]).items()}
-    assert said["team/a-2"].startswith("1 further pod of `a` waits: no room")
-    assert said["team/b1-0"] == "extra `b` waits: not enough pods: 1 of 2 pods of `b1` exist"
+    message_of = {name: one.message for name, one in pod_conditions(outcome, objects.pod_groups[0]).items()}
+    assert message_of["team/a-2"].startswith("1 further pod of `a` waits: no room")
+    assert message_of["team/b1-0"] == "extra `b` waits: not enough pods: 1 of 2 pods of `b1` exist"
 
 
 # the smallest change --------------------------------------------------------------------------------------------------
@@ -185,29 +191,31 @@ def test_a_group_far_above_the_culprit_may_be_the_one_to_change() -> None:
     deep = [group("x", of=1), group("y", of=1), group("x1", parent="x", of=1), group("y1", parent="y", of=1)]
     leaves = [group("xa", 1, parent="x1"), group("ya", 1, parent="y1")]
     given = podgroup(*deep, *leaves)
-    found = hints(node("n", cpu=1), given, *pods(1, "xa", cpu=1), *pods(1, "ya", cpu=2))
-    assert ("", "minSubGroup", 1) in found
+    changes = hints(node("n", cpu=1), given, *pods(1, "xa", cpu=1), *pods(1, "ya", cpu=2))
+    assert ("", "minSubGroup", 1) in changes
 
 
 def test_a_sibling_may_be_the_one_to_change() -> None:
     """Room is shared: where `b` does not fit beside `a`, a smaller `a` is a way out, too."""
-    found = hints(node("n", cpu=6), podgroup(group("a", 4), group("b", 2)), *pods(4, "a", cpu=1), *pods(2, "b", cpu=2))
-    assert set(found) >= {("a", "minMember", 2), ("b", "minMember", 1), ("", "minSubGroup", 1)}
-    assert [one[0] for one in found][-1] == ""  # it gives up most
+    changes = hints(
+        node("n", cpu=6), podgroup(group("a", 4), group("b", 2)), *pods(4, "a", cpu=1), *pods(2, "b", cpu=2)
+    )
+    assert set(changes) >= {("a", "minMember", 2), ("b", "minMember", 1), ("", "minSubGroup", 1)}
+    assert [one[0] for one in changes][-1] == ""  # it gives up most
 
 
 def test_a_level_far_above_may_be_the_one_to_change() -> None:
     """T1: the gang must be in one rack, and only the whole zone holds its two leaves."""
     nodes = [node("n1", cpu=2, zone="z", rack="r1"), node("n2", cpu=2, zone="z", rack="r2")]
     given = podgroup(group("a", of=1), group("b", of=1), group("a1", 2, parent="a"), group("b1", 2, parent="b"), **RACK)
-    found = hints(*nodes, LEVELS, given, *pods(2, "a1", cpu=1), *pods(2, "b1", cpu=1))
-    assert ("", "requiredTopologyLevel", "topology/zone") in found
+    changes = hints(*nodes, LEVELS, given, *pods(2, "a1", cpu=1), *pods(2, "b1", cpu=1))
+    assert ("", "requiredTopologyLevel", "topology/zone") in changes
 
 
 def test_a_minimum_that_what_runs_meets_already_is_a_way_out() -> None:
     """V5: one of two runs and the other has no room; the smaller minimum is met by what is there."""
-    found = hints(node("n", cpu=1), podgroup(minMember=2), pod("a", on="n", cpu=1), pod("b", cpu=1))
-    assert found == [("", "minMember", 1)]
+    changes = hints(node("n", cpu=1), podgroup(minMember=2), pod("a", on="n", cpu=1), pod("b", cpu=1))
+    assert changes == [("", "minMember", 1)]
 
 
 def test_hints_never_advise_what_is_refused() -> None:
@@ -233,18 +241,18 @@ def test_a_thousand_subgroups_share_their_hints() -> None:
 
 def test_every_node_is_counted_once_by_the_first_filter_that_refuses_it() -> None:
     """E1: two jobs of one class are told the same, with what has been filled between them."""
-    kept = {"taints": [{"key": "kept", "effect": "NoSchedule"}]}
+    tainted = {"taints": [{"key": "kept", "effect": "NoSchedule"}]}
     nodes = [node("a", rack="r1", cpu=4), node("b", rack="r1"), node("c", rack="r2"), node("d", rack="r1", cpu=2)]
-    nodes[1]["spec"] = nodes[2]["spec"] = kept
+    nodes[1]["spec"] = nodes[2]["spec"] = tainted
     given = [*nodes]
     for i, need in enumerate((4, 3, 5)):
         some = [pod(f"p{i}-{n}", gang=f"job-{i}", cpu=2) for n in range(need)]
         for one in some:
             one["spec"]["nodeSelector"] = {"topology/rack": "r1"}
         given += [podgroup(name=f"job-{i}", minMember=need), *some]
-    found = [one.refusals for one in muster.plan(muster.objects(given)).decided.gangs]
-    told = [{"nodeSelector": 1, "taints": 1}, None, {"nodeSelector": 1, "taints": 1, "resources": 2}]
-    assert [details(said[0])["refused"] if said else None for said in found] == told
+    all_refusals = [one.refusals for one in muster.plan(muster.objects(given)).decided.gangs]
+    expected = [{"nodeSelector": 1, "taints": 1}, None, {"nodeSelector": 1, "taints": 1, "resources": 2}]
+    assert [details(refusals[0])["refused"] if refusals else None for refusals in all_refusals] == expected
 
 
 def test_jobs_of_one_class_are_explained_without_a_search() -> None:
@@ -264,8 +272,8 @@ def test_a_thousand_levels_have_hints_without_recursion() -> None:
     chain = [group(f"g{i}", parent=f"g{i - 1}" if i else "") for i in range(1000)]
     given = (node("n", cpu=1), podgroup(*chain, group("leaf", 2, parent="g999")), *pods(2, "leaf", cpu=1))
     made = muster.plan(muster.objects(given)).decided
-    found = made.gang("team/gang").refusals[0]
-    assert [(one["subGroup"], one["to"]) for one in details(found)["changes"]] == [("leaf", 1)]
+    refusal = made.gang("team/gang").refusals[0]
+    assert [(one["subGroup"], one["to"]) for one in details(refusal)["changes"]] == [("leaf", 1)]
     assert sum(made.searches) < 20_000
 
 
@@ -289,16 +297,16 @@ def test_an_extra_that_waits_has_a_reason_while_another_one_leaves() -> None:
     wide, victim = [node("n", cpu=4), priority_class("high", 90)], podgroup(name="v", minMember=2)
     members = [*pods(4, gang="v", on="n", cpu=1), pod("more", gang="v", cpu=1)]
     new = [podgroup(name="w", minMember=1, priorityClassName="high"), pod("w0", gang="w", cpu=1)]
-    found = muster.plan(muster.objects([*wide, victim, *members, *new])).to_dict()
-    assert len(found["evictions"]) == 1
-    (said,) = (one for one in found["podGroups"] if one["name"] == "v")
-    assert (said["verdict"], [one["reason"] for one in said["reasons"]]) == ("Scheduled", ["NoRoom"])
+    data = muster.plan(muster.objects([*wide, victim, *members, *new])).to_dict()
+    assert len(data["evictions"]) == 1
+    (decision,) = (one for one in data["podGroups"] if one["name"] == "v")
+    assert (decision["verdict"], [one["reason"] for one in decision["reasons"]]) == ("Scheduled", ["NoRoom"])
 
 
 def test_what_one_cycle_may_disturb_is_said_in_a_sentence_that_holds() -> None:
     """P8, E1: not `1 of the 0 pods`."""
-    said = sentence(DisturbanceLimit(disturbed=1, allowed=0))
-    assert "1 pod leaves or moves for others already, and one cycle may disturb 0, or as many as one gang needs" in said
+    text = sentence(DisturbanceLimit(disturbed=1, allowed=0))
+    assert "1 pod leaves or moves for others already, and one cycle may disturb 0, or as many as one gang needs" in text
 
 
 # words of invalid gangs -----------------------------------------------------------------------------------------------
@@ -315,10 +323,10 @@ def test_a_level_without_a_topology_says_what_is_missing() -> None:
 def test_a_level_that_could_be_two_says_which() -> None:
     """T4: the last part of a label names a level where this is unambiguous."""
     tree = podgroup(group("a", 1, **RACK))
-    said = "level `rack` of topology `cluster` may be `a/rack` or `b/rack`"
+    text = "level `rack` of topology `cluster` may be `a/rack` or `b/rack`"
     levels = topology("a/rack", "b/rack")
-    assert messages(node("n"), levels, tree, pod("p", "a")) == [f"invalid: `a`: {said}"]
-    assert said in [one.says for one in muster.validate(tree, around=muster.objects([levels]))]
+    assert messages(node("n"), levels, tree, pod("p", "a")) == [f"invalid: `a`: {text}"]
+    assert text in [one.says for one in muster.validate(tree, around=muster.objects([levels]))]
 
 
 # pods without a gang --------------------------------------------------------------------------------------------------
@@ -353,8 +361,8 @@ def test_pods_in_all_that_run_already_stay_in_the_number() -> None:
 def test_room_for_pods_of_several_classes_counts_each_by_itself() -> None:
     """Four small ones fit where the large one does, not one."""
     given = [node("n", cpu=4), podgroup(minMember=5), pod("large", cpu=4), *pods(4, cpu=1)]
-    (said,) = planned(*given)["reasons"]
-    assert (said["details"]["need"], said["details"]["room"]) == (5, 4)
+    (reason,) = planned(*given)["reasons"]
+    assert (reason["details"]["need"], reason["details"]["room"]) == (5, 4)
 
 
 def test_pods_that_match_no_node_are_the_reason_where_the_others_are_too_few() -> None:
@@ -370,8 +378,8 @@ def test_pods_with_unsupported_rules_keep_no_other_pod_from_its_node() -> None:
     odd["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "claim"}]
     for placed in ([], [pod("first", on="n", cpu=1)]):
         given = [node("n"), podgroup(minMember=1), *placed, odd, pod("plain", cpu=1)]
-        found = muster.plan(muster.objects(given))
-        assert ([one.pod for one in found.bindings], reasons(*given)) == (["plain"], [("Unsupported", "")])
+        plan = muster.plan(muster.objects(given))
+        assert ([one.pod for one in plan.bindings], reasons(*given)) == (["plain"], [("Unsupported", "")])
     assert planned(node("n"), podgroup(minMember=2), odd, pod("plain", cpu=1))["verdict"] == "Waiting"
 
 
@@ -387,7 +395,7 @@ def test_a_leaf_that_gives_no_more_is_still_satisfied_where_pods_are_counted_in_
 # queues and room of later ---------------------------------------------------------------------------------------------
 
 
-def test_a_gang_over_a_limit_is_told_what_the_limit_allows() -> None:
+def test_the_reason_of_a_gang_over_a_limit_says_what_the_limit_allows() -> None:
     """Two of three pods are within the limit, and there is room for them; of three SubGroups two are."""
     for share in ({"quota": 8000, "limit": 2000}, {"quota": 2000}):
         queues, spec = queue("q", cpu=share), {"queue": "q", "preemptibility": "non-preemptible"}

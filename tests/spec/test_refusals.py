@@ -17,22 +17,22 @@ LARGEST = 2**31 - 1
 
 def test_a_podgroup_with_both_minimums_is_refused() -> None:
     """Which of the two would count? The message shows both numbers (V1)."""
-    found = errors(podgroup(group("a", 8), group("b", 8), minMember=16, minSubGroup=2))
-    assert [(problem.rule, problem.at) for problem in found] == [("V1", "spec.minMember")]
-    assert "16" in found[0].says
-    assert "2" in found[0].says
+    all_errors = errors(podgroup(group("a", 8), group("b", 8), minMember=16, minSubGroup=2))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V1", "spec.minMember")]
+    assert "16" in all_errors[0].says
+    assert "2" in all_errors[0].says
 
 
 def test_a_branch_with_both_minimums_is_refused() -> None:
     """The same on each SubGroup (V1)."""
-    found = errors(podgroup(group("x", 16, of=2), group("a", 8, parent="x"), group("b", 8, parent="x")))
-    assert [(problem.rule, problem.at) for problem in found] == [("V1", "spec.subGroups[0].minMember")]
+    all_errors = errors(podgroup(group("x", 16, of=2), group("a", 8, parent="x"), group("b", 8, parent="x")))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V1", "spec.subGroups[0].minMember")]
 
 
 def test_a_leaf_with_both_minimums_is_refused() -> None:
     """It has no children, so the other field is the one too many (V1)."""
-    found = errors(podgroup(group("a", 8, of=1)))
-    assert [(problem.rule, problem.at) for problem in found] == [("V1", "spec.subGroups[0].minSubGroup")]
+    all_errors = errors(podgroup(group("a", 8, of=1)))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V1", "spec.subGroups[0].minSubGroup")]
 
 
 def test_a_podgroup_without_subgroups_with_both_minimums_is_refused() -> None:
@@ -54,9 +54,9 @@ def test_a_podgroup_without_subgroups_with_both_minimums_is_refused() -> None:
 )
 def test_a_minimum_must_be_greater_than_nothing(value: int, at: str, manifest: Any) -> None:
     """A gang of nobody is not a gang (V1)."""
-    found = errors(manifest(value))
-    assert places(found, "V1") == [at]
-    assert str(value) in found[0].says
+    all_errors = errors(manifest(value))
+    assert places(all_errors, "V1") == [at]
+    assert str(value) in all_errors[0].says
 
 
 @pytest.mark.parametrize("value", [1, LARGEST])
@@ -103,16 +103,16 @@ def test_a_zero_beside_a_count_of_children_does_not_make_a_leaf_a_branch() -> No
 
 def test_a_podgroup_cannot_need_more_children_than_it_has() -> None:
     """Five of four never come; the message tells both numbers (V2)."""
-    found = errors(podgroup(*(group(f"p-{i}", 8) for i in range(4)), minSubGroup=5))
-    assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.minSubGroup")]
-    assert "5" in found[0].says
-    assert "4" in found[0].says
+    all_errors = errors(podgroup(*(group(f"p-{i}", 8) for i in range(4)), minSubGroup=5))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V2", "spec.minSubGroup")]
+    assert "5" in all_errors[0].says
+    assert "4" in all_errors[0].says
 
 
 def test_a_branch_cannot_need_more_children_than_it_has() -> None:
     """The same on each SubGroup (V2)."""
-    found = errors(podgroup(group("x", of=2), group("a", 1, parent="x"), group("y", 1)))
-    assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.subGroups[0].minSubGroup")]
+    all_errors = errors(podgroup(group("x", of=2), group("a", 1, parent="x"), group("y", 1)))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V2", "spec.subGroups[0].minSubGroup")]
 
 
 def test_grandchildren_are_not_children() -> None:
@@ -131,8 +131,8 @@ def test_a_branch_may_need_any_number_of_the_children_it_has(need: int) -> None:
 
 def test_a_leaf_cannot_count_children() -> None:
     """There are none to count (V2)."""
-    found = errors(podgroup(group("a", of=1)))
-    assert places(found, "V2") == ["spec.subGroups[0].minSubGroup"]
+    all_errors = errors(podgroup(group("a", of=1)))
+    assert places(all_errors, "V2") == ["spec.subGroups[0].minSubGroup"]
 
 
 def test_a_podgroup_without_subgroups_cannot_count_children() -> None:
@@ -142,24 +142,24 @@ def test_a_podgroup_without_subgroups_cannot_count_children() -> None:
 
 def test_a_leaf_must_say_how_many_pods_it_needs() -> None:
     """A new one says it; only a stored one without it counts as 1 (V2)."""
-    found = errors(podgroup(group("a"), group("b", 1)))
-    assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.subGroups[0].minMember")]
+    all_errors = errors(podgroup(group("a"), group("b", 1)))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V2", "spec.subGroups[0].minMember")]
 
 
 def test_a_branch_cannot_count_pods() -> None:
     """Branches use `minSubGroup` (V2)."""
-    found = errors(podgroup(group("x", 4), group("a", 2, parent="x"), group("b", 2, parent="x")))
-    assert [(problem.rule, problem.at) for problem in found] == [("V2", "spec.subGroups[0].minMember")]
+    all_errors = errors(podgroup(group("x", 4), group("a", 2, parent="x"), group("b", 2, parent="x")))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V2", "spec.subGroups[0].minMember")]
 
 
 def test_a_podgroup_with_subgroups_may_count_pods_in_all() -> None:
     """As other controllers write it: accepted with a warning that says how it is read (V2, M5)."""
     manifest = podgroup(group("a", 2), group("b", 2), minMember=5)
-    (found,) = problems(manifest)
-    assert (found.severity, found.rule, found.at) == ("warning", "V2", "spec.minMember")
-    assert found.says == "all 2 top subGroups are needed, and 5 pods in all (M5)"
+    (warning,) = problems(manifest)
+    assert (warning.severity, warning.rule, warning.at) == ("warning", "V2", "spec.minMember")
+    assert warning.says == "all 2 top subGroups are needed, and 5 pods in all (M5)"
     assert needs(gang(manifest).root) == "all 2 groups and 5 pods"
-    assert problems(manifest, old=manifest) == [found], "an update of it is told the same"
+    assert problems(manifest, old=manifest) == [warning], "an update of it is told the same"
 
 
 def test_a_branch_may_leave_its_minimum_out() -> None:
@@ -173,8 +173,8 @@ def test_a_branch_may_leave_its_minimum_out() -> None:
 
 def test_two_subgroups_of_one_name_are_refused() -> None:
     """A pod that names it could be in either (V3)."""
-    found = errors(podgroup(group("a", 1), group("b", 1), group("a", 2)))
-    assert [(problem.rule, problem.at) for problem in found] == [("V3", "spec.subGroups[2].name")]
+    all_errors = errors(podgroup(group("a", 1), group("b", 1), group("a", 2)))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V3", "spec.subGroups[2].name")]
 
 
 def test_two_subgroups_of_one_name_under_different_parents_are_refused() -> None:
@@ -199,10 +199,10 @@ def test_every_dns_label_is_a_name(name: str) -> None:
 
 def test_a_parent_that_does_not_exist_is_refused() -> None:
     """The message names it, and the hint those that exist (V3)."""
-    found = errors(podgroup(group("roles"), group("a", 1, parent="roles"), group("b", 1, parent="rolse")))
-    assert [(problem.rule, problem.at) for problem in found] == [("V3", "spec.subGroups[2].parent")]
-    assert "rolse" in found[0].says
-    assert "roles" in found[0].hint
+    all_errors = errors(podgroup(group("roles"), group("a", 1, parent="roles"), group("b", 1, parent="rolse")))
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("V3", "spec.subGroups[2].parent")]
+    assert "rolse" in all_errors[0].says
+    assert "roles" in all_errors[0].hint
 
 
 def test_a_subgroup_cannot_be_its_own_parent() -> None:
@@ -214,12 +214,12 @@ def test_a_subgroup_cannot_be_its_own_parent() -> None:
 def test_subgroups_in_a_circle_are_refused(size: int) -> None:
     """No way leads from them to the PodGroup, so no pod of theirs would ever start (V3)."""
     ring = [group(f"r{i}", parent=f"r{(i + 1) % size}") for i in range(size)]
-    found = [problem for problem in errors(podgroup(*ring, group("b", 1))) if problem.rule == "V3"]
-    assert len(found) == 1
-    assert found[0].at.endswith(".parent")
+    cycles = [problem for problem in errors(podgroup(*ring, group("b", 1))) if problem.rule == "V3"]
+    assert len(cycles) == 1
+    assert cycles[0].at.endswith(".parent")
 
 
-def test_each_circle_is_told() -> None:
+def test_each_cycle_is_reported() -> None:
     """All problems at once: the second is not hidden by the first (V3)."""
     manifest = podgroup(
         group("a", parent="b"), group("b", parent="a"), group("c", parent="d"), group("d", parent="c"), group("e", 1)
@@ -245,9 +245,9 @@ def test_a_gang_is_one_of_three_ways_preemptible(word: str) -> None:
 @pytest.mark.parametrize("word", ["Preemptible", "semi", "never"])
 def test_another_word_for_preemptibility_is_refused(word: str) -> None:
     """A word that is not understood would protect nobody (P1)."""
-    found = errors(podgroup(preemptibility=word))
-    assert places(found) == ["spec.preemptibility"]
-    assert "semi-preemptible" in found[0].hint
+    all_errors = errors(podgroup(preemptibility=word))
+    assert places(all_errors) == ["spec.preemptibility"]
+    assert "semi-preemptible" in all_errors[0].hint
 
 
 @pytest.mark.parametrize("value", ["three", "3", 2.5, True, [3], {"is": 3}])
@@ -280,7 +280,7 @@ BROKEN = podgroup(
 )
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """Six rounds of mending one line each would be five too many (V1, V2, V3)."""
     assert set(places(errors(BROKEN))) >= {
         "spec.minSubGroup",

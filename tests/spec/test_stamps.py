@@ -15,8 +15,8 @@ AHEAD = (1, 30, 400, 10**6, 10**9)  # seconds
 
 
 def annotations(cluster: Cluster, gang: str) -> dict[str, str]:
-    (found,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
-    notes: dict[str, str] = found["metadata"].setdefault("annotations", {})
+    (gang_raw,) = (raw for raw in cluster.of("PodGroup") if raw["metadata"]["name"] == gang)
+    notes: dict[str, str] = gang_raw["metadata"].setdefault("annotations", {})
     return notes
 
 

@@ -57,11 +57,11 @@ def noted(manifest: Raw, **annotations: str) -> Raw:
 
 def test_a_gang_whose_minimums_are_met_is_scheduled() -> None:
     """By pods that are there and pods that this plan binds (E3)."""
-    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").status()
-    assert condition(told, "Scheduled") == Condition(
+    status = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), bind={"b": "n"}, verdict="Scheduled").status()
+    assert condition(status, "Scheduled") == Condition(
         "Scheduled", "True", "Scheduled", "every minimum is met", last_transition_time=NOW
     )
-    assert (told.phase, told.satisfied) == ("Running", True)
+    assert (status.phase, status.satisfied) == ("Running", True)
 
 
 @pytest.mark.parametrize(
@@ -81,76 +81,78 @@ def test_the_condition_of_a_waiting_gang_has_its_reason_as_a_word(
     verdict: Verdict, reason: str, refusal: Refusal, status: str
 ) -> None:
     """Programs rely on the word; unknown is never merged with no (E3, X2)."""
-    told = decided(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[refusal])
-    found = condition(told.status(), "Scheduled")
-    assert (found.status, found.reason) == (status, reason)
-    assert found.message
-    assert told.status().phase == "Pending"
+    decision = decided(podgroup(minMember=2), *pods(2), verdict=verdict, refusals=[refusal])
+    actual = condition(decision.status(), "Scheduled")
+    assert (actual.status, actual.reason) == (status, reason)
+    assert actual.message
+    assert decision.status().phase == "Pending"
 
 
 def test_the_message_is_the_sentence_with_what_would_help() -> None:
     """What is needed, the best there is, what is missing, and the smallest change (E1, E3)."""
     manifest = podgroup(minMember=3, topologyConstraint={"requiredTopologyLevel": "rack"})
     cluster = [node("n1", cpu=2, rack="r1"), node("n2", cpu=1, rack="r2"), topology("topology/rack")]
-    found = condition(planned(manifest, *pods(3, cpu=1), *cluster).status(), "Scheduled")
-    assert found.reason == "NoDomain"
-    assert "no rack holds the gang: needs 3 pods together, best is `r1` with room for 2" in found.message
-    assert "`minMember: 2` instead of 3 fits now" in found.message
+    actual = condition(planned(manifest, *pods(3, cpu=1), *cluster).status(), "Scheduled")
+    assert actual.reason == "NoDomain"
+    assert "no rack holds the gang: needs 3 pods together, best is `r1` with room for 2" in actual.message
+    assert "`minMember: 2` instead of 3 fits now" in actual.message
 
 
 def test_places_on_room_that_is_being_freed_are_not_taken_yet() -> None:
     """The verdict is Scheduled, but nothing is placed before the victims are gone (E3, P7)."""
-    told = decided(podgroup(minMember=2), *pods(2), nominate={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled").status()
-    found = condition(told, "Scheduled")
-    assert (found.status, found.reason) == ("False", "Nominated")
-    assert (told.satisfied, told.running, told.pending) == (False, 0, 2)
+    status = decided(
+        podgroup(minMember=2), *pods(2), nominate={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled"
+    ).status()
+    actual = condition(status, "Scheduled")
+    assert (actual.status, actual.reason) == ("False", "Nominated")
+    assert (status.satisfied, status.running, status.pending) == (False, 0, 2)
 
 
 def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
     """Its constraint names what does not exist: whoever looks must see it (E3, T6)."""
     refusal = InvalidSpec("there is no level `galaxy`")
-    told = decided(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
-    found = condition(told, "Scheduled")
-    assert (found.status, found.reason, found.message) == (
+    status = decided(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
+    actual = condition(status, "Scheduled")
+    assert (actual.status, actual.reason, actual.message) == (
         "False",
         "InvalidSpec",
         "invalid: there is no level `galaxy`",
     )
-    assert told.satisfied
+    assert status.satisfied
 
 
-def test_a_gang_that_has_to_leave_is_told_for_whom() -> None:
+def test_the_condition_of_a_victim_names_the_gang_it_is_evicted_for() -> None:
     """It runs until its pods are gone, and knows before they are (E1)."""
     evicted = Evicted("team/other", by="Preempt", pods=2)
-    told = decided(podgroup(minMember=1), *pods(2, on="n"), evict=["pod-0", "pod-1"], refusals=[evicted]).status()
-    found = condition(told, "Scheduled")
-    assert (found.status, found.reason) == ("True", "Evicted")
-    assert found.message.endswith("2 pods had to leave (preempt) to make room for `team/other`")
+    status = decided(podgroup(minMember=1), *pods(2, on="n"), evict=["pod-0", "pod-1"], refusals=[evicted]).status()
+    actual = condition(status, "Scheduled")
+    assert (actual.status, actual.reason) == ("True", "Evicted")
+    assert actual.message.endswith("2 pods had to leave (preempt) to make room for `team/other`")
 
 
-def test_nobody_says_that_a_spec_which_is_no_tree_is_satisfied() -> None:
+def test_a_spec_which_is_no_tree_is_never_reported_as_satisfied() -> None:
     """Parts of it may be missing from what was read (V3)."""
     manifest = podgroup(group("a", 1), group("b", 1, parent="nobody"))
-    told = planned(manifest, pod("a-0", "a", on="n1"), node("n1"))
-    assert told.status().satisfied is False
-    assert told.status().levels == ()
-    assert told.annotations() == {}
+    plan = planned(manifest, pod("a-0", "a", on="n1"), node("n1"))
+    assert plan.status().satisfied is False
+    assert plan.status().levels == ()
+    assert plan.annotations() == {}
 
 
 def test_a_running_gang_is_not_stale_because_its_spec_was_broken() -> None:
     """Its pods must not be released for a slip in an edit (S2, V3)."""
     manifest = podgroup(group("a", 2), group("b", 1, parent="nobody"))
-    told = decided(manifest, pod("a-0", "a", on="n"), verdict="Invalid")
-    assert kinds(told.status()) == ["Scheduled"]
-    assert told.annotations() == {}
+    decision = decided(manifest, pod("a-0", "a", on="n"), verdict="Invalid")
+    assert kinds(decision.status()) == ["Scheduled"]
+    assert decision.annotations() == {}
 
 
 def test_conditions_say_which_generation_they_are_about() -> None:
     """Whoever changed the spec can wait for the answer to the change (E3)."""
     manifest = podgroup(minMember=1)
     manifest["metadata"]["generation"] = 7
-    told = decided(manifest, pod("a", on="n"), pod("x", "nobody"), verdict="Scheduled").status()
-    assert {one.observed_generation for one in told.conditions} == {7}
+    status = decided(manifest, pod("a", on="n"), pod("x", "nobody"), verdict="Scheduled").status()
+    assert {one.observed_generation for one in status.conditions} == {7}
 
 
 # E3: when it changed ------------------------------------------------------------------------------------------------
@@ -161,8 +163,8 @@ def test_the_time_of_a_condition_is_when_its_status_changed() -> None:
     manifest = podgroup(minMember=4)
     first = decided(manifest, *pods(4), verdict="Infeasible", refusals=[NO_ROOM])
     second = decided(written(manifest, first), *pods(4), refusals=[NotEnoughPods()])
-    found = condition(second.status(LATER), "Scheduled")
-    assert (found.reason, found.last_transition_time) == ("NotEnoughPods", NOW)
+    actual = condition(second.status(LATER), "Scheduled")
+    assert (actual.reason, actual.last_transition_time) == ("NotEnoughPods", NOW)
 
 
 def test_the_time_of_a_condition_moves_when_its_status_does() -> None:
@@ -176,9 +178,9 @@ def test_the_time_of_a_condition_moves_when_its_status_does() -> None:
 def test_times_are_whole_seconds_in_utc() -> None:
     """As Kubernetes keeps them (E3)."""
     moment = datetime.fromisoformat("2026-05-01T14:00:00.750+02:00")
-    found = condition(decided(podgroup(minMember=1), pod("a")).status(moment), "Scheduled").last_transition_time
-    assert found is not None
-    assert (found, found.tzinfo) == (NOW, UTC)
+    time = condition(decided(podgroup(minMember=1), pod("a")).status(moment), "Scheduled").last_transition_time
+    assert time is not None
+    assert (time, time.tzinfo) == (NOW, UTC)
 
 
 def test_conditions_of_other_writers_stay_as_they_are() -> None:
@@ -192,16 +194,16 @@ def test_conditions_of_other_writers_stay_as_they_are() -> None:
             ]
         }
     }
-    told = decided(manifest, pod("a", on="n"), verdict="Scheduled").status()
-    assert kinds(told) == ["Scheduled", "Billed", "Ready"]
-    assert condition(told, "Billed").reason == "Paid"
+    status = decided(manifest, pod("a", on="n"), verdict="Scheduled").status()
+    assert kinds(status) == ["Scheduled", "Billed", "Ready"]
+    assert condition(status, "Billed").reason == "Paid"
 
 
 def test_a_condition_fits_into_its_field_whatever_was_said() -> None:
     """The API server would refuse the whole status (E3)."""
     refusal = InvalidSpec("x" * 50_000)
-    told = decided(podgroup(minMember=1), pod("a"), verdict="Invalid", refusals=[refusal])
-    assert len(condition(told.status(), "Scheduled").message) == 32768
+    decision = decided(podgroup(minMember=1), pod("a"), verdict="Invalid", refusals=[refusal])
+    assert len(condition(decision.status(), "Scheduled").message) == 32768
 
 
 # phase and counts ---------------------------------------------------------------------------------------------------
@@ -218,8 +220,8 @@ ONE_EACH = (
 
 def test_pods_are_counted_by_what_they_count_for() -> None:
     """Those behind gates wait too; those that leave count for nothing (N5)."""
-    told = decided(podgroup(minMember=1), *ONE_EACH).status()
-    assert (told.running, told.pending, told.succeeded, told.failed) == (1, 2, 1, 1)
+    status = decided(podgroup(minMember=1), *ONE_EACH).status()
+    assert (status.running, status.pending, status.succeeded, status.failed) == (1, 2, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -244,40 +246,40 @@ def test_the_phase_says_how_far_a_gang_has_come(phase: str, minimum: int, some: 
 # E2: resources ------------------------------------------------------------------------------------------------------
 
 
-def used(told: PlannedGang) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    found = told.status().resources_status
-    return dict(found.requested), dict(found.allocated), dict(found.allocated_non_preemptible)
+def used(decision: PlannedGang) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    resources = decision.status().resources_status
+    return dict(resources.requested), dict(resources.allocated), dict(resources.allocated_non_preemptible)
 
 
 @pytest.mark.parametrize(
     ("preemptibility", "kept"),
     [("preemptible", {}), ("semi-preemptible", {"cpu": 2000}), ("non-preemptible", {"cpu": 3000})],
 )
-def test_what_nobody_may_disturb_depends_on_preemptibility(preemptibility: str, kept: dict[str, int]) -> None:
+def test_the_non_preemptible_part_depends_on_preemptibility(preemptibility: str, kept: dict[str, int]) -> None:
     """The core of a semi-preemptible gang, all of a non-preemptible one, nothing of a preemptible one (E2, P3)."""
     manifest = podgroup(minMember=2, preemptibility=preemptibility)
-    told = decided(manifest, *pods(3, on="n", cpu=1), pod("more", cpu=1), verdict="Scheduled")
-    assert used(told) == ({"cpu": 4000}, {"cpu": 3000}, kept)
+    decision = decided(manifest, *pods(3, on="n", cpu=1), pod("more", cpu=1), verdict="Scheduled")
+    assert used(decision) == ({"cpu": 4000}, {"cpu": 3000}, kept)
 
 
 def test_pods_that_this_plan_binds_are_allocated() -> None:
     """They are placed with this plan (E2)."""
     manifest = podgroup(minMember=2, preemptibility="non-preemptible")
-    told = decided(manifest, *pods(2, cpu=1), bind={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled")
-    assert used(told) == ({"cpu": 2000}, {"cpu": 2000}, {"cpu": 2000})
+    decision = decided(manifest, *pods(2, cpu=1), bind={"pod-0": "n", "pod-1": "n"}, verdict="Scheduled")
+    assert used(decision) == ({"cpu": 2000}, {"cpu": 2000}, {"cpu": 2000})
 
 
 def test_pods_that_are_only_nominated_are_not_allocated() -> None:
     """Their room is still being freed (E2)."""
-    told = decided(podgroup(minMember=1), pod("a", cpu=1), nominate={"a": "n"}, verdict="Scheduled")
-    assert used(told) == ({"cpu": 1000}, {}, {})
+    decision = decided(podgroup(minMember=1), pod("a", cpu=1), nominate={"a": "n"}, verdict="Scheduled")
+    assert used(decision) == ({"cpu": 1000}, {}, {})
 
 
-def test_pods_that_are_told_to_leave_are_allocated_until_they_go() -> None:
+def test_evicted_pods_are_allocated_until_they_terminate() -> None:
     """A budget may still refuse the eviction; once they are terminating they count for nothing (E2, N5)."""
-    told = decided(podgroup(minMember=1), *pods(2, on="n", cpu=1), evict=["pod-0", "pod-1"], verdict="Waiting")
-    assert used(told)[1] == {"cpu": 2000}
-    assert condition(told.status(), "Scheduled").status == "True"
+    decision = decided(podgroup(minMember=1), *pods(2, on="n", cpu=1), evict=["pod-0", "pod-1"], verdict="Waiting")
+    assert used(decision)[1] == {"cpu": 2000}
+    assert condition(decision.status(), "Scheduled").status == "True"
     gone = decided(podgroup(minMember=1), *pods(2, on="n", cpu=1, terminating=True))
     assert used(gone) == ({}, {}, {})
 
@@ -296,13 +298,13 @@ def test_amounts_come_back_from_the_store_as_they_were() -> None:
     """Millicores and bytes inside, Kubernetes' own way of writing outside (X6)."""
     amounts: Raw = {"cpu": "1500m", "memory": "1Gi", "nvidia.com/gpu": 2}
     some = pod("a", on="n", **amounts)
-    told = decided(podgroup(minMember=1), some, verdict="Scheduled").status()
+    status = decided(podgroup(minMember=1), some, verdict="Scheduled").status()
     assert written(podgroup(), decided(podgroup(minMember=1), some))["status"]["resourcesStatus"]["allocated"] == {
         "cpu": "1500m",
         "memory": "1Gi",
         "nvidia.com/gpu": "2",
     }
-    assert stored(told) == told
+    assert stored(status) == status
 
 
 # E2: levels ---------------------------------------------------------------------------------------------------------
@@ -322,14 +324,14 @@ def test_every_level_tells_how_it_stands() -> None:
 
 def test_an_older_branch_tells_its_pods_in_all() -> None:
     """Both of its minimums, or nobody would see why it is not satisfied (M5)."""
-    told = decided(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
-    assert told.levels[0] == LevelStatus("", 3, 1, 1, 1, satisfied=False, placed=1)
+    status = decided(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
+    assert status.levels[0] == LevelStatus("", 3, 1, 1, 1, satisfied=False, placed=1)
 
 
 def test_the_root_of_a_flat_gang_counts_pods_and_no_children() -> None:
     """E2: a PodGroup without SubGroups is a leaf; what has succeeded counts, and is told apart from what is placed."""
-    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
-    assert told.levels == (LevelStatus("", 2, satisfied=True, placed=1, succeeded=1),)
+    status = decided(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
+    assert status.levels == (LevelStatus("", 2, satisfied=True, placed=1, succeeded=1),)
 
 
 def test_plan_and_tree_count_children_and_pods_apart() -> None:
@@ -355,13 +357,13 @@ IN_RACKS = podgroup(
 
 def test_a_level_tells_the_domain_that_it_sits_in() -> None:
     """Where the pods are that this plan binds (E2, T1)."""
-    told = planned(IN_RACKS, pod("a-0", "a", cpu=2), pod("b-0", "b", on="n1", cpu=2), *RACKS)
-    assert {level.name: level.domain for level in told.status().levels} == {"": "", "a": "r2", "b": "r1"}
+    plan = planned(IN_RACKS, pod("a-0", "a", cpu=2), pod("b-0", "b", on="n1", cpu=2), *RACKS)
+    assert {level.name: level.domain for level in plan.status().levels} == {"": "", "a": "r2", "b": "r1"}
 
 
 def test_a_nominated_place_is_no_domain_yet() -> None:
     """And an eviction takes none away before the pods are gone (E2)."""
-    told = decided(
+    decision = decided(
         IN_RACKS,
         pod("a-0", "a"),
         pod("b-0", "b", on="n1"),
@@ -369,7 +371,7 @@ def test_a_nominated_place_is_no_domain_yet() -> None:
         nominate={"a-0": "n2"},
         evict=["b-0"],
     )
-    assert {level.name: level.domain for level in told.status().levels} == {"": "", "a": "", "b": "r1"}
+    assert {level.name: level.domain for level in decision.status().levels} == {"": "", "a": "", "b": "r1"}
 
 
 # S2: gangs that are short -------------------------------------------------------------------------------------------
@@ -377,11 +379,11 @@ def test_a_nominated_place_is_no_domain_yet() -> None:
 
 def test_a_gang_below_its_minimum_is_marked_since_now() -> None:
     """The annotation is the only memory of when its grace began (S2)."""
-    told = decided(podgroup(minMember=3), *pods(2, on="n"), refusals=[NotEnoughPods()])
-    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
-    found = condition(told.status(), "Stale")
-    assert (found.status, found.reason) == ("True", "BelowMinimum")
-    assert found.message == (
+    decision = decided(podgroup(minMember=3), *pods(2, on="n"), refusals=[NotEnoughPods()])
+    assert decision.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    actual = condition(decision.status(), "Stale")
+    assert (actual.status, actual.reason) == ("True", "BelowMinimum")
+    assert actual.message == (
         "below its minimum: 2 pods placed, 1 more needed; unless these follow within 60s, all are released together"
     )
 
@@ -400,18 +402,18 @@ def test_a_mark_is_exact() -> None:
 
 
 @pytest.mark.parametrize("mark", ["", "yesterday", "2026-05-01T12:00:00", "[]"])
-def test_a_mark_that_nobody_can_read_is_written_anew(mark: str) -> None:
+def test_a_stale_annotation_that_cannot_be_read_is_replaced(mark: str) -> None:
     """Otherwise the gang would be short since never (S2)."""
-    told = decided(noted(podgroup(minMember=3), stale=mark), *pods(2, on="n"))
-    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    decision = decided(noted(podgroup(minMember=3), stale=mark), *pods(2, on="n"))
+    assert decision.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
 
 
 def test_the_mark_goes_when_the_gang_is_whole_again() -> None:
     """A satisfied group is never stale (S1)."""
     manifest = noted(podgroup(minMember=3), stale=EARLIER, start=EARLIER)
-    told = decided(manifest, *pods(2, on="n"), pod("new"), bind={"new": "n"}, verdict="Scheduled")
-    assert told.annotations()[names.STALE_SINCE] is None
-    assert kinds(told.status()) == ["Scheduled"]
+    decision = decided(manifest, *pods(2, on="n"), pod("new"), bind={"new": "n"}, verdict="Scheduled")
+    assert decision.annotations()[names.STALE_SINCE] is None
+    assert kinds(decision.status()) == ["Scheduled"]
 
 
 def test_the_mark_goes_when_nothing_is_placed_any_more() -> None:
@@ -423,22 +425,22 @@ def test_the_mark_goes_when_nothing_is_placed_any_more() -> None:
 
 def test_a_nomination_does_not_make_a_gang_whole() -> None:
     """Its missing pods are not placed until the room is free (S2)."""
-    told = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), nominate={"b": "n"}, verdict="Scheduled")
-    assert told.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
-    assert kinds(told.status()) == ["Scheduled", "Stale"]
+    decision = decided(podgroup(minMember=2), pod("a", on="n"), pod("b"), nominate={"b": "n"}, verdict="Scheduled")
+    assert decision.annotations() == {names.STALE_SINCE: "2026-05-01T12:00:00Z"}
+    assert kinds(decision.status()) == ["Scheduled", "Stale"]
 
 
 def test_the_grace_of_a_gang_is_its_own() -> None:
     """As its spec has it (S2)."""
-    told = decided(podgroup(minMember=2, stalenessGracePeriod="1m30s"), pod("a", on="n")).status()
-    assert "within 90s" in condition(told, "Stale").message
+    status = decided(podgroup(minMember=2, stalenessGracePeriod="1m30s"), pod("a", on="n")).status()
+    assert "within 90s" in condition(status, "Stale").message
 
 
 @pytest.mark.parametrize("grace", [-1, "-1s"])
-def test_a_gang_that_is_never_released_is_told_so(grace: int | str) -> None:
+def test_the_condition_of_a_gang_that_is_never_released_says_so(grace: int | str) -> None:
     """A negative grace (S2)."""
-    told = decided(podgroup(minMember=2, stalenessGracePeriod=grace), pod("a", on="n")).status()
-    assert condition(told, "Stale").message.endswith("none is ever released")
+    status = decided(podgroup(minMember=2, stalenessGracePeriod=grace), pod("a", on="n")).status()
+    assert condition(status, "Stale").message.endswith("none is ever released")
 
 
 # S3: SubGroups that are short ---------------------------------------------------------------------------------------
@@ -448,22 +450,22 @@ REPLICAS = podgroup(group("r0", 2), group("r1", 2), group("r2", 2), minSubGroup=
 
 def test_a_surplus_subgroup_that_falls_short_is_marked_by_name() -> None:
     """The gang itself is not stale (S1, S3)."""
-    told = decided(REPLICAS, *pods(2, "r0", on="n"), pod("r2-0", "r2", on="n"), pod("r1-0", "r1", on="n"))
-    marks = told.annotations()
-    assert json.loads(marks[names.STALE_SUBGROUPS] or "") == {
+    decision = decided(REPLICAS, *pods(2, "r0", on="n"), pod("r2-0", "r2", on="n"), pod("r1-0", "r1", on="n"))
+    annotations = decision.annotations()
+    assert json.loads(annotations[names.STALE_SUBGROUPS] or "") == {
         "r1": "2026-05-01T12:00:00Z",
         "r2": "2026-05-01T12:00:00Z",
     }
-    assert names.STALE_SINCE not in marks
-    assert kinds(told.status()) == ["Scheduled", "SubGroupsStale"]
-    assert condition(told.status(), "SubGroupsStale").message.startswith("placed only in part: `r1`, `r2`;")
+    assert names.STALE_SINCE not in annotations
+    assert kinds(decision.status()) == ["Scheduled", "SubGroupsStale"]
+    assert condition(decision.status(), "SubGroupsStale").message.startswith("placed only in part: `r1`, `r2`;")
 
 
 def test_each_subgroup_has_a_time_of_its_own() -> None:
     """One that was short before keeps its time, one that is whole or gone leaves (S3)."""
     manifest = noted(REPLICAS, parts=json.dumps({"r1": EARLIER, "r0": EARLIER, "gone": EARLIER}), start=EARLIER)
-    told = decided(manifest, *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"), pod("r2-0", "r2", on="n"))
-    assert told.annotations() == {
+    decision = decided(manifest, *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"), pod("r2-0", "r2", on="n"))
+    assert decision.annotations() == {
         names.STALE_SUBGROUPS: '{"r1":"2026-05-01T11:58:00Z","r2":"2026-05-01T12:00:00Z"}',
     }
 
@@ -479,10 +481,10 @@ def test_the_marks_of_subgroups_go_when_all_are_whole() -> None:
     ["", "{", "[]", '"r1"', '{"r1": 7}', '{"r1": "soon"}', "[" * 100_000],
     ids=["empty", "cut", "list", "text", "number", "no time", "deep"],
 )
-def test_marks_of_subgroups_that_nobody_can_read_are_written_anew(mark: str) -> None:
+def test_stale_annotations_of_subgroups_that_cannot_be_read_are_replaced(mark: str) -> None:
     """Somebody edited them; a plan must not stop for it (S3)."""
-    told = decided(noted(REPLICAS, parts=mark, start=EARLIER), *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"))
-    assert told.annotations() == {names.STALE_SUBGROUPS: '{"r1":"2026-05-01T12:00:00Z"}'}
+    decision = decided(noted(REPLICAS, parts=mark, start=EARLIER), *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"))
+    assert decision.annotations() == {names.STALE_SUBGROUPS: '{"r1":"2026-05-01T12:00:00Z"}'}
 
 
 def test_below_a_group_that_is_short_no_other_is_marked() -> None:
@@ -502,8 +504,8 @@ def test_below_a_group_that_is_short_no_other_is_marked() -> None:
 
 def test_the_start_is_noted_when_the_plan_makes_the_gang_whole() -> None:
     """Minimum run times count from it (P5)."""
-    told = decided(noted(podgroup(minMember=1), start=EARLIER), pod("a"), bind={"a": "n"}, verdict="Scheduled")
-    assert told.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
+    decision = decided(noted(podgroup(minMember=1), start=EARLIER), pod("a"), bind={"a": "n"}, verdict="Scheduled")
+    assert decision.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
 
 
 def test_extras_that_come_later_are_no_start() -> None:
@@ -514,11 +516,11 @@ def test_extras_that_come_later_are_no_start() -> None:
 
 def test_a_gang_that_runs_without_a_start_gets_one() -> None:
     """muster stopped between binding and noting, or took the gang over: a restart ends in the same place (G5)."""
-    told = decided(podgroup(minMember=1), pod("a", on="n"), verdict="Scheduled")
-    assert told.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
+    decision = decided(podgroup(minMember=1), pod("a", on="n"), verdict="Scheduled")
+    assert decision.annotations() == {names.LAST_START: "2026-05-01T12:00:00Z"}
 
 
-def test_the_same_plan_told_twice_is_one_start() -> None:
+def test_the_same_plan_reported_twice_is_one_start() -> None:
     """The bindings may not be seen yet when the next cycle looks (G5)."""
     manifest = podgroup(minMember=1)
     first = decided(manifest, pod("a"), bind={"a": "n"}, verdict="Scheduled")
@@ -529,16 +531,16 @@ def test_the_same_plan_told_twice_is_one_start() -> None:
 # N4, S4: pods -------------------------------------------------------------------------------------------------------
 
 
-def on_pods(told: PlannedGang) -> dict[str, Condition]:
-    return pod_conditions(told.outcome, told.stored)
+def on_pods(decision: PlannedGang) -> dict[str, Condition]:
+    return pod_conditions(decision.outcome, decision.stored)
 
 
 def test_pods_that_wait_tell_why_their_gang_waits() -> None:
     """As `kubectl describe pod` shows it, and as autoscalers read it (E1)."""
-    told = decided(podgroup(minMember=4), *pods(2), pod("up", on="n"), verdict="Infeasible", refusals=[NO_ROOM])
+    decision = decided(podgroup(minMember=4), *pods(2), pod("up", on="n"), verdict="Infeasible", refusals=[NO_ROOM])
     sentence = "no room for the gang: needs 4 pods, the cluster has room for 2"
     waits = Condition("PodScheduled", "False", "Unschedulable", sentence)
-    assert on_pods(told) == {"team/pod-0": waits, "team/pod-1": waits}
+    assert on_pods(decision) == {"team/pod-0": waits, "team/pod-1": waits}
 
 
 def test_pods_behind_gates_are_left_to_kubernetes() -> None:
@@ -546,37 +548,37 @@ def test_pods_behind_gates_are_left_to_kubernetes() -> None:
     assert on_pods(decided(podgroup(minMember=1), pod("a", gated=True), refusals=[NotEnoughPods()])) == {}
 
 
-def test_a_pod_that_is_bound_now_is_not_told_to_wait() -> None:
+def test_a_pod_that_is_bound_now_has_no_waiting_condition() -> None:
     """Extras that stay behind are (G3)."""
-    found = on_pods(decided(podgroup(minMember=1), *pods(2), bind={"pod-0": "n"}, verdict="Scheduled"))
-    assert list(found) == ["team/pod-1"]
-    assert found["team/pod-1"].message == "the gang runs without this pod: it is an extra and waits for a place"
+    conditions = on_pods(decided(podgroup(minMember=1), *pods(2), bind={"pod-0": "n"}, verdict="Scheduled"))
+    assert list(conditions) == ["team/pod-1"]
+    assert conditions["team/pod-1"].message == "the gang runs without this pod: it is an extra and waits for a place"
 
 
 def test_extras_tell_what_keeps_them_out_where_it_is_known() -> None:
     """The queue is gone, the gang runs on (E1, Q2)."""
     closed = QueueDoesNotExist("q")
-    told = decided(podgroup(minMember=1), pod("a", on="n"), pod("b"), verdict="Scheduled", refusals=[closed])
-    assert on_pods(told)["team/b"].message == "queue `q` does not exist"
-    found = condition(told.status(), "Scheduled")
-    assert (found.status, found.reason) == ("True", "Scheduled")
-    assert found.message == "every minimum is met; queue `q` does not exist"
+    decision = decided(podgroup(minMember=1), pod("a", on="n"), pod("b"), verdict="Scheduled", refusals=[closed])
+    assert on_pods(decision)["team/b"].message == "queue `q` does not exist"
+    actual = condition(decision.status(), "Scheduled")
+    assert (actual.status, actual.reason) == ("True", "Scheduled")
+    assert actual.message == "every minimum is met; queue `q` does not exist"
 
 
 def test_a_pod_with_a_nominated_place_waits_for_it() -> None:
     """It is not bound yet (P7)."""
-    found = on_pods(decided(podgroup(minMember=1), pod("a"), nominate={"a": "n"}, verdict="Scheduled"))
-    assert found["team/a"].message == "its places are on room that is still being freed"
+    conditions = on_pods(decided(podgroup(minMember=1), pod("a"), nominate={"a": "n"}, verdict="Scheduled"))
+    assert conditions["team/a"].message == "its places are on room that is still being freed"
 
 
 STRAYS = (pod("lost", "nobody"), pod("none"), pod("high", "roles"), pod("runs", "nobody", on="n"))
 WITH_ROLES = podgroup(group("roles"), group("a", 1, parent="roles"))
 
 
-def test_strays_are_told_on_the_pod() -> None:
+def test_strays_are_reported_on_the_pod() -> None:
     """Each with its own reason; one that runs already is scheduled, whoever did it (N4)."""
-    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
-    assert {name: one.message for name, one in on_pods(told).items()} == {
+    decision = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
+    assert {name: one.message for name, one in on_pods(decision).items()} == {
         "team/high": "the pod names subgroup `roles`, which has children and no pods of its own",
         "team/lost": "the pod names subgroup `nobody`, which does not exist",
         "team/none": "the pod names no subgroup, but the PodGroup has SubGroups",
@@ -585,35 +587,35 @@ def test_strays_are_told_on_the_pod() -> None:
 
 def test_no_autoscaler_is_called_for_strays() -> None:
     """`Unschedulable` asks for nodes, and no node would help them (E3, N4)."""
-    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
-    assert {name: one.reason for name, one in on_pods(told).items()} == {
+    decision = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
+    assert {name: one.reason for name, one in on_pods(decision).items()} == {
         "team/high": "SubGroupIsABranch",
         "team/lost": "UnknownSubGroup",
         "team/none": "NoSubGroup",
     }
 
 
-def test_strays_are_told_on_the_podgroup() -> None:
+def test_strays_are_reported_on_the_podgroup() -> None:
     """All of them, the running one too; nothing is dropped in silence (N4)."""
-    told = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled").status()
-    found = condition(told, "StrayPods")
-    assert (found.status, found.reason) == ("True", "SubGroupIsABranch")
-    assert all(f"`team/{name}`" in found.message for name in ("high", "lost", "none", "runs"))
-    assert told.running == 1
+    status = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled").status()
+    actual = condition(status, "StrayPods")
+    assert (actual.status, actual.reason) == ("True", "SubGroupIsABranch")
+    assert all(f"`team/{name}`" in actual.message for name in ("high", "lost", "none", "runs"))
+    assert status.running == 1
 
 
 def test_many_strays_are_counted_and_not_all_listed() -> None:
     """A message is for people (N4)."""
-    told = decided(podgroup(minMember=1), *(pod(f"s{i:02}", "nobody") for i in range(40))).status()
-    assert condition(told, "StrayPods").message.endswith("and 35 more")
+    status = decided(podgroup(minMember=1), *(pod(f"s{i:02}", "nobody") for i in range(40))).status()
+    assert condition(status, "StrayPods").message.endswith("and 35 more")
 
 
 def test_a_gang_that_does_not_want_it_has_no_conditions_on_its_pods() -> None:
     """The PodGroup still tells (S4)."""
     manifest = WITH_ROLES | {"spec": WITH_ROLES["spec"] | {"markUnschedulable": False}}
-    told = decided(manifest, *STRAYS, pod("a-0", "a"), verdict="Infeasible", refusals=[NO_ROOM])
-    assert on_pods(told) == {}
-    assert kinds(told.status()) == ["Scheduled", "StrayPods"]
+    decision = decided(manifest, *STRAYS, pod("a-0", "a"), verdict="Infeasible", refusals=[NO_ROOM])
+    assert on_pods(decision) == {}
+    assert kinds(decision.status()) == ["Scheduled", "StrayPods"]
 
 
 # queues -------------------------------------------------------------------------------------------------------------
@@ -627,7 +629,7 @@ def on_queues(*raws: Raw, bind: Raw | None = None) -> dict[str, QueueStatus]:
 
 def test_a_queue_holds_what_the_queues_below_it_hold() -> None:
     """Added up to the top, with what this plan binds (E2, Q1)."""
-    found = on_queues(
+    conditions = on_queues(
         queue("top"),
         queue("b", "top"),
         queue("a", "top"),
@@ -638,12 +640,12 @@ def test_a_queue_holds_what_the_queues_below_it_hold() -> None:
         pod("o", on="n", gang="other", cpu=3),
         bind={"pod-2": "n"},
     )
-    assert found["a"].requested == {"cpu": 4000}
-    assert found["a"].allocated == {"cpu": 3000}
-    assert found["a"].allocated_non_preemptible == {"cpu": 1000}
-    assert (found["top"].requested, found["top"].allocated) == ({"cpu": 7000}, {"cpu": 6000})
-    assert found["top"].child_queues == ("a", "b")
-    assert {condition(one, "Ready").status for one in found.values()} == {"True"}
+    assert conditions["a"].requested == {"cpu": 4000}
+    assert conditions["a"].allocated == {"cpu": 3000}
+    assert conditions["a"].allocated_non_preemptible == {"cpu": 1000}
+    assert (conditions["top"].requested, conditions["top"].allocated) == ({"cpu": 7000}, {"cpu": 6000})
+    assert conditions["top"].child_queues == ("a", "b")
+    assert {condition(one, "Ready").status for one in conditions.values()} == {"True"}
 
 
 @pytest.mark.parametrize(
@@ -657,9 +659,9 @@ def test_a_queue_holds_what_the_queues_below_it_hold() -> None:
 )
 def test_a_queue_outside_the_tree_tells_why(queues: list[Raw], says: str) -> None:
     """Nothing is scheduled from it, and nobody should have to guess (Q1, E3)."""
-    found = condition(on_queues(*queues)["q"], "Ready")
-    assert (found.status, found.reason) == ("False", "QueueNotInTree")
-    assert found.message == f"nothing is scheduled from it: {says}"
+    actual = condition(on_queues(*queues)["q"], "Ready")
+    assert (actual.status, actual.reason) == ("False", "QueueNotInTree")
+    assert actual.message == f"nothing is scheduled from it: {says}"
 
 
 def test_the_queue_that_exists_by_itself_has_no_status() -> None:

@@ -15,8 +15,8 @@ from tests.spec.scene import (
     conversion,
     core_of,
     errors,
+    eviction_order,
     gathered,
-    leaving,
     members,
     places,
     problems,
@@ -66,7 +66,7 @@ def test_the_tree_is_the_same_whatever_the_order_of_the_pods() -> None:
     """Only the list of SubGroups is ordered; pods come from the API in any order (N1, M4)."""
     manifest, some = podgroup(group("b", 1), group("a", 1)), [*pods(3, "a", on="n"), *pods(3, "b", on="n")]
     there, back = gang(manifest, some), gang(manifest, reversed(some))
-    assert (core_of(there), leaving(there)) == (core_of(back), leaving(back))
+    assert (core_of(there), eviction_order(there)) == (core_of(back), eviction_order(back))
 
 
 def test_a_hundred_levels_are_a_tree_like_any_other() -> None:
@@ -85,7 +85,7 @@ def test_ten_thousand_subgroups_are_a_tree_like_any_other() -> None:
     assert problems(wide) == []
     tree = gang(wide, [pod(f"p{i}", f"replica-{i}", on="n") for i in range(7_000)])
     assert is_satisfied(tree.root)
-    assert (len(core_of(tree)), len(leaving(tree))) == (6_000, 1_000)
+    assert (len(core_of(tree)), len(eviction_order(tree))) == (6_000, 1_000)
 
 
 @pytest.mark.parametrize("placed", [0, 1, 3])
@@ -97,8 +97,8 @@ def test_a_chain_of_ten_thousand_levels_answers_every_question(placed: int) -> N
     assert count_missing(tree.root) == max(2 - placed, 0)
     assert has_enough_pods(tree.root)
     assert sum(want.pods for want in leaf_demands(tree.root)) == count_missing(tree.root)
-    found = roles(tree.root)
-    assert len(found.core) + sum(map(len, found.surplus)) == placed
+    assigned = roles(tree.root)
+    assert len(assigned.core) + sum(map(len, assigned.surplus)) == placed
 
 
 @pytest.mark.parametrize("reading", ["auto", "children", "pods"])
@@ -110,7 +110,7 @@ def test_a_chain_of_ten_thousand_levels_is_judged_updated_and_converted(reading:
     assert conversion(deep, reading).raw == deep
 
 
-def test_a_ring_at_the_end_of_ten_thousand_levels_is_told_and_not_followed() -> None:
+def test_a_cycle_at_the_end_of_ten_thousand_levels_is_reported_and_not_followed() -> None:
     """A cycle has no end: whoever follows it must notice (N1, V3)."""
     deep = chain(10_000)
     deep["spec"]["subGroups"][0]["parent"] = "s9999"
@@ -166,9 +166,9 @@ def test_an_empty_list_of_subgroups_is_no_subgroups() -> None:
 
 def test_a_pod_joins_by_annotation_and_its_label_names_the_leaf() -> None:
     """The two keys on the pod say which gang and where in it (N3)."""
-    found = gathered(podgroup(group("a", 1), group("b", 1)), pod("p", "b", on="n"))
-    assert found.orphans == ()
-    now = standings(found.gangs[0].root)
+    gathering = gathered(podgroup(group("a", 1), group("b", 1)), pod("p", "b", on="n"))
+    assert gathering.orphans == ()
+    now = standings(gathering.gangs[0].root)
     assert (now["a"].placed, now["b"].placed) == (0, 1)
 
 
@@ -176,36 +176,36 @@ def test_a_label_does_not_make_a_pod_join() -> None:
     """`pod-group-name` is an annotation; a label of that name is somebody else's (N3)."""
     stranger = pod("p", "a", on="n", gang="")
     stranger["metadata"]["labels"]["pod-group-name"] = "gang"
-    found = gathered(podgroup(group("a", 1)), stranger)
-    assert members(found.gangs[0]) == set()
-    assert [stray.pod for stray in found.orphans] == ["team/p"]
+    gathering = gathered(podgroup(group("a", 1)), stranger)
+    assert members(gathering.gangs[0]) == set()
+    assert [stray.pod for stray in gathering.orphans] == ["team/p"]
 
 
 def test_gangs_of_one_name_in_two_namespaces_have_their_own_pods() -> None:
     """Identity is `namespace/name` everywhere (N3)."""
-    found = gathered(
+    gathering = gathered(
         podgroup(name="g", namespace="red"),
         podgroup(name="g", namespace="blue"),
         pod("p", gang="g", namespace="red", on="n"),
         pod("p", gang="g", namespace="blue"),
     )
-    assert {one.key: is_satisfied(one.root) for one in found.gangs} == {"red/g": True, "blue/g": False}
+    assert {one.key: is_satisfied(one.root) for one in gathering.gangs} == {"red/g": True, "blue/g": False}
 
 
 def test_a_pod_cannot_join_a_gang_of_another_namespace() -> None:
     """A name alone reaches only as far as its namespace (N3, N4)."""
-    found = gathered(podgroup(namespace="red"), pod("p", namespace="blue", on="n"))
-    assert not is_satisfied(found.gangs[0].root)
-    assert [(stray.pod, stray.named) for stray in found.orphans] == [("blue/p", "blue/gang")]
+    gathering = gathered(podgroup(namespace="red"), pod("p", namespace="blue", on="n"))
+    assert not is_satisfied(gathering.gangs[0].root)
+    assert [(stray.pod, stray.named) for stray in gathering.orphans] == [("blue/p", "blue/gang")]
 
 
 def test_an_object_without_a_namespace_is_in_default() -> None:
     """Files leave the namespace out; that is the namespace `default`, not one of its own (N3)."""
     bare = podgroup()
     del bare["metadata"]["namespace"]
-    found = gathered(bare, pod("p", namespace="default", on="n"))
-    assert found.gangs[0].key == "default/gang"
-    assert is_satisfied(found.gangs[0].root)
+    gathering = gathered(bare, pod("p", namespace="default", on="n"))
+    assert gathering.gangs[0].key == "default/gang"
+    assert is_satisfied(gathering.gangs[0].root)
 
 
 # N4 -----------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_pod_that_belongs_to_no_leaf_is_neither_core_nor_extra(named: str) -> 
     some = [pod("leader-0", "leader", on="n"), *pods(2, "workers", on="n"), pod("lost", named, on="n")]
     tree = gang(NESTED, some)
     assert core_of(tree) == ["leader-0", "workers-0", "workers-1"]
-    assert leaving(tree) == []
+    assert eviction_order(tree) == []
 
 
 @pytest.mark.parametrize("named", ASTRAY.values(), ids=ASTRAY)
@@ -253,9 +253,9 @@ def test_each_way_of_going_astray_has_a_reason_of_its_own() -> None:
 @pytest.mark.parametrize("named", ASTRAY.values(), ids=ASTRAY)
 def test_a_pod_that_belongs_to_no_leaf_is_reported_on_the_pod(named: str) -> None:
     """Who looks at the pod sees it too, before it waits for ever (N4)."""
-    told = warnings(pod("lost", named), around=[NESTED])
-    assert [problem.rule for problem in told] == ["N4"]
-    assert "leader" in told[0].hint
+    all_warnings = warnings(pod("lost", named), around=[NESTED])
+    assert [problem.rule for problem in all_warnings] == ["N4"]
+    assert "leader" in all_warnings[0].hint
     assert warnings(pod("fine", "leader"), around=[NESTED]) == []
 
 
@@ -268,21 +268,21 @@ def test_a_pod_that_names_a_subgroup_of_a_podgroup_without_any_is_reported() -> 
 
 def test_a_pod_that_names_a_podgroup_that_does_not_exist_is_reported() -> None:
     """It joins no gang, and is not dropped in silence (N4)."""
-    found = gathered(podgroup(), pod("lost", gang="gagn", on="n"))
-    assert not is_satisfied(found.gangs[0].root)
-    assert [(stray.pod, stray.named) for stray in found.orphans] == [("team/lost", "team/gagn")]
-    assert "team/gagn" in found.orphans[0].says
+    gathering = gathered(podgroup(), pod("lost", gang="gagn", on="n"))
+    assert not is_satisfied(gathering.gangs[0].root)
+    assert [(stray.pod, stray.named) for stray in gathering.orphans] == [("team/lost", "team/gagn")]
+    assert "team/gagn" in gathering.orphans[0].says
 
 
 def test_a_subgroup_of_another_podgroup_is_unknown_here() -> None:
     """Names of SubGroups are the PodGroup's own (N4)."""
-    found = gathered(
+    gathering = gathered(
         podgroup(group("mine", 1), name="one"),
         podgroup(group("theirs", 1), name="two"),
         pod("lost", "theirs", gang="one", on="n"),
     )
-    assert not any(is_satisfied(one.root) for one in found.gangs)
-    assert {one.key: [stray.pod for stray in one.strays] for one in found.gangs} == {
+    assert not any(is_satisfied(one.root) for one in gathering.gangs)
+    assert {one.key: [stray.pod for stray in one.strays] for one in gathering.gangs} == {
         "team/one": ["team/lost"],
         "team/two": [],
     }
@@ -301,9 +301,9 @@ def test_no_pod_is_lost_between_leaves_strays_and_foreign_pods() -> None:
         pod("elsewhere", gang="other"),
         pod("abroad", "leader", namespace="far"),
     ]
-    found = gathered(NESTED, *given)
-    joined = [f"team/{name}" for name in members(found.gangs[0])]
-    reported = [stray.pod for stray in (*found.gangs[0].strays, *found.orphans)]
+    gathering = gathered(NESTED, *given)
+    joined = [f"team/{name}" for name in members(gathering.gangs[0])]
+    reported = [stray.pod for stray in (*gathering.gangs[0].strays, *gathering.orphans)]
     everyone = [f"{raw['metadata']['namespace']}/{raw['metadata']['name']}" for raw in given]
     assert sorted([*joined, *reported]) == sorted(everyone)
 
@@ -343,7 +343,7 @@ def test_a_terminating_pod_counts_for_nothing() -> None:
         assert not has_enough_pods(tree.root)
         assert count_missing(tree.root) == 1
         assert core_of(tree) == ["stays"]
-        assert leaving(tree) == []
+        assert eviction_order(tree) == []
 
 
 def test_a_terminating_pod_still_holds_its_resources() -> None:
@@ -382,7 +382,7 @@ def test_a_failed_pod_does_not_count() -> None:
     assert not has_enough_pods(tree.root)
     assert count_missing(tree.root) == 1
     assert core_of(tree) == ["up"]
-    assert leaving(tree) == []
+    assert eviction_order(tree) == []
 
 
 @pytest.mark.parametrize(

@@ -240,13 +240,13 @@ def test_a_gang_that_is_semi_preemptible_by_its_label_may_not_raise_either() -> 
     assert places(errors(changed, old=stored), "V5") == ["spec.minMember"]
 
 
-def test_every_raised_minimum_is_told_with_both_numbers() -> None:
+def test_every_raised_minimum_is_reported_with_both_numbers() -> None:
     """All problems at once (V5)."""
-    found = errors(running(group("a", 5), group("b", 7)), old=running(group("a", 2), group("b", 3)))
-    assert places(found, "V5") == ["spec.subGroups[0].minMember", "spec.subGroups[1].minMember"]
-    assert "2" in found[0].says
-    assert "5" in found[0].says
-    assert all(problem.hint for problem in found)
+    all_errors = errors(running(group("a", 5), group("b", 7)), old=running(group("a", 2), group("b", 3)))
+    assert places(all_errors, "V5") == ["spec.subGroups[0].minMember", "spec.subGroups[1].minMember"]
+    assert "2" in all_errors[0].says
+    assert "5" in all_errors[0].says
+    assert all(problem.hint for problem in all_errors)
 
 
 ALLOWED: dict[str, tuple[Raw, Raw]] = {
@@ -311,5 +311,5 @@ def test_a_total_that_was_not_there_is_to_be_left_out() -> None:
     """V5: `at most 0` would be advice that V1 refuses."""
     stored = podgroup(group("a", 1), preemptibility="semi-preemptible")
     changed = podgroup(group("a", 1), preemptibility="semi-preemptible", minMember=5)
-    (found,) = errors(changed, old=stored)
-    assert found.hint.startswith("leave it out; ")
+    (error,) = errors(changed, old=stored)
+    assert error.hint.startswith("leave it out; ")

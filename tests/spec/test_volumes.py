@@ -35,8 +35,8 @@ NODES = (node("n1", cpu=4, zone="a"), node("n2", cpu=4, zone="b"), node("n3", cp
 
 
 def planned(*objects: Raw) -> tuple[dict[str, str], list[Raw]]:
-    found = muster.plan(muster.objects([*NODES, *objects])).to_dict()
-    return {one["pod"]: one["node"] for one in found["bindings"]}, found["podGroups"][0]["reasons"]
+    plan_data = muster.plan(muster.objects([*NODES, *objects])).to_dict()
+    return {one["pod"]: one["node"] for one in plan_data["bindings"]}, plan_data["podGroups"][0]["reasons"]
 
 
 def test_a_claim_that_waits_for_its_first_consumer_lets_its_pod_anywhere() -> None:

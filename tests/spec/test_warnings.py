@@ -24,19 +24,19 @@ WORKERS = [group(f"workers-{i}", 4) for i in range(3)]
 
 def test_a_flat_minimum_over_a_leader_and_workers_is_warned_about() -> None:
     """Three workers would satisfy "3 of 4" without the leader (V6)."""
-    found = problems(podgroup(group("leader", 1), *WORKERS, minSubGroup=3))
-    assert [(problem.severity, problem.rule, problem.at) for problem in found] == [
+    all_problems = problems(podgroup(group("leader", 1), *WORKERS, minSubGroup=3))
+    assert [(problem.severity, problem.rule, problem.at) for problem in all_problems] == [
         ("warning", "V6", "spec.minSubGroup")
     ]
-    assert "leader" in found[0].says
-    assert "nest" in found[0].hint
+    assert "leader" in all_problems[0].says
+    assert "nest" in all_problems[0].hint
 
 
 def test_a_flat_minimum_over_different_roles_is_warned_about_on_a_branch() -> None:
     """The same mistake is made one level down (V6)."""
     inner = [part | {"parent": "replica"} for part in (group("leader", 1), *WORKERS)]
-    found = warnings(podgroup(group("replica", of=3), *inner, group("router", 1)))
-    assert [(problem.rule, problem.at) for problem in found] == [("V6", "spec.subGroups[0].minSubGroup")]
+    all_warnings = warnings(podgroup(group("replica", of=3), *inner, group("router", 1)))
+    assert [(problem.rule, problem.at) for problem in all_warnings] == [("V6", "spec.subGroups[0].minSubGroup")]
 
 
 def test_the_leader_may_be_declared_last() -> None:
@@ -93,8 +93,8 @@ def test_a_warning_refuses_nothing() -> None:
 def test_a_required_level_that_its_parent_cannot_contain_is_warned_about() -> None:
     """Inside one rack there is no zone to sit in (V6)."""
     manifest = podgroup(group("a", 1, **within("zone")), **within("rack"))
-    found = warnings(manifest, around=[LEVELS])
-    assert [(problem.rule, problem.at) for problem in found] == [
+    all_warnings = warnings(manifest, around=[LEVELS])
+    assert [(problem.rule, problem.at) for problem in all_warnings] == [
         ("V6", "spec.subGroups[0].topologyConstraint.requiredTopologyLevel")
     ]
 
@@ -106,8 +106,8 @@ def test_a_required_level_that_an_ancestor_further_up_cannot_contain_is_warned_a
         group("y", parent="x"),
         group("a", 1, parent="y", **within("block")),
     )
-    found = warnings(manifest, around=[LEVELS])
-    assert places(found, "V6") == ["spec.subGroups[2].topologyConstraint.requiredTopologyLevel"]
+    all_warnings = warnings(manifest, around=[LEVELS])
+    assert places(all_warnings, "V6") == ["spec.subGroups[2].topologyConstraint.requiredTopologyLevel"]
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("zone", "zone"), ("zone", "block"), ("zone", "rack"), ("block", "rack")])
@@ -136,10 +136,10 @@ def test_levels_of_different_topologies_are_not_compared() -> None:
 def test_a_minimum_that_no_node_could_ever_hold_is_warned_about() -> None:
     """Every pod asks for 16 cores and the largest node has 8: it would wait for ever (V6)."""
     manifest = podgroup(group("a", 2))
-    found = warnings(manifest, around=[manifest, node("n1"), node("n2", cpu=4), *pods(2, "a", cpu="16")])
-    assert [(problem.rule, problem.at) for problem in found] == [("V6", "spec.subGroups[0].minMember")]
-    assert "16" in found[0].hint
-    assert "8" in found[0].hint
+    all_warnings = warnings(manifest, around=[manifest, node("n1"), node("n2", cpu=4), *pods(2, "a", cpu="16")])
+    assert [(problem.rule, problem.at) for problem in all_warnings] == [("V6", "spec.subGroups[0].minMember")]
+    assert "16" in all_warnings[0].hint
+    assert "8" in all_warnings[0].hint
 
 
 def test_a_minimum_of_a_podgroup_that_no_node_could_ever_hold_is_warned_about() -> None:
@@ -177,10 +177,10 @@ def test_nothing_is_said_about_room_where_the_minimum_could_be_held(around: list
 def test_a_level_that_does_not_exist_makes_the_gang_invalid(field: str) -> None:
     """Never an ignored constraint: an error, with the levels that exist (T6)."""
     manifest = podgroup(topologyConstraint={field: "rakc"})
-    found = errors(manifest, around=[LEVELS])
-    assert [(problem.rule, problem.at) for problem in found] == [("T6", f"spec.topologyConstraint.{field}")]
-    assert "rakc" in found[0].says
-    assert "topology/rack" in found[0].hint
+    all_errors = errors(manifest, around=[LEVELS])
+    assert [(problem.rule, problem.at) for problem in all_errors] == [("T6", f"spec.topologyConstraint.{field}")]
+    assert "rakc" in all_errors[0].says
+    assert "topology/rack" in all_errors[0].hint
 
 
 def test_a_level_that_does_not_exist_on_a_deep_subgroup_makes_the_gang_invalid() -> None:
@@ -188,18 +188,18 @@ def test_a_level_that_does_not_exist_on_a_deep_subgroup_makes_the_gang_invalid()
     manifest = podgroup(
         group("x", **within("block")), group("y", parent="x"), group("a", 1, parent="y", **within("host"))
     )
-    found = errors(manifest, around=[LEVELS])
-    assert places(found, "T6") == ["spec.subGroups[2].topologyConstraint.requiredTopologyLevel"]
+    all_errors = errors(manifest, around=[LEVELS])
+    assert places(all_errors, "T6") == ["spec.subGroups[2].topologyConstraint.requiredTopologyLevel"]
 
 
 def test_a_topology_that_does_not_exist_makes_the_gang_invalid() -> None:
     """The hint names those that exist (T6)."""
-    found = errors(podgroup(group("a", 1, **within("rack", of="clutser"))), around=[LEVELS])
-    assert [(problem.rule, problem.at) for problem in found] == [
+    all_errors = errors(podgroup(group("a", 1, **within("rack", of="clutser"))), around=[LEVELS])
+    assert [(problem.rule, problem.at) for problem in all_errors] == [
         ("T6", "spec.subGroups[0].topologyConstraint.topology")
     ]
-    assert "clutser" in found[0].says
-    assert "cluster" in found[0].hint
+    assert "clutser" in all_errors[0].says
+    assert "cluster" in all_errors[0].hint
 
 
 def test_a_topology_that_does_not_exist_makes_the_gang_invalid_even_where_no_level_is_asked_for() -> None:
@@ -239,10 +239,10 @@ def test_without_a_name_the_only_topology_of_the_cluster_is_meant() -> None:
 
 def test_without_a_name_and_with_two_topologies_the_gang_is_invalid() -> None:
     """Which of the two would be a guess (T4, T6)."""
-    found = errors(podgroup(**within("rack")), around=[LEVELS, topology("topology/rack", name="other")])
-    assert [problem.rule for problem in found] == ["T6"]
-    assert "cluster" in found[0].hint
-    assert "other" in found[0].hint
+    all_errors = errors(podgroup(**within("rack")), around=[LEVELS, topology("topology/rack", name="other")])
+    assert [problem.rule for problem in all_errors] == ["T6"]
+    assert "cluster" in all_errors[0].hint
+    assert "other" in all_errors[0].hint
 
 
 def test_a_topology_named_by_an_ancestor_is_the_one_that_is_meant() -> None:
@@ -262,10 +262,10 @@ def test_a_topology_named_by_an_ancestor_is_the_one_that_is_meant() -> None:
 
 def test_a_queue_that_does_not_exist_is_warned_about() -> None:
     """The PodGroup will not be scheduled; the message names the queue, the hint those that exist (Q2)."""
-    found = warnings(podgroup(queue="reserach"), around=[queue("research"), queue("default")])
-    assert [(problem.rule, problem.at) for problem in found] == [("Q2", "spec.queue")]
-    assert "reserach" in found[0].says
-    assert "research" in found[0].hint
+    all_warnings = warnings(podgroup(queue="reserach"), around=[queue("research"), queue("default")])
+    assert [(problem.rule, problem.at) for problem in all_warnings] == [("Q2", "spec.queue")]
+    assert "reserach" in all_warnings[0].says
+    assert "research" in all_warnings[0].hint
 
 
 def test_a_queue_that_exists_is_nothing_to_warn_about() -> None:
@@ -288,7 +288,7 @@ def test_while_there_is_no_queue_at_all_default_exists_by_itself() -> None:
     assert problems(podgroup(queue="default"), around=[node("n")]) == []
 
 
-def test_a_workload_in_a_queue_that_has_children_is_told() -> None:
+def test_a_workload_in_a_queue_that_has_children_is_reported() -> None:
     """Workloads go to leaf queues, so this one would be nowhere (Q1)."""
     queues = [queue("department"), queue("team", "department")]
     assert places(problems(podgroup(queue="department"), around=queues)) == ["spec.queue"]

@@ -31,7 +31,7 @@ def planned(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> muster.Plan:
     return muster.plan(muster.objects(raws), muster.Policy(scheduler_names=names), NOW)
 
 
-def told(plan: muster.Plan, key: str = "team/gang") -> list[dict[str, Any]]:
+def reasons_of(plan: muster.Plan, key: str = "team/gang") -> list[dict[str, Any]]:
     return reasons(plan.decided.gang(key))
 
 
@@ -42,9 +42,9 @@ def test_a_pod_of_another_scheduler_is_not_preempted() -> None:
     victim = pod("v", gang="low", on="a", phase="Running", cpu=1)
     scene = [node("a", cpu=1), *CLASSES, low, *new]
     assert [one.pod for one in planned(*scene, victim).evictions] == ["v"]
-    found = planned(*scene, *of("kai-scheduler", victim))
-    assert (found.evictions, found.bindings) == ((), ())
-    assert found.verdict("team/new") == "Infeasible"
+    plan = planned(*scene, *of("kai-scheduler", victim))
+    assert (plan.evictions, plan.bindings) == ((), ())
+    assert plan.verdict("team/new") == "Infeasible"
 
 
 def test_a_pod_of_another_scheduler_is_not_reclaimed_and_counts_in_no_queue() -> None:
@@ -78,25 +78,25 @@ def test_a_pod_of_another_scheduler_counts_for_no_minimum_and_takes_its_room() -
 
 
 def test_a_pod_that_waits_for_another_scheduler_is_not_bound() -> None:
-    found = planned(node("a"), podgroup(minMember=1), *of("another", pod("p", cpu=1)))
-    assert (found.bindings, found.verdict("team/gang")) == ((), "Waiting")
+    plan = planned(node("a"), podgroup(minMember=1), *of("another", pod("p", cpu=1)))
+    assert (plan.bindings, plan.verdict("team/gang")) == ((), "Waiting")
 
 
-def test_a_gang_of_foreign_pods_says_whom_it_waits_for() -> None:
-    found = planned(node("a"), podgroup(minMember=2), *of("kai-scheduler", *pods(2, cpu=1)))
-    (said,) = told(found)
-    assert (said["reason"], said["details"]["schedulers"]) == ("OtherScheduler", ["kai-scheduler"])
-    assert "`kai-scheduler`" in said["message"]
+def test_a_gang_of_foreign_pods_names_its_scheduler() -> None:
+    plan = planned(node("a"), podgroup(minMember=2), *of("kai-scheduler", *pods(2, cpu=1)))
+    (reason,) = reasons_of(plan)
+    assert (reason["reason"], reason["details"]["schedulers"]) == ("OtherScheduler", ["kai-scheduler"])
+    assert "`kai-scheduler`" in reason["message"]
 
 
 def test_a_gang_that_lacks_pods_names_the_scheduler_that_the_others_ask_for() -> None:
     """One of two pods asks for somebody else: that is what is wrong with it."""
-    found = planned(node("a"), podgroup(minMember=2), pod("ours", cpu=1), *of("another", pod("theirs", cpu=1)))
-    assert [said["reason"] for said in told(found)] == ["OtherScheduler", "NotEnoughPods"]
-    assert "some of its pods ask for `another`" in told(found)[0]["message"]
+    plan = planned(node("a"), podgroup(minMember=2), pod("ours", cpu=1), *of("another", pod("theirs", cpu=1)))
+    assert [reason["reason"] for reason in reasons_of(plan)] == ["OtherScheduler", "NotEnoughPods"]
+    assert "some of its pods ask for `another`" in reasons_of(plan)[0]["message"]
 
 
-def test_a_foreign_gang_is_in_nobodys_way() -> None:
+def test_a_foreign_gang_blocks_no_other() -> None:
     """It stands in no queue: others are not told that they wait behind it."""
     foreign = [podgroup(name="a", minMember=1), *of("another", pod("f", gang="a", cpu=1))]
     waits = [podgroup(name="b", minMember=1), pod("w", gang="b", cpu=99)]
@@ -106,8 +106,8 @@ def test_a_foreign_gang_is_in_nobodys_way() -> None:
 
 @pytest.mark.parametrize("names", [("kai-scheduler",), ("muster", "kai-scheduler")])
 def test_several_names_are_ours(names: tuple[str, ...]) -> None:
-    found = planned(node("a"), podgroup(minMember=1), *of("kai-scheduler", pod("p", cpu=1)), names=names)
-    assert [one.pod for one in found.bindings] == ["p"]
+    plan = planned(node("a"), podgroup(minMember=1), *of("kai-scheduler", pod("p", cpu=1)), names=names)
+    assert [one.pod for one in plan.bindings] == ["p"]
 
 
 def test_in_files_a_pod_without_a_scheduler_is_ours() -> None:
@@ -117,8 +117,8 @@ def test_in_files_a_pod_without_a_scheduler_is_ours() -> None:
 
 def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
     scene = [node("a"), podgroup(minMember=1), *of("another", pod("p", on="a", phase="Running", cpu=1))]
-    (said,) = muster.what_if(muster.objects(scene), drain="a").changes
-    assert said == "node `a` is drained: 1 other pod leaves"
+    (change,) = muster.what_if(muster.objects(scene), drain="a").changes
+    assert change == "node `a` is drained: 1 other pod leaves"
 
 
 # what is written ----------------------------------------------------------------------------------------------------
@@ -127,8 +127,8 @@ def test_drained_pods_of_other_schedulers_do_not_wait_again() -> None:
 def updates(*raws: Raw, names: tuple[str, ...] = ("muster",)) -> set[tuple[str, str]]:
     """Objects that something is written about, as (kind, name)."""
     snapshot = take(muster.objects(raws), NOW, names)
-    found = Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0))
-    return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in found}
+    drafted = Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0))
+    return {(address[0], address[2].split("/")[1 if address[0] == "events" else 0]) for address in drafted}
 
 
 def test_two_schedulers_do_not_write_about_each_others_gangs() -> None:
@@ -147,8 +147,8 @@ def written(raws: list[Raw], name: str) -> list[Raw]:
     """The objects after the scheduler of that name has reported what it sees."""
     snapshot = take(muster.objects(raws), NOW, (name,))
     stored = {(raw["kind"], raw["metadata"]["name"]): raw for raw in raws}
-    for found in Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0)).values():
-        for update in found:
+    for drafted in Drafts().updates(CycleOutcome(1, snapshot, make_plan(snapshot), NOW, 0)).values():
+        for update in drafted:
             about = update.resource.kind, update.name
             if update.kind == "status":
                 stored[about] = {**stored[about], "status": update.body[1]["value"]}
@@ -181,7 +181,7 @@ def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
     assert status["pending"] == 1
 
 
-def test_a_gang_without_any_pods_is_told_that_it_has_none() -> None:
+def test_a_gang_without_any_pods_says_that_it_has_none() -> None:
     """E1: nobody else will; and whoever looks at it says the same."""
     assert ("podgroups", "gang") in updates(node("n"), podgroup(minMember=2))
 
@@ -189,7 +189,7 @@ def test_a_gang_without_any_pods_is_told_that_it_has_none() -> None:
 # the command line ---------------------------------------------------------------------------------------------------
 
 
-def test_verbs_are_told_whose_pods_to_plan_for(tmp_path: Any) -> None:
+def test_verbs_take_the_scheduler_names_to_plan_for(tmp_path: Any) -> None:
     scene = [node("a"), podgroup(group("g", 1), minSubGroup=1), *of("kai-scheduler", pod("p", "g", cpu=1))]
     file = tmp_path / "all.yaml"
     file.write_text(muster_yaml(scene))
@@ -197,8 +197,8 @@ def test_verbs_are_told_whose_pods_to_plan_for(tmp_path: Any) -> None:
     assert "0 pods to bind" in run("plan", str(file)).out
     assert "left to another scheduler: its pods ask for `kai-scheduler`" in run("explain", "team/gang", str(file)).out
     assert "0/1" in run("tree", str(file)).out
-    asked = [run("queues", str(file), *more).out for more in ([], ["--scheduler-name", "kai-scheduler"])]
-    assert asked[0] != asked[1]
+    outputs = [run("queues", str(file), *more).out for more in ([], ["--scheduler-name", "kai-scheduler"])]
+    assert outputs[0] != outputs[1]
 
 
 def muster_yaml(raws: list[Raw]) -> str:
@@ -222,9 +222,9 @@ def test_tree_and_explain_say_whose_pods_they_are(tmp_path: Path) -> None:
     scene = [node("n"), podgroup(minMember=2), *foreign]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": scene}))
     for verb in (["tree"], ["explain", "team/gang"], ["plan"]):
-        said = run(*verb, str(file)).out
-        assert "left to another scheduler: its pods ask for `other`" in said, verb
-        assert "not enough pods" not in said, verb
+        output = run(*verb, str(file)).out
+        assert "left to another scheduler: its pods ask for `other`" in output, verb
+        assert "not enough pods" not in output, verb
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*scene, pod("ours", cpu=1)]}))
-    said = run("tree", str(file)).out
-    assert "some of its pods ask for `other`; not enough pods: 1 of 2 pods exist" in said
+    output = run("tree", str(file)).out
+    assert "some of its pods ask for `other`; not enough pods: 1 of 2 pods exist" in output

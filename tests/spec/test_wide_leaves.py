@@ -10,7 +10,7 @@ from muster.placement.search.growth import Placement
 from muster.placement.search.nested_search import Search
 from muster.placement.search.preferences import find_with_growth
 from tests.spec.test_deep_chains import calls
-from tests.spec.test_hard_shapes import node
+from tests.spec.test_hard_gangs import node
 from tests.support.factories import Raw, pod, podgroup
 
 
@@ -22,17 +22,17 @@ def leaf(pods: int) -> list[Raw]:
 
 def grown(raws: list[Raw]) -> Placement | None:
     snapshot, kinds = take(muster.objects(raws)), RequirementKinds()
-    goal = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
-    assert isinstance(goal, Requirement)
+    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    assert isinstance(requirement, Requirement)
     ledger = Capacity(PodClasses(snapshot), snapshot.free)
-    return find_with_growth(Search(ledger, snapshot.topologies, kinds, Budget(200_000)), goal)
+    return find_with_growth(Search(ledger, snapshot.topologies, kinds, Budget(200_000)), requirement)
 
 
 def test_growth_of_a_leaf_four_times_as_large_costs_four_times_as_much() -> None:
     """X4: every extra is added at the cost of one pod; a look at all pods for each would be a square."""
     small, large = leaf(450), leaf(1_800)
     grown(small)  # imports and caches
-    found = grown(large)
-    assert found is not None
-    assert sum(seat.pods for seat in found.extras) > 500
+    steps = grown(large)
+    assert steps is not None
+    assert sum(seat.pods for seat in steps.extras) > 500
     assert calls(grown, large) < 6 * calls(grown, small)

@@ -18,11 +18,11 @@ def node(name: str, gpus: int = 4, **labels: str) -> Raw:
 
 
 def workers(number: int, **spec: Any) -> list[Raw]:
-    found = [pod(f"p{i}", gpu=1) for i in range(number)]
-    for raw in found:
+    members = [pod(f"p{i}", gpu=1) for i in range(number)]
+    for raw in members:
         raw["metadata"]["labels"]["app"] = "x"
         raw["spec"] |= spec
-    return found
+    return members
 
 
 def spread(key: str, when: str = "ScheduleAnyway", skew: int = 1) -> Raw:
@@ -57,7 +57,7 @@ def test_the_heavier_wish_wins() -> None:
     assert places(*nodes[:2], podgroup(), *workers(1, **prefers(disk="ssd", net="fast"))) == {"b": 1}
 
 
-def test_a_wish_that_cannot_be_granted_stops_nobody() -> None:
+def test_a_preference_that_cannot_be_met_stops_no_pod() -> None:
     """What does not fit on the preferred node goes elsewhere."""
     nodes = [node("a", 8), node("b", 3, disk="ssd")]
     assert places(*nodes, podgroup(minMember=5), *workers(5, **prefers(disk="ssd"))) == {"a": 2, "b": 3}
@@ -81,17 +81,17 @@ def test_pods_are_spread_as_they_wish() -> None:
     )
 
 
-@pytest.mark.parametrize(("room", "found"), [((4, 1), {"a": 3, "b": 1}), ((4, 4), {"a": 2, "b": 2})])
-def test_a_spread_that_is_only_wished_for_gives_way(room: tuple[int, int], found: Raw) -> None:
+@pytest.mark.parametrize(("gpus", "placed"), [((4, 1), {"a": 3, "b": 1}), ((4, 4), {"a": 2, "b": 2})])
+def test_a_spread_that_is_only_wished_for_gives_way(gpus: tuple[int, int], placed: Raw) -> None:
     """As even as it can be; `DoNotSchedule` would refuse the first of these."""
-    nodes = [node("a", room[0]), node("b", room[1])]
-    assert places(*nodes, podgroup(minMember=4), *workers(4, **spread("kubernetes.io/hostname"))) == found
+    nodes = [node("a", gpus[0]), node("b", gpus[1])]
+    assert places(*nodes, podgroup(minMember=4), *workers(4, **spread("kubernetes.io/hostname"))) == placed
     strict = muster.plan(
         muster.objects(
             [*nodes, podgroup(minMember=4), *workers(4, **spread("kubernetes.io/hostname", "DoNotSchedule"))]
         )
     )
-    assert strict.verdict("team/gang") == ("Infeasible" if room[1] == 1 else "Scheduled")
+    assert strict.verdict("team/gang") == ("Infeasible" if gpus[1] == 1 else "Scheduled")
 
 
 def test_a_rule_between_pods_that_stands_in_the_way_is_named() -> None:

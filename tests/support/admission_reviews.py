@@ -33,10 +33,10 @@ def sent(raw: Any, old: Any = None, **more: Any) -> bytes:
 
 def patched(raw: Raw, answer: Raw) -> Raw:
     """What the API server makes of an object with the patch of an answer: a second reading of RFC 6902, small."""
-    found: Raw = msgspec.json.decode(msgspec.json.encode(raw))
+    document: Raw = msgspec.json.decode(msgspec.json.encode(raw))
     for step in msgspec.json.decode(base64.b64decode(answer["patch"])):
         *way, last = (part.replace("~1", "/").replace("~0", "~") for part in step["path"].split("/")[1:])
-        holder: Any = found
+        holder: Any = document
         for part in way:
             holder = holder[part]
         if step["op"] == "remove":
@@ -44,4 +44,4 @@ def patched(raw: Raw, answer: Raw) -> Raw:
         else:
             assert step["op"] == "add"
             holder[last] = step["value"]
-    return found
+    return document

@@ -43,7 +43,7 @@ async def call(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    found = {"content-type": "application/json"} | (headers or {})
+    all_headers = {"content-type": "application/json"} | (headers or {})
     scope = {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -54,11 +54,11 @@ async def call(
         "raw_path": path.encode(),
         "query_string": b"timeout=5s",
         "root_path": "",
-        "headers": [(name.lower().encode(), value.encode()) for name, value in found.items()],
+        "headers": [(name.lower().encode(), value.encode()) for name, value in all_headers.items()],
         "client": ("10.0.0.1", 1),
         "server": ("muster", 443),
     }
     await app(scope, receive, send)
     start = sent[0]
-    said = {name.decode(): value.decode() for name, value in start["headers"]}
-    return Answered(start["status"], said, b"".join(message.get("body", b"") for message in sent[1:]))
+    answered = {name.decode(): value.decode() for name, value in start["headers"]}
+    return Answered(start["status"], answered, b"".join(message.get("body", b"") for message in sent[1:]))

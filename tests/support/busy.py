@@ -15,18 +15,18 @@ def busy_cluster(seed: int, nodes: int = 100, running: int = 500, waiting: int =
     """Objects of a cluster whose nodes are about nine tenths full; half of the gangs that wait require one rack."""
     rng = random.Random(seed)
     free = {f"n{i:04}": GPUS_OF_A_NODE for i in range(nodes)}
-    found = [_object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]})]
-    found += [_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value) for value in PRIORITIES]
-    found += [_queue(name, nodes * GPUS_OF_A_NODE // len(QUEUES)) for name in QUEUES]
-    found += [_node(name, f"r{i // rack:03}") for i, name in enumerate(free)]
+    objects = [_object("kai.scheduler/v1alpha1", "Topology", "t", spec={"levels": [{"nodeLabel": "topology/rack"}]})]
+    objects += [_object("scheduling.k8s.io/v1", "PriorityClass", f"p{value}", value=value) for value in PRIORITIES]
+    objects += [_queue(name, nodes * GPUS_OF_A_NODE // len(QUEUES)) for name in QUEUES]
+    objects += [_node(name, f"r{i // rack:03}") for i, name in enumerate(free)]
     left, number = running, 0
     while left > 0:
         pods = min(rng.randint(1, 8), left)
-        found += _running_gang(rng, f"old-{number:04}", pods, free)
+        objects += _running_gang(rng, f"old-{number:04}", pods, free)
         left, number = left - pods, number + 1
     for i in range(waiting):
-        found += _waiting_gang(rng, f"new-{i:03}")
-    return found
+        objects += _waiting_gang(rng, f"new-{i:03}")
+    return objects
 
 
 def _running_gang(rng: random.Random, name: str, pods: int, free: dict[str, int]) -> Iterator[Raw]:
@@ -69,8 +69,8 @@ def _pod(gang: str, number: int, gpus: int, node: str = "") -> Raw:
 
 
 def _node(name: str, rack: str) -> Raw:
-    room = {GPU: str(GPUS_OF_A_NODE), "cpu": "64", "pods": "110"}
-    raw = _object("v1", "Node", name, status={"allocatable": room})
+    allocatable = {GPU: str(GPUS_OF_A_NODE), "cpu": "64", "pods": "110"}
+    raw = _object("v1", "Node", name, status={"allocatable": allocatable})
     raw["metadata"]["labels"] = {"topology/rack": rack}
     return raw
 

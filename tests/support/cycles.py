@@ -31,14 +31,14 @@ class Cluster:
         self.now += timedelta(seconds=seconds)
         made = muster.plan(muster.objects(self.objects), self.policy, self.now)
         self.plan = made.to_dict()
-        marks = {
+        annotations = {
             key: stale_annotations(outcome, outcome.before.source, self.now)
             for key, outcome in outcomes(made.snapshot, made.decided).items()
         }
-        self._apply(marks)
+        self._apply(annotations)
         return self.plan
 
-    def _apply(self, marks: dict[str, dict[str, str | None]]) -> None:
+    def _apply(self, annotations: dict[str, dict[str, str | None]]) -> None:
         bound = {key_of(one): one["node"] for one in self.plan["bindings"]}
         nominated = {key_of(one): one["node"] for one in self.plan["nominations"]}
         evicted = {key_of(one) for one in self.plan["evictions"]}
@@ -51,7 +51,7 @@ class Cluster:
             if name(raw) in evicted:
                 raw["metadata"]["deletionTimestamp"] = self.stamp()
         for raw in self.of("PodGroup"):
-            notes = raw["metadata"].get("annotations", {}) | marks.get(name(raw), {})
+            notes = raw["metadata"].get("annotations", {}) | annotations.get(name(raw), {})
             raw["metadata"]["annotations"] = {note: text for note, text in notes.items() if text is not None}
 
     def leave(self, again: bool = True) -> None:

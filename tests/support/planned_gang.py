@@ -38,8 +38,8 @@ class PlannedGang(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outcome(self) -> Outcome:
-        (found,) = outcomes(self.snapshot, self.plan).values()
-        return found
+        (only,) = outcomes(self.snapshot, self.plan).values()
+        return only
 
     def status(self, now: datetime = NOW) -> PodGroupStatus:
         return pod_group_status(self.outcome, self.stored, now)
@@ -83,16 +83,16 @@ def planned(*raws: Raw) -> PlannedGang:
     return PlannedGang(made.snapshot, made.decided)
 
 
-def written(manifest: Raw, told: PlannedGang, now: datetime = NOW) -> Raw:
+def written(manifest: Raw, gang: PlannedGang, now: datetime = NOW) -> Raw:
     """The PodGroup with its status and its marks stored, by way of the wire."""
     meta = dict(manifest["metadata"])
-    notes: dict[str, Any] = {**meta.get("annotations", {}), **told.annotations(now)}
+    notes: dict[str, Any] = {**meta.get("annotations", {}), **gang.annotations(now)}
     meta["annotations"] = {name: mark for name, mark in notes.items() if mark is not None}
-    return manifest | {"metadata": meta, "status": encode(told.status(now))}
+    return manifest | {"metadata": meta, "status": encode(gang.status(now))}
 
 
 def stored(status: PodGroupStatus) -> PodGroupStatus:
     """A status after a visit to the API server."""
-    found, wrong = decode(encode(status), PodGroupStatus)
+    decoded, wrong = decode(encode(status), PodGroupStatus)
     assert not wrong, wrong
-    return found
+    return decoded

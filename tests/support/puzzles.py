@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from tests.oracles.placement import Host, Part, Puzzle, Shape
+from tests.oracles.placement import Host, Part, PodClass, Puzzle
 
 LEVELS = ("topology/zone", "topology/block", "topology/rack", "kubernetes.io/hostname")
 RESOURCES = ("nvidia.com/gpu", "cpu")
@@ -11,15 +11,15 @@ RESOURCES = ("nvidia.com/gpu", "cpu")
 
 def puzzle(seed: int, hosts: int = 32, parts: int = 12) -> Puzzle:
     rng = random.Random(seed)
-    found = _hosts(rng, rng.randint(2, hosts))
-    shapes = _shapes(rng)
-    return Puzzle(found, _parts(rng, rng.randint(1, parts), shapes, found))
+    made = _hosts(rng, rng.randint(2, hosts))
+    pod_classes = _pod_classes(rng)
+    return Puzzle(made, _parts(rng, rng.randint(1, parts), pod_classes, made))
 
 
 def _hosts(rng: random.Random, number: int) -> tuple[Host, ...]:
     zones, blocks, racks = rng.randint(1, 2), rng.randint(1, 3), rng.randint(1, 4)
     biggest = rng.choice((2, 4, 8))
-    found = []
+    hosts = []
     for i in range(number):
         path: tuple[str, ...] = (
             f"z{rng.randrange(zones)}",
@@ -29,18 +29,18 @@ def _hosts(rng: random.Random, number: int) -> tuple[Host, ...]:
         )
         if rng.random() < 0.07:
             path = path[: rng.randrange(4)]
-        found.append(
+        hosts.append(
             Host(f"n{i}", path, (rng.randint(0, biggest), rng.choice((2, 4, 99))), rng.choice(("", "", "a", "b")))
         )
-    return tuple(found)
+    return tuple(hosts)
 
 
-def _shapes(rng: random.Random) -> list[Shape]:
+def _pod_classes(rng: random.Random) -> list[PodClass]:
     sizes = rng.sample((1, 1, 2, 3, 4, 8), rng.randint(1, 3))
-    return [Shape((size, rng.choice((0, 1, 1, 2))), rng.choice(("", "", "", "a"))) for size in sizes]
+    return [PodClass((size, rng.choice((0, 1, 1, 2))), rng.choice(("", "", "", "a"))) for size in sizes]
 
 
-def _parts(rng: random.Random, number: int, shapes: list[Shape], hosts: tuple[Host, ...]) -> tuple[Part, ...]:
+def _parts(rng: random.Random, number: int, pod_classes: list[PodClass], hosts: tuple[Host, ...]) -> tuple[Part, ...]:
     names = [""] + [f"g{i}" for i in range(number - 1)]
     parents = {"": ""}
     level = {"": rng.choice((None, None, 0, 1))}
@@ -49,17 +49,17 @@ def _parts(rng: random.Random, number: int, shapes: list[Shape], hosts: tuple[Ho
         stated = [known for up in _ups(parents[name], parents) if (known := level[up]) is not None]
         above = max(stated, default=0)
         level[name] = rng.choice((None, None, *range(above, 4)))
-    found = []
+    parts = []
     for name in names:
         below = [other for other in names[1:] if parents[other] == name]
         if below:
-            found.append(Part(name, parents[name], rng.randint(1, len(below)), level[name]))
+            parts.append(Part(name, parents[name], rng.randint(1, len(below)), level[name]))
             continue
-        kinds = rng.sample(shapes, rng.randint(1, min(2, len(shapes))))
-        pending = tuple((shape, rng.randint(1, 4)) for shape in kinds)
+        kinds = rng.sample(pod_classes, rng.randint(1, min(2, len(pod_classes))))
+        pending = tuple((pod_class, rng.randint(1, 4)) for pod_class in kinds)
         total = sum(count for _, count in pending)
-        found.append(Part(name, parents[name], rng.randint(max(1, total - 2), total), level[name], pending))
-    return _some_placed(rng, tuple(found), hosts)
+        parts.append(Part(name, parents[name], rng.randint(max(1, total - 2), total), level[name], pending))
+    return _some_placed(rng, tuple(parts), hosts)
 
 
 def _some_placed(rng: random.Random, parts: tuple[Part, ...], hosts: tuple[Host, ...]) -> tuple[Part, ...]:
@@ -72,11 +72,11 @@ def _some_placed(rng: random.Random, parts: tuple[Part, ...], hosts: tuple[Host,
 
 
 def _ups(name: str, parents: dict[str, str]) -> list[str]:
-    found = [name]
+    path = [name]
     while name:
         name = parents[name]
-        found.append(name)
-    return found
+        path.append(name)
+    return path
 
 
 def _depth(name: str, parents: dict[str, str]) -> int:
@@ -86,7 +86,7 @@ def _depth(name: str, parents: dict[str, str]) -> int:
 def manifests(puzzle: Puzzle, namespace: str = "team") -> list[dict[str, Any]]:
     """The same puzzle as Kubernetes objects."""
     levels = [{"nodeLabel": label} for label in LEVELS]
-    found: list[dict[str, Any]] = [
+    objects: list[dict[str, Any]] = [
         {
             "apiVersion": "kai.scheduler/v1alpha1",
             "kind": "Topology",
@@ -94,28 +94,28 @@ def manifests(puzzle: Puzzle, namespace: str = "team") -> list[dict[str, Any]]:
             "spec": {"levels": levels},
         }
     ]
-    found += [_node(host) for host in puzzle.hosts]
-    found.append(_pod_group(puzzle, namespace))
+    objects += [_node(host) for host in puzzle.hosts]
+    objects.append(_pod_group(puzzle, namespace))
     for part in puzzle.parts:
         number = 0
-        for shape, count in part.pending:
+        for pod_class, count in part.pending:
             for _ in range(count):
-                found.append(_pod(part.name, number, shape, namespace))
+                objects.append(_pod(part.name, number, pod_class, namespace))
                 number += 1
         for host in part.placed:
-            found.append(_pod(part.name, number, Shape((0, 0)), namespace, host))
+            objects.append(_pod(part.name, number, PodClass((0, 0)), namespace, host))
             number += 1
-    return found
+    return objects
 
 
 def _node(host: Host) -> dict[str, Any]:
     labels = dict(zip(LEVELS, host.domains, strict=False)) | ({"kind": host.label} if host.label else {})
-    room = dict(zip(RESOURCES, host.free, strict=True))
+    allocatable = dict(zip(RESOURCES, host.free, strict=True))
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": host.name, "labels": labels},
-        "status": {"allocatable": {name: str(amount) for name, amount in room.items()}},
+        "status": {"allocatable": {name: str(amount) for name, amount in allocatable.items()}},
     }
 
 
@@ -138,16 +138,19 @@ def _pod_group(puzzle: Puzzle, namespace: str) -> dict[str, Any]:
     }
 
 
-def _pod(leaf: str, number: int, shape: Shape, namespace: str, on: str = "") -> dict[str, Any]:
+def _pod(leaf: str, number: int, pod_class: PodClass, namespace: str, on: str = "") -> dict[str, Any]:
     labels = {"kai.scheduler/subgroup-name": leaf} if leaf else {}
     spec: dict[str, Any] = {
         "schedulerName": "muster",
         "containers": [
-            {"name": "main", "resources": {"requests": {n: str(a) for n, a in zip(RESOURCES, shape.asks, strict=True)}}}
+            {
+                "name": "main",
+                "resources": {"requests": {n: str(a) for n, a in zip(RESOURCES, pod_class.asks, strict=True)}},
+            }
         ],
     }
     spec |= {"nodeName": on} if on else {}
-    spec |= {"nodeSelector": {"kind": shape.label}} if shape.label else {}
+    spec |= {"nodeSelector": {"kind": pod_class.label}} if pod_class.label else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -74,7 +74,7 @@ class RandomCluster:
         snapshot = self.cluster.snapshot(is_incremental=False)
         plan = make_plan(snapshot)
         self.cycles += 1
-        found = Cycle(
+        cycle = Cycle(
             self.cycles,
             self.cluster.now,
             self.cluster.manifests(),
@@ -85,7 +85,7 @@ class RandomCluster:
         self.touched, self.arrived = set(), set()
         lingering = {one.key: self.rng.randint(1, 3) * CYCLE_SECONDS - 1 for one in plan.evictions}
         self.cluster.apply(snapshot, plan, lingering)
-        return found
+        return cycle
 
     @property
     def is_settled(self) -> bool:
@@ -154,8 +154,8 @@ class RandomCluster:
         """Small gangs run all over the place, so that what is free is in pieces: there is something to consolidate."""
         self.sizes = "1244"
         for raw in self.cluster.raws["Node"].values():
-            room = int(raw["status"]["allocatable"][GPU])
-            for _ in range(self.rng.randint(room // 2, room - 1) if room > 2 else 1):
+            gpus = int(raw["status"]["allocatable"][GPU])
+            for _ in range(self.rng.randint(gpus // 2, gpus - 1) if gpus > 2 else 1):
                 (pod,) = self.cluster.pods(self._small(GPU, "1"))
                 spot = {**pod["spec"], "nodeName": raw["metadata"]["name"]}
                 self.cluster.put(pod | {"spec": spot, "status": {"phase": "Running"}})
@@ -308,7 +308,7 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **more: Any
     return {"apiVersion": version, "kind": kind, "metadata": meta, **more}
 
 
-def told(seed: int, cycles: int = CYCLES) -> Iterator[str]:
+def describe(seed: int, cycles: int = CYCLES) -> Iterator[str]:
     """A world in lines: what had changed, and what each plan does."""
     cluster = RandomCluster(seed)
     for _ in range(cycles):
@@ -323,4 +323,4 @@ def told(seed: int, cycles: int = CYCLES) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(told(int(sys.argv[1]))) + "\n")
+    sys.stdout.write("\n".join(describe(int(sys.argv[1]))) + "\n")

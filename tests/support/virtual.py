@@ -289,10 +289,10 @@ class VirtualCluster:
         """Gangs about which this plan says nothing new."""
         busy = {one.gang for one in (*plan.bindings, *plan.nominations, *plan.evictions)}
         return frozenset(
-            found.gang.key
-            for found in plan.gangs
-            if found.gang.key not in busy and found.verdict == "Scheduled" and not found.refusals
-            if self.raws["PodGroup"][found.gang.key]["metadata"].get("annotations", {}).keys() == {names.LAST_START}
+            gang_plan.gang.key
+            for gang_plan in plan.gangs
+            if gang_plan.gang.key not in busy and gang_plan.verdict == "Scheduled" and not gang_plan.refusals
+            if self.raws["PodGroup"][gang_plan.gang.key]["metadata"].get("annotations", {}).keys() == {names.LAST_START}
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 from bench import busy, queues
 from bench.__main__ import rows, shown
 from bench.model import BUILD, ROLES, SUBJECTS, VALIDATE, Point, Raw, Subject, growth, measure, seconds
-from bench.placement import Shape, chain, figure, hopeless, many, nested, running
+from bench.placement import BenchCase, chain, figure, hopeless, many, nested, running
 
 import muster
 from muster.planning.policy import Policy
@@ -40,7 +40,7 @@ PLACEMENT = {
 @pytest.mark.parametrize("what", sorted(PLACEMENT))
 def test_placement_grows_with_nodes_gangs_and_pods_only(what: str) -> None:
     """Ten times as many take about ten times as long, from objects to the plan."""
-    small, large = (figure(Shape(what, objects, "")) for objects in PLACEMENT[what])
+    small, large = (figure(BenchCase(what, objects, "")) for objects in PLACEMENT[what])
     assert (large.taken + large.snapshot) / (small.taken + small.snapshot) < LIMIT
 
 
@@ -59,16 +59,16 @@ def plan_of(raws: Iterator[Raw]) -> Callable[[], object]:
 @pytest.mark.parametrize("many", [queues.reclaim, queues.full], ids=["one big job", "many small jobs"])
 def test_a_cycle_that_evicts_grows_with_the_cluster_only(many: Callable[[int], Iterator[Raw]]) -> None:
     """Eight times the nodes, pods and victims take about eight times as long."""
-    small, large = (queues.figure(queues.Crowd("", lambda n=n: many(n), "")) for n in (20, 160))  # type: ignore[misc]
+    small, large = (queues.figure(queues.QueueCase("", lambda n=n: many(n), "")) for n in (20, 160))  # type: ignore[misc]
     assert large.evicted == 8 * small.evicted > 0
     assert large.taken / small.taken < LIMIT
 
 
 def test_a_proof_and_a_hypothesis_cost_a_few_looks_at_the_nodes() -> None:
     """Ratios to one pass over the same nodes, with room for chance: seen are about 30 and 1."""
-    found = figure(Shape("", hopeless, ""))
-    assert found.taken / found.reference < 300
-    assert found.supposed / found.reference < 20
+    measured = figure(BenchCase("", hopeless, ""))
+    assert measured.taken / measured.reference < 300
+    assert measured.supposed / measured.reference < 20
 
 
 def test_a_busy_cluster_is_the_same_from_the_same_seed() -> None:

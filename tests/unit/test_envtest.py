@@ -20,15 +20,17 @@ def test_the_convention_comes_first_and_alone(tmp_path: Path) -> None:
     other = programs(tmp_path / "other", *envtest.SERVERS)
     half = programs(tmp_path / "half", "etcd")
     away = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(other)}
-    assert envtest.found({**away, "KUBEBUILDER_ASSETS": str(given)}) == {name: given / name for name in envtest.SERVERS}
-    assert envtest.found({**away, "KUBEBUILDER_ASSETS": str(half)}) is None
-    assert envtest.found(away) == {name: other / name for name in envtest.SERVERS}
+    assert envtest.find_programs({**away, "KUBEBUILDER_ASSETS": str(given)}) == {
+        name: given / name for name in envtest.SERVERS
+    }
+    assert envtest.find_programs({**away, "KUBEBUILDER_ASSETS": str(half)}) is None
+    assert envtest.find_programs(away) == {name: other / name for name in envtest.SERVERS}
 
 
 def test_what_was_built_comes_before_what_is_on_the_path(tmp_path: Path) -> None:
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(programs(tmp_path / "bin", *envtest.SERVERS))}
     kept = programs(envtest.cache(environment), *envtest.SERVERS)
-    assert envtest.found(environment) == {name: kept / name for name in envtest.SERVERS}
+    assert envtest.find_programs(environment) == {name: kept / name for name in envtest.SERVERS}
 
 
 def test_where_there_is_nothing_one_line_says_how_to_get_them(

@@ -28,7 +28,7 @@ from muster.validation.crds import crds
 from tests.support.apiserver import envtest
 from tests.support.apiserver.envtest_certificates import certificates
 
-ADMIN, NOBODY = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
+ADMIN, NO_RIGHTS = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
 OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers nobody runs here
 AUDITED: dict[str, object] = {  # every request of a service account, without its body
     "apiVersion": "audit.k8s.io/v1",
@@ -63,7 +63,7 @@ class ApiServer:
         """Until it is ready and knows our kinds."""
         certificates(self.folder)
         (self.folder / "tokens.csv").write_text(
-            f"{ADMIN},admin,admin,system:masters\n{NOBODY},nobody,nobody,tests\n", encoding="utf-8"
+            f"{ADMIN},admin,admin,system:masters\n{NO_RIGHTS},nobody,nobody,tests\n", encoding="utf-8"
         )
         (self.folder / "audit.yaml").write_text(yaml.safe_dump(AUDITED), encoding="utf-8")
         self.kubeconfig.write_text(self._kubeconfig(), encoding="utf-8")
@@ -98,12 +98,12 @@ class ApiServer:
     ) -> bytes:
         """As the administrator, without any of our code."""
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": media}
-        asked = urllib.request.Request(self.url + path, body, headers, method=method)
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
         trust = ssl.create_default_context(cafile=str(self.folder / "ca.crt"))
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
         )
-        with opener.open(asked, timeout=10) as answer:
+        with opener.open(request, timeout=10) as answer:
             return bytes(answer.read())
 
     def _run(self, name: str, *flags: str) -> None:
@@ -178,8 +178,8 @@ class ApiServer:
     def _until_served(self, path: str) -> None:
         ends = time.monotonic() + START_SECONDS
         while time.monotonic() < ends:
-            found = msgspec.json.decode(self.request(path))
-            conditions = {each["type"]: each["status"] for each in found.get("status", {}).get("conditions", ())}
+            answer = msgspec.json.decode(self.request(path))
+            conditions = {each["type"]: each["status"] for each in answer.get("status", {}).get("conditions", ())}
             if conditions.get("Established") == "True":
                 return
             time.sleep(0.05)
@@ -189,7 +189,7 @@ class ApiServer:
         users = {
             "certificate": {"client-certificate": "admin.crt", "client-key": "admin.key"},
             "token": {"token": ADMIN},
-            "nobody": {"token": NOBODY},
+            "nobody": {"token": NO_RIGHTS},
         }
         cluster = {"server": self.url, "certificate-authority": "ca.crt"}
         contexts = [{"name": name, "context": {"cluster": "tests", "user": name}} for name in users]
@@ -251,7 +251,7 @@ class _Shared:
 @pytest.fixture(scope="session")
 def apiserver(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
     """A real API server with muster's CRDs, one for all tests of a process; its logs stay where a test fails."""
-    programs = envtest.found()
+    programs = envtest.find_programs()
     if programs is None:
         pytest.skip(envtest.HOW_TO_GET_THEM)
     if not _Shared.users:

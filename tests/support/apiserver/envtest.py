@@ -42,7 +42,7 @@ class Missing(Exception):
     """They are not at hand and cannot be built here: why, and the way out."""
 
 
-def found(environment: Mapping[str, str] = os.environ) -> dict[str, Path] | None:
+def find_programs(environment: Mapping[str, str] = os.environ) -> dict[str, Path] | None:
     """Where each of the two is; None where one is missing."""
     places = [environment["KUBEBUILDER_ASSETS"]] if environment.get("KUBEBUILDER_ASSETS") else _places(environment)
     paths = {name: shutil.which(name, path=os.pathsep.join(places)) for name in SERVERS}
@@ -61,7 +61,7 @@ def cache(environment: Mapping[str, str] = os.environ) -> Path:
 
 def provide() -> dict[str, Path]:
     """Where each is, built where it must be; parallel calls build once. Missing: why not, and how to get them."""
-    if servers := found():
+    if servers := find_programs():
         return servers
     if folder := os.environ.get("KUBEBUILDER_ASSETS"):
         raise Missing(f"KUBEBUILDER_ASSETS is `{folder}`, which does not hold {' and '.join(SERVERS)}")
@@ -69,7 +69,7 @@ def provide() -> dict[str, Path]:
     if go is None:
         raise Missing(HOW_TO_GET_THEM)
     with _alone(cache()):
-        return found() or _built(go, cache())
+        return find_programs() or _built(go, cache())
 
 
 @contextmanager
@@ -141,8 +141,8 @@ def _run(command: list[str], folder: Path, seconds: float) -> str:
     except subprocess.TimeoutExpired:
         raise Missing(f"`go {command[1]}` takes longer than {seconds:g} s; {HOW_TO_GET_THEM}") from None
     if done.returncode:
-        told = " / ".join(done.stderr.strip().splitlines()[-3:])
-        raise Missing(f"`go {command[1]}` failed: {told}; or set KUBEBUILDER_ASSETS to a folder that holds them")
+        last_lines = " / ".join(done.stderr.strip().splitlines()[-3:])
+        raise Missing(f"`go {command[1]}` failed: {last_lines}; or set KUBEBUILDER_ASSETS to a folder that holds them")
     return done.stdout
 
 

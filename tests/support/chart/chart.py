@@ -30,11 +30,11 @@ def rendered(path: Path, values: Raw, namespace: str, chart: Raw) -> str:
 
 def _text(path: Path, scope: Raw) -> str:
     template = path.read_text(encoding="utf-8")
-    found: list[str] = []
+    lines: list[str] = []
     shown = [True]
     at = 0
     for tag in _TAG.finditer(template):
-        found += [template[at : tag.start()]] if all(shown) else []
+        lines += [template[at : tag.start()]] if all(shown) else []
         at = tag.end()
         words = tag["trimmed"] if tag["trimmed"] is not None else tag["plain"]
         if words.startswith("if "):
@@ -42,25 +42,25 @@ def _text(path: Path, scope: Raw) -> str:
         elif words == "end":
             shown.pop()
         elif all(shown):
-            found.append(_piped(words, scope))
+            lines.append(_piped(words, scope))
     assert shown == [True], "an `if` without its `end`"
-    return "".join([*found, template[at:]]).lstrip("\n")
+    return "".join([*lines, template[at:]]).lstrip("\n")
 
 
 def _piped(words: str, scope: Raw) -> str:
     first, *rest = (part.strip() for part in words.split("|"))
-    found: Any = _value(first, scope)
+    value: Any = _value(first, scope)
     for step in rest:
         name, _, argument = step.partition(" ")
         if name == "nindent":
-            found = "\n" + "\n".join(" " * int(argument) + line for line in found.splitlines())
+            value = "\n" + "\n".join(" " * int(argument) + line for line in value.splitlines())
         elif name == "default":
-            found = found or _value(argument, scope)
+            value = value or _value(argument, scope)
         elif name == "sha256sum":
-            found = hashlib.sha256(found.encode()).hexdigest()
+            value = hashlib.sha256(value.encode()).hexdigest()
         else:
             raise ValueError(f"the tiny renderer does not know `{name}`")
-    return str(found).lower() if isinstance(found, bool) else str(found)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(words: str, scope: Raw) -> Any:
@@ -74,7 +74,7 @@ def _value(words: str, scope: Raw) -> Any:
         return {key: value for key, value in _value(omitting[1], scope).items() if key != omitting[2]}
     if not re.fullmatch(r"(\.[A-Za-z]+)+", words):
         raise ValueError(f"the tiny renderer does not know `{words}`")
-    found: Any = scope
+    current: Any = scope
     for part in words.split(".")[1:]:
-        found = found[part]  # a KeyError is a value that values.yaml does not have
-    return found
+        current = current[part]  # a KeyError is a value that values.yaml does not have
+    return current

@@ -71,15 +71,15 @@ def schema(values: Raw) -> Raw:
 
 
 def _section(kind: type[Wire], values: Raw, at: str) -> Raw:
-    found = {}
+    properties = {}
     for field in msgspec.structs.fields(kind):
         where = f"{at}.{field.encode_name}".lstrip(".")
         if where not in FILLED_IN:
             inner = settings.struct_of(field)
-            found[field.encode_name] = (
+            properties[field.encode_name] = (
                 _section(inner, values.get(field.encode_name, {}), where) if inner else _setting(field, where)
             )
-    return _object(found, values)
+    return _object(properties, values)
 
 
 def _setting(field: msgspec.structs.FieldInfo, where: str) -> Raw:
@@ -90,5 +90,5 @@ def _setting(field: msgspec.structs.FieldInfo, where: str) -> Raw:
     if where == "scheduling.schedulerNames":
         each = settings.NAME
         del limits["minItems"]  # empty: the chart's name
-    shape: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **each}}
-    return {"description": note.description, **shape, **limits}
+    schema: Raw = {"type": _TYPES[kind]} if kind in _TYPES else {"type": "array", "items": {"type": "string", **each}}
+    return {"description": note.description, **schema, **limits}

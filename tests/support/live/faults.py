@@ -76,13 +76,13 @@ class Faulty:
         self.log: list[str] = []
         self.held = 0  # events that are late right now
         self.dead = False
-        self._asked: Counter[tuple[str, str]] = Counter()
+        self._repeats: Counter[tuple[str, str]] = Counter()
 
     def _fault(self, verb: str, what: str) -> Fault | None:
         if self.dead:
             raise Crash
-        again = self._asked[verb, what]
-        self._asked[verb, what] += 1
+        again = self._repeats[verb, what]
+        self._repeats[verb, what] += 1
         return self.script(Call(self.calls, verb, what, again))
 
     async def _do(self, verb: str, what: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -97,13 +97,13 @@ class Faulty:
             raise ERRORS[fault]
         if self.dead:
             raise Crash
-        found = await work()
+        answer = await work()
         await asyncio.sleep(0)  # and back
         if self.dead:
             raise Crash
         if fault:
             raise ERRORS[fault]
-        return found
+        return answer
 
     async def list(
         self,

@@ -38,7 +38,7 @@ class Judge:
         if there and uid not in self.bound:
             self.bound[uid] = there
             self.broken += [*self._overfull(), *self._scattered(), *self._over_limit(), *self._hopeless(raw)]
-        if _told_to_go(raw) and uid not in self.evicted:
+        if _is_evicted(raw) and uid not in self.evicted:
             self.evicted[uid] = meta["name"]
             self.broken += self._unprotected(raw)
 
@@ -52,9 +52,9 @@ class Judge:
             if raw.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
                 used[raw["spec"].get("nodeName", "")] += gpus_of(raw)
         for raw in self._nodes():
-            name, room = raw["metadata"]["name"], int(raw["status"]["allocatable"][GPU])
-            if used[name] > room:
-                yield f"I2: {name} has {room} GPUs and gives {used[name]}"
+            name, gpus = raw["metadata"]["name"], int(raw["status"]["allocatable"][GPU])
+            if used[name] > gpus:
+                yield f"I2: {name} has {gpus} GPUs and gives {used[name]}"
 
     def _scattered(self) -> Iterator[str]:
         """I4: all below a group with a required level sit in one domain of it."""
@@ -65,9 +65,9 @@ class Judge:
                 level = (one.get("topologyConstraint") or {}).get("requiredTopologyLevel", "")
                 label, below = level if "/" in level else f"topology/{level}", leaves(spec, one["name"])
                 nodes = {raw["spec"]["nodeName"] for raw in here if leaf_of(raw) in below}
-                found = {labels.get(name, {}).get(label, "?") for name in nodes}
-                if level and len(found) > 1:
-                    yield f"I4: {gang} {one['name']} in {sorted(found)}"
+                domains = {labels.get(name, {}).get(label, "?") for name in nodes}
+                if level and len(domains) > 1:
+                    yield f"I4: {gang} {one['name']} in {sorted(domains)}"
 
     def _over_limit(self) -> Iterator[str]:
         """I7, for flat queues."""
@@ -94,19 +94,19 @@ class Judge:
         spec = self._groups().get(gang_of(raw), {})
         if not spec.get("preemptibility", "").startswith(("semi", "non")):
             return
-        after = self._counts(gang_of(raw), lambda one: placed(one) and not _told_to_go(one))
+        after = self._counts(gang_of(raw), lambda one: placed(one) and not _is_evicted(one))
         before = after + Counter({leaf_of(raw): 1})
         if enough(spec, before) and not enough(spec, after):
             yield f"I5: {raw['metadata']['name']} of a protected core was evicted"
 
     def halves(self) -> list[str]:
         """Gangs that are there in part and below their minimum."""
-        found = []
+        findings = []
         for name, spec in self._groups().items():
             here = self._counts(name, placed)
             if here and not enough(spec, here):
-                found.append(f"I3: {name} rests below its minimum with {dict(here)}")
-        return found
+                findings.append(f"I3: {name} rests below its minimum with {dict(here)}")
+        return findings
 
 
 def _alive(raw: Raw) -> bool:
@@ -114,7 +114,7 @@ def _alive(raw: Raw) -> bool:
     return not over and not raw["metadata"].get("deletionTimestamp")
 
 
-def _told_to_go(raw: Raw) -> bool:
+def _is_evicted(raw: Raw) -> bool:
     conditions = raw.get("status", {}).get("conditions") or ()
     return any(one["type"] == "DisruptionTarget" and one["status"] == "True" for one in conditions)
 

@@ -69,4 +69,4 @@ def enough(spec: Raw, pods: Mapping[str, int], name: str = "") -> bool:
 def leaves(spec: Raw, name: str) -> set[str]:
     """Every leaf below a group, or itself; empty: the PodGroup."""
     children = [one["name"] for one in spec.get("subGroups") or () if one.get("parent", "") == name]
-    return {name} if not children else {found for child in children for found in leaves(spec, child)}
+    return {name} if not children else {leaf_name for child in children for leaf_name in leaves(spec, child)}

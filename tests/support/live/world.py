@@ -83,8 +83,8 @@ class World:
 
     def seats(self) -> dict[str, str]:
         """Where every placed pod is."""
-        found = filter(placed, self.memory.store.list(PODS).items)
-        return {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in found}
+        on_nodes = filter(placed, self.memory.store.list(PODS).items)
+        return {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in on_nodes}
 
     def group(self, name: str) -> Raw:
         return self.memory.store.get(POD_GROUPS, "default", name)
@@ -93,8 +93,8 @@ class World:
         return self.memory.store.get(PODS, "default", name)
 
     def condition(self, raw: Raw, kind: str) -> Raw:
-        found = raw.get("status", {}).get("conditions") or ()
-        return next((one for one in found if one["type"] == kind), {})
+        conditions = raw.get("status", {}).get("conditions") or ()
+        return next((one for one in conditions if one["type"] == kind), {})
 
     @asynccontextmanager
     async def running(

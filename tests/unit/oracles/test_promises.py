@@ -17,8 +17,8 @@ NOTHING: dict[str, list[Raw]] = {"bindings": [], "nominations": [], "evictions":
 
 def node(name: str, gpus: int) -> Raw:
     meta = {"name": name, "labels": {"topology/zone": "z", "topology/rack": "r"}}
-    room = {GPU: str(gpus), "pods": "110"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": room}}
+    allocatable = {GPU: str(gpus), "pods": "110"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
 
 
 def workload(name: str, pods: int, gpus: int = 1, is_eager: bool = True, **spec: Any) -> Workload:
@@ -52,31 +52,31 @@ def entry(pod: Raw, at: str, **more: str) -> Raw:
 
 def cycle(given: VirtualCluster, number: int = 1, **parts: list[Raw]) -> Cycle:
     """A cycle that decided this, whatever an engine would."""
-    verdicts = [
+    gang_verdicts = [
         {"namespace": "team", "name": key.partition("/")[2], "verdict": "Waiting"} for key in given.raws["PodGroup"]
     ]
-    plan = {**NOTHING, **parts, "podGroups": verdicts}
+    plan = {**NOTHING, **parts, "podGroups": gang_verdicts}
     return Cycle(number, given.now + timedelta(seconds=number), given.manifests(), plan, frozenset(), frozenset())
 
 
-def found(*cycles: Cycle) -> set[str]:
+def broken_promises(*cycles: Cycle) -> set[str]:
     """The promises that are broken in the last of these cycles, but for those of the plan by itself."""
     promises = Promises()
-    looks = [promises.look(one) for one in cycles]
-    return {name for name, _ in looks[-1]} - {"plan"}
+    findings = [promises.look(one) for one in cycles]
+    return {name for name, _ in findings[-1]} - {"plan"}
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_kept_up_to_date_plans_as_what_is_taken_anew(seed: int) -> None:
+def test_an_incremental_snapshot_plans_as_one_taken_from_scratch(seed: int) -> None:
     """The bench plans on incremental snapshots, the properties on the definition: both are the same cluster."""
     world = RandomCluster(seed)
     for _ in range(3):
         world.cycle()
-        kept, taken = (data(make_plan(world.cluster.snapshot(way))) for way in (True, False))
-        assert kept == taken
+        incremental, taken = (data(make_plan(world.cluster.snapshot(way))) for way in (True, False))
+        assert incremental == taken
 
 
 def test_worlds_are_the_same_from_the_same_seed() -> None:
@@ -125,8 +125,8 @@ def waiting(gpus: int = 4, **gpu: Any) -> tuple[VirtualCluster, Raw]:
 def test_a_promised_place_that_is_free_and_not_bound_is_found() -> None:
     given, pod = waiting()
     promise = [entry(pod, "n0", role="core")]
-    assert "promised" in found(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise))
-    assert "promised" not in found(cycle(given, 1, nominations=promise), cycle(given, 2, bindings=promise))
+    assert "promised" in broken_promises(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise))
+    assert "promised" not in broken_promises(cycle(given, 1, nominations=promise), cycle(given, 2, bindings=promise))
 
 
 def test_a_promise_that_is_dropped_while_its_place_is_taken_is_found() -> None:
@@ -134,8 +134,8 @@ def test_a_promise_that_is_dropped_while_its_place_is_taken_is_found() -> None:
     given.submit(workload("b", 1))
     run(given, "b", "n0")
     promise = [entry(pod, "n0", role="core")]
-    assert found(cycle(given, 1, nominations=promise), cycle(given, 2)) == {"kept"}
-    assert found(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise)) == set()
+    assert broken_promises(cycle(given, 1, nominations=promise), cycle(given, 2)) == {"kept"}
+    assert broken_promises(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise)) == set()
 
 
 @pytest.mark.parametrize(("groups", "broken"), [("x", {"kept"}), ("xy", set())], ids=["a leftover", "its core"])
@@ -151,7 +151,7 @@ def test_a_promise_that_is_dropped_with_a_pod_that_it_does_without_is_found(grou
     run(given, "b", "n0")
     first = cycle(given, 1, nominations=[entry(waits, "n0", role="core", subGroup="x")])
     lost = entry(runs, "n0", reason="Preempt", subGroup="y", **{"for": "team/b"})
-    assert found(first, cycle(given, 2, evictions=[lost])) == broken
+    assert broken_promises(first, cycle(given, 2, evictions=[lost])) == broken
 
 
 def test_a_nominee_that_fits_elsewhere_for_two_cycles_is_found() -> None:
@@ -161,8 +161,8 @@ def test_a_nominee_that_fits_elsewhere_for_two_cycles_is_found() -> None:
     run(given, "b", "n0")
     (pod,) = given.pods("team/a")
     promise = [entry(pod, "n0", role="core")]
-    assert found(cycle(given, 1, nominations=promise)) == set()
-    assert found(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise)) == {"idle"}
+    assert broken_promises(cycle(given, 1, nominations=promise)) == set()
+    assert broken_promises(cycle(given, 1, nominations=promise), cycle(given, 2, nominations=promise)) == {"idle"}
 
 
 def moved() -> tuple[VirtualCluster, Cycle]:
@@ -182,9 +182,9 @@ def moved() -> tuple[VirtualCluster, Cycle]:
 def test_the_place_of_a_moved_pod_that_another_gang_takes_is_found() -> None:
     given, first = moved()
     (new,), (other,) = given.pods("team/a"), given.pods("team/b")
-    assert found(first, cycle(given, 2, bindings=[entry(other, "n1", role="core")])) == {"moved"}
-    kept = [entry(new, "n1", role="core"), entry(other, "n0", role="core")]
-    assert found(first, cycle(given, 2, bindings=kept)) == set()
+    assert broken_promises(first, cycle(given, 2, bindings=[entry(other, "n1", role="core")])) == {"moved"}
+    bound = [entry(new, "n1", role="core"), entry(other, "n0", role="core")]
+    assert broken_promises(first, cycle(given, 2, bindings=bound)) == set()
 
 
 def test_what_the_gang_itself_took_earlier_excuses_no_other_that_takes_a_place() -> None:
@@ -207,29 +207,29 @@ def test_what_the_gang_itself_took_earlier_excuses_no_other_that_takes_a_place()
     second = cycle(given, 2, bindings=[entry(own, "n1", role="extra", subGroup="y")])
     given.put(own | {"spec": {**own["spec"], "nodeName": "n1"}, "status": {"phase": "Running"}})
     third = cycle(given, 3, bindings=[entry(other, "n1", role="core")])
-    assert (found(first, second), found(first, second, third)) == (set(), {"moved"})
+    assert (broken_promises(first, second), broken_promises(first, second, third)) == (set(), {"moved"})
 
 
 def test_a_moved_gang_that_does_not_run_again_is_found() -> None:
     given, first = moved()
-    assert found(first, cycle(given, 2)) == {"moved"}
+    assert broken_promises(first, cycle(given, 2)) == {"moved"}
 
 
 def test_terminating_pods_count_against_a_limit() -> None:
     given, pod = waiting(gpus=4, limit=1)
     bound = [entry(pod, "n0", role="core")]
-    assert found(cycle(given, bindings=bound)) == set()
+    assert broken_promises(cycle(given, bindings=bound)) == set()
     given.submit(workload("b", 1))
     run(given, "b", "n0")
-    (leaving,) = given.pods("team/b")
-    given.evict(key_of(leaving), grace_seconds=30)
-    assert found(cycle(given, bindings=bound)) == {"limit"}
+    (stopping,) = given.pods("team/b")
+    given.evict(key_of(stopping), grace_seconds=30)
+    assert broken_promises(cycle(given, bindings=bound)) == {"limit"}
 
 
 def test_a_pod_of_another_scheduler_that_is_touched_is_found() -> None:
     given, pod = waiting()
     given.put(pod | {"spec": {**pod["spec"], "schedulerName": "default-scheduler"}})
-    assert found(cycle(given, bindings=[entry(pod, "n0", role="core")])) == {"foreign"}
+    assert broken_promises(cycle(given, bindings=[entry(pod, "n0", role="core")])) == {"foreign"}
 
 
 @pytest.mark.parametrize(("pods", "size", "wrong"), [(16, 16, set()), (17, 17, {"bounded"}), (2, 1, {"bounded"})])
@@ -242,7 +242,7 @@ def test_moves_beyond_what_is_allowed_for_a_gang_are_found(pods: int, size: int,
     (big,) = given.pods("team/b")
     more = {"reason": "Consolidate", "for": "team/b", "moveTo": "n1"}
     moves = [entry(pod, "n0", **more) for pod in given.pods("team/a")]
-    assert found(cycle(given, nominations=[entry(big, "n0", role="core")], evictions=moves)) == wrong
+    assert broken_promises(cycle(given, nominations=[entry(big, "n0", role="core")], evictions=moves)) == wrong
 
 
 def test_disturbance_for_two_gangs_beyond_the_share_is_found() -> None:
@@ -257,5 +257,5 @@ def test_disturbance_for_two_gangs_beyond_the_share_is_found() -> None:
         entry(one, "n0", reason="Preempt", **{"for": "team/c"}),
         entry(other, "n0", reason="Preempt", **{"for": "team/d"}),
     ]
-    assert found(cycle(given, evictions=both)) == {"bounded"}
-    assert found(cycle(given, evictions=both[:1])) == set()
+    assert broken_promises(cycle(given, evictions=both)) == {"bounded"}
+    assert broken_promises(cycle(given, evictions=both[:1])) == set()

@@ -1,6 +1,6 @@
 """Gangs with rules between their own pods (X5, decision 0007), at size, with the steps that they may cost (X1, X2, X7).
 
-Each verdict follows from how the shape is built. Steps leave room for a pass over the nodes for every pod, and none for
+Each verdict follows from how the case is built. Steps leave room for a pass over the nodes for every pod, and none for
 trial and error.
 """
 
@@ -23,15 +23,15 @@ KEY = "team/gang"
 
 def hosts(number: int, per_rack: int = 8, racks_per_zone: int = 8, gpus: Iterable[int] = ()) -> list[Raw]:
     """Nodes of 8 GPUs, or of as many as are given one by one, in racks and zones."""
-    found: list[Raw] = []
-    room = [*gpus] or [8] * number
+    nodes: list[Raw] = []
+    sizes = [*gpus] or [8] * number
     for i in range(number):
         rack = i // per_rack
         labels = {HOST: f"n{i:04}", RACK: f"r{rack:03}", ZONE: f"z{rack // racks_per_zone:02}"}
         meta = {"name": f"n{i:04}", "labels": labels}
-        status = {"allocatable": {"pods": "110", GPU: room[i]}}
-        found.append({"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status})
-    return found
+        status = {"allocatable": {"pods": "110", GPU: sizes[i]}}
+        nodes.append({"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": status})
+    return nodes
 
 
 def ragged(number: int) -> list[Raw]:
@@ -42,16 +42,16 @@ def ragged(number: int) -> list[Raw]:
 def member(name: str, leaf: str, app: str, gpus: int = 1, **rules: list[tuple[str, str]]) -> Raw:
     """A pod with the label `app`; `away`, `near` and `spread` are keys of places and the apps that are meant."""
     asks: Raw = {GPU: gpus}
-    found = pod(name, leaf, **asks)
-    found["metadata"]["labels"]["app"] = app
+    raw = pod(name, leaf, **asks)
+    raw["metadata"]["labels"]["app"] = app
     affinity = {
         field: {"requiredDuringSchedulingIgnoredDuringExecution": [_term(*one) for one in rules[kind]]}
         for kind, field in (("away", "podAntiAffinity"), ("near", "podAffinity"))
         if kind in rules
     }
     spread = [_term(*one) | {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"} for one in rules.get("spread", [])]
-    found["spec"] |= {"affinity": affinity, "topologySpreadConstraints": spread}
-    return found
+    raw["spec"] |= {"affinity": affinity, "topologySpreadConstraints": spread}
+    return raw
 
 
 def _term(key: str, app: str) -> Raw:
@@ -132,26 +132,26 @@ NEVER: dict[str, tuple[list[Raw], int]] = {
 }
 
 
-@pytest.mark.parametrize("shape", FITS)
-def test_a_gang_that_fits_under_its_own_rules_is_placed_in_few_steps(shape: str) -> None:
+@pytest.mark.parametrize("case", FITS)
+def test_a_gang_that_fits_under_its_own_rules_is_placed_in_few_steps(case: str) -> None:
     """X1, X7: what an engineer would place by hand costs a pass over the nodes for every pod, not a search."""
-    verdict, places = planned(*FITS[shape])
+    verdict, places = planned(*FITS[case])
     assert verdict == "Scheduled"
-    assert len(places) >= sum(one["kind"] == "Pod" for one in FITS[shape][0]) * 5 // 6
+    assert len(places) >= sum(one["kind"] == "Pod" for one in FITS[case][0]) * 5 // 6
 
 
-@pytest.mark.parametrize("shape", NEVER)
-def test_a_gang_that_its_own_rules_forbid_is_proved_impossible_in_few_steps(shape: str) -> None:
+@pytest.mark.parametrize("case", NEVER)
+def test_a_gang_that_its_own_rules_forbid_is_proved_impossible_in_few_steps(case: str) -> None:
     """X2: "no" is a proof, and costs no enumeration where places can be counted."""
-    assert planned(*NEVER[shape])[0] == "Infeasible"
+    assert planned(*NEVER[case])[0] == "Infeasible"
 
 
-@pytest.mark.parametrize("shape", [*FITS, *NEVER])
+@pytest.mark.parametrize("case", [*FITS, *NEVER])
 @pytest.mark.parametrize("steps", [5, 200])
-def test_a_budget_that_is_too_small_ends_unknown_and_never_with_a_wrong_verdict(shape: str, steps: int) -> None:
+def test_a_budget_that_is_too_small_ends_unknown_and_never_with_a_wrong_verdict(case: str, steps: int) -> None:
     """X2, X7: running out of steps says nothing about the gang."""
-    objects, _ = FITS.get(shape) or NEVER[shape]
-    assert planned(objects, steps)[0] in ("Unknown", "Scheduled" if shape in FITS else "Infeasible")
+    objects, _ = FITS.get(case) or NEVER[case]
+    assert planned(objects, steps)[0] in ("Unknown", "Scheduled" if case in FITS else "Infeasible")
 
 
 def test_replicas_that_have_more_pods_than_there_are_racks_leave_the_choice_to_the_others() -> None:
@@ -184,14 +184,14 @@ def test_spread_and_levels_together() -> None:
 
 def many_rules(gangs: int) -> list[Raw]:
     """Gangs of two pods that keep off each other's node, each with a label of its own."""
-    found: list[Raw] = hosts(20)
+    objects: list[Raw] = hosts(20)
     for i in range(gangs):
-        found.append(podgroup(name=f"gang-{i}", minMember=2))
+        objects.append(podgroup(name=f"gang-{i}", minMember=2))
         for j in range(2):
             one = member(f"gang-{i}-{j}", "", f"app-{i}", 0, away=[(HOST, f"app-{i}")])
             one["metadata"]["annotations"] = {"pod-group-name": f"gang-{i}"}
-            found.append(one)
-    return found
+            objects.append(one)
+    return objects
 
 
 @pytest.mark.parametrize("gangs", [63, 64, 65, 200])

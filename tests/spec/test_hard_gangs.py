@@ -22,9 +22,9 @@ GPU = "nvidia.com/gpu"
 OVERRUN = 1_000  # steps of one piece of work that is counted when it is done
 
 
-def node(name: str, rack: str = "r", **room: Any) -> Raw:
+def node(name: str, rack: str = "r", **allocatable: Any) -> Raw:
     """A node; unless told otherwise, of 8 GPUs."""
-    allocatable = {"pods": "500", **(room or {GPU: 8})}
+    allocatable = {"pods": "500", **(allocatable or {GPU: 8})}
     meta = {"name": name, "labels": {"topology/rack": rack}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
 
@@ -126,8 +126,8 @@ def test_half_of_many_unlike_children_is_found_in_racks_that_they_nearly_fill() 
     asks: list[Raw] = [{GPU: gpus, "cpu": cpu} for _, gpus, cpu in chosen]
     members = [pod(f"l{i}-{j}", f"l{i}", **asks[i]) for i in range(60) for j in range(chosen[i][0])]
     tree = [group(f"l{i}", number, **IN_RACK) for i, (number, _, _) in enumerate(chosen)]
-    room: Raw = {GPU: 8, "cpu": "96"}
-    nodes = [node(f"n{i:03}", f"k{i // 4}", **room) for i in range(4 * (int(wanted / 0.93 / 32) + 1))]
+    allocatable: Raw = {GPU: 8, "cpu": "96"}
+    nodes = [node(f"n{i:03}", f"k{i // 4}", **allocatable) for i in range(4 * (int(wanted / 0.93 / 32) + 1))]
     objects = [topology("topology/rack"), *nodes, podgroup(*tree, minSubGroup=30), *members]
     verdict, _ = planned(objects, is_large=True)
     assert verdict == "Scheduled"
@@ -136,10 +136,10 @@ def test_half_of_many_unlike_children_is_found_in_racks_that_they_nearly_fill() 
 # packing ------------------------------------------------------------------------------------------------------------
 
 
-def cut(shapes: int) -> tuple[list[Raw], list[Raw]]:
-    """32 nodes, and pods of so many shapes that fill 92 to 95 % of them: full nodes cut into pods, so they fit."""
-    made = (_cut(shapes, seed) for seed in range(100))
-    members = next(one for one in made if len(set(one)) == shapes and 0.92 <= load(one) <= 0.95)
+def cut(classes: int) -> tuple[list[Raw], list[Raw]]:
+    """32 nodes, and pods of so many classes that fill 92 to 95 % of them: full nodes cut into pods, so they fit."""
+    made = (_cut(classes, seed) for seed in range(100))
+    members = next(one for one in made if len(set(one)) == classes and 0.92 <= load(one) <= 0.95)
     nodes = [node(f"n{i:02}", cpu="100", memory="100") for i in range(32)]
     return nodes, [pod(f"p{i:03}", cpu=cpu, memory=memory) for i, (cpu, memory) in enumerate(members)]
 
@@ -149,9 +149,9 @@ def load(members: list[tuple[int, int]]) -> float:
     return max(sum(cpu for cpu, _ in members), sum(memory for _, memory in members)) / 3200
 
 
-def _cut(shapes: int, seed: int) -> list[tuple[int, int]]:
+def _cut(classes: int, seed: int) -> list[tuple[int, int]]:
     rng = random.Random(seed)
-    kinds = [(rng.randint(9, 40), rng.randint(9, 40)) for _ in range(shapes)]
+    kinds = [(rng.randint(9, 40), rng.randint(9, 40)) for _ in range(classes)]
     members: list[tuple[int, int]] = []
     for _ in range(32):
         members += max((_filled(rng, kinds) for _ in range(100)), key=lambda pods: sum(map(sum, pods)))
@@ -162,18 +162,18 @@ def _cut(shapes: int, seed: int) -> list[tuple[int, int]]:
 
 
 def _filled(rng: random.Random, kinds: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    sizes: list[tuple[int, int]] = []
     cpu, memory = 100, 100
     while fitting := [kind for kind in kinds if kind[0] <= cpu and kind[1] <= memory]:
-        found.append(rng.choice(fitting))
-        cpu, memory = cpu - found[-1][0], memory - found[-1][1]
-    return found
+        sizes.append(rng.choice(fitting))
+        cpu, memory = cpu - sizes[-1][0], memory - sizes[-1][1]
+    return sizes
 
 
-@pytest.mark.parametrize("shapes", [4, 8, 16])
-def test_a_flat_gang_of_many_shapes_fits_on_nodes_that_it_nearly_fills(shapes: int) -> None:
+@pytest.mark.parametrize("classes", [4, 8, 16])
+def test_a_flat_gang_of_many_shapes_fits_on_nodes_that_it_nearly_fills(classes: int) -> None:
     """X1: it fits by construction, and the exact tier finds out how."""
-    nodes, members = cut(shapes)
+    nodes, members = cut(classes)
     verdict, data = planned([*nodes, podgroup(minMember=len(members)), *members])
     assert verdict == "Scheduled"
     assert len(data["bindings"]) == len(members)
@@ -227,7 +227,7 @@ def test_victims_among_37_gangs_with_budgets_are_found_within_the_steps_of_a_gan
 
 
 def test_a_thousand_pods_of_two_alternating_shapes_are_one_gang_like_any_other() -> None:
-    """M4 takes them by name, so that the shapes alternate."""
+    """M4 takes them by name, so that the classes alternate."""
     members = [pod(f"p{i:04}", cpu=1 + i % 2) for i in range(1_000)]
     nodes = [node(f"n{i:02}", cpu="50") for i in range(30)]
     verdict, data = planned([*nodes, podgroup(minMember=1_000), *members], 20_000, is_large=True)

@@ -1,4 +1,4 @@
-"""Hard shapes of gangs, ten times the size of those in the tests: verdict, tier, steps and CPU of the search alone.
+"""Hard gangs, ten times the size of those in the tests: verdict, tier, steps and CPU of the search alone.
 
 Steps stand for CPU: the figure to watch is seconds per 200,000 steps, which is what a gang may take in a cycle.
 """
@@ -26,7 +26,7 @@ STEPS = 200_000  # of a gang in a cycle, as the policy has it
 PODS = "pods"
 
 
-class HardShape(Struct, frozen=True):
+class HardCase(Struct, frozen=True):
     """A cluster and one gang that waits."""
 
     name: str
@@ -34,7 +34,7 @@ class HardShape(Struct, frozen=True):
 
 
 class Figure(Struct, frozen=True):
-    """What the search made of a shape."""
+    """What the search made of a case."""
 
     name: str
     verdict: str
@@ -45,7 +45,7 @@ class Figure(Struct, frozen=True):
     seconds: float
 
     @property
-    def pace(self) -> float:
+    def seconds_per_200k(self) -> float:
         """Seconds for as many steps as a gang may take."""
         return self.seconds * STEPS / max(self.steps, 1)
 
@@ -53,8 +53,8 @@ class Figure(Struct, frozen=True):
 # objects --------------------------------------------------------------------------------------------------------------
 
 
-def node(i: int, room: dict[str, Any], **labels: str) -> Raw:
-    allocatable = {PODS: "250"} | {name: str(value) for name, value in room.items()}
+def node(i: int, free: dict[str, Any], **labels: str) -> Raw:
+    allocatable = {PODS: "250"} | {name: str(value) for name, value in free.items()}
     meta = {"name": f"n{i:05}", "labels": {f"topology/{level}": value for level, value in labels.items()}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}
 
@@ -90,7 +90,7 @@ def pods(number: int, leaf: str, asks: dict[str, Any], first: int = 0) -> Iterat
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-# shapes ---------------------------------------------------------------------------------------------------------------
+# cases ----------------------------------------------------------------------------------------------------------------
 
 
 def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, types: int = 1) -> Iterator[Raw]:
@@ -100,7 +100,7 @@ def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, t
     rooms = [{name: rng.randint(80, 160) if types > 1 else 100 for name in names} for _ in range(types)]
     kinds = [{name: rng.randint(9, 40) for name in names} for _ in range(classes)]
     members: list[int] = []
-    asked = dict.fromkeys(names, 0)
+    requested = dict.fromkeys(names, 0)
     for i in range(nodes):
         yield node(i, rooms[i % types])
         cuts = [_cut(rng, kinds, rooms[i % types]) for _ in range(20)]
@@ -108,23 +108,23 @@ def flat(classes: int, nodes: int, load: float, seed: int, resources: int = 2, t
         members += fullest
     rng.shuffle(members)
     whole = {name: sum(rooms[i % types][name] for i in range(nodes)) for name in names}
-    kept = []
+    remaining = []
     for kind in members:
-        more = {name: asked[name] + kinds[kind][name] for name in names}
+        more = {name: requested[name] + kinds[kind][name] for name in names}
         if max(more[name] / whole[name] for name in names) <= load:
-            kept.append(kind)
-            asked = more
-    yield podgroup(minMember=len(kept))
-    for i, kind in enumerate(kept):
+            remaining.append(kind)
+            requested = more
+    yield podgroup(minMember=len(remaining))
+    for i, kind in enumerate(remaining):
         yield from pods(1, "", kinds[kind], first=i)
 
 
-def _cut(rng: random.Random, kinds: list[dict[str, int]], room: dict[str, int]) -> list[int]:
-    left, found = dict(room), []
+def _cut(rng: random.Random, kinds: list[dict[str, int]], free: dict[str, int]) -> list[int]:
+    left, pieces = dict(free), []
     while fitting := [i for i, kind in enumerate(kinds) if all(kind[name] <= left[name] for name in left)]:
-        found.append(rng.choice(fitting))
-        left = {name: left[name] - kinds[found[-1]][name] for name in left}
-    return found
+        pieces.append(rng.choice(fitting))
+        left = {name: left[name] - kinds[pieces[-1]][name] for name in left}
+    return pieces
 
 
 def racks(number: int, each: int, gpus: int = 8, per_zone: int = 8) -> Iterator[Raw]:
@@ -134,11 +134,11 @@ def racks(number: int, each: int, gpus: int = 8, per_zone: int = 8) -> Iterator[
         yield node(i, {"gpu": gpus, "cpu": 96}, zone=f"z{rack // per_zone}", rack=f"k{rack:03}")
 
 
-def growing(leaves: int, room: int, extras: int, seed: int = 0) -> Iterator[Raw]:
-    """Leaves of one pod, each in a rack, each with extras; racks of one to `room` GPUs, enough for all of them."""
+def growing(leaves: int, free: int, extras: int, seed: int = 0) -> Iterator[Raw]:
+    """Leaves of one pod, each in a rack, each with extras; racks of one to `free` GPUs, enough for all of them."""
     rng = random.Random(seed)
     yield topology("zone", "rack")
-    sizes = [1 + extras] * leaves + [rng.randint(1, room) for _ in range(leaves // 2)]
+    sizes = [1 + extras] * leaves + [rng.randint(1, free) for _ in range(leaves // 2)]
     rng.shuffle(sizes)
     for i, gpus in enumerate(sizes):
         yield node(i, {"gpu": gpus}, zone="z", rack=f"k{i:03}")
@@ -241,8 +241,8 @@ def clusters(nodes: int, types: int, resources: int, size: int, classes: int, se
     rooms = [{name: rng.randint(20, 200) for name in names} for _ in range(types)]
     for i in range(nodes):
         used = rng.randint(0, 3) * 4
-        room = {name: value - used for name, value in rooms[rng.randrange(types)].items()}
-        yield node(i, room, zone=f"z{i // 500}", rack=f"k{i // 20}")
+        free = {name: value - used for name, value in rooms[rng.randrange(types)].items()}
+        yield node(i, free, zone=f"z{i // 500}", rack=f"k{i // 20}")
     kinds = [{name: rng.randint(5, 60) for name in names} for _ in range(classes)]
     tree = [group(f"l{i}", required="rack" if i % 2 else "zone", minMember=size // classes) for i in range(classes)]
     yield podgroup(*tree)
@@ -250,89 +250,93 @@ def clusters(nodes: int, types: int, resources: int, size: int, classes: int, se
         yield from pods(size // classes, f"l{i}", kind)
 
 
-def shape(name: str, make: Callable[..., Iterator[Raw]], *args: Any, **more: Any) -> HardShape:
-    return HardShape(name, lambda: make(*args, **more))
+def case_of(name: str, make: Callable[..., Iterator[Raw]], *args: Any, **more: Any) -> HardCase:
+    return HardCase(name, lambda: make(*args, **more))
 
 
-def shapes() -> Iterator[HardShape]:
-    """Every shape."""
-    yield from flat_shapes()
-    yield from nested_shapes()
-    yield from chosen_shapes()
+def hard_cases() -> Iterator[HardCase]:
+    """Every case."""
+    yield from flat_cases()
+    yield from nested_cases()
+    yield from chosen_cases()
     for resources in (3, 6):
-        yield shape(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 80, 8, 1)
-        yield shape(f"5,000 nodes, 10 types, {resources} resources, large", clusters, 5_000, 10, resources, 240, 20, 2)
+        yield case_of(f"5,000 nodes, 10 types, {resources} resources", clusters, 5_000, 10, resources, 80, 8, 1)
+        yield case_of(
+            f"5,000 nodes, 10 types, {resources} resources, large", clusters, 5_000, 10, resources, 240, 20, 2
+        )
 
 
-def flat_shapes() -> Iterator[HardShape]:
+def flat_cases() -> Iterator[HardCase]:
     """One leaf."""
     for classes, nodes, load in product((4, 8, 16), (32, 64, 256), (0.92, 0.95, 0.99)):
-        yield shape(f"flat {classes} classes, {nodes} nodes, {load:.0%}", flat, classes, nodes, load, classes)
-    yield shape("flat 8 classes, 64 nodes of 10 types, 4 resources, 90%", flat, 8, 64, 0.9, 1, 4, 10)
+        yield case_of(f"flat {classes} classes, {nodes} nodes, {load:.0%}", flat, classes, nodes, load, classes)
+    yield case_of("flat 8 classes, 64 nodes of 10 types, 4 resources, 90%", flat, 8, 64, 0.9, 1, 4, 10)
     for size, classes in product((1_000, 5_000), (2, 6)):
-        yield shape(f"{size} pods of {classes} classes", large, size, classes, 0.9, 1)
+        yield case_of(f"{size} pods of {classes} classes", large, size, classes, 0.9, 1)
 
 
-def nested_shapes() -> Iterator[HardShape]:
+def nested_cases() -> Iterator[HardCase]:
     """Leaves and replicas in racks."""
     for leaves in (10, 50, 200):
-        yield shape(f"growth of {leaves} leaves", growing, leaves, 3, 2)
-        yield shape(f"growth of {leaves} leaves by 7", growing, leaves, 6, 7)
-        yield shape(f"growth of {leaves} unequal leaves", growing_mixed, leaves)
+        yield case_of(f"growth of {leaves} leaves", growing, leaves, 3, 2)
+        yield case_of(f"growth of {leaves} leaves by 7", growing, leaves, 6, 7)
+        yield case_of(f"growth of {leaves} unequal leaves", growing_mixed, leaves)
     for replicas, load in product((4, 12, 36, 120), (0.7, 0.8, 0.9)):
-        yield shape(f"{replicas} replicas of 2 of 3 roles, {load:.0%}", roles, replicas, load, 1)
-        yield shape(f"{replicas} replicas of 3 of 3 roles, {load:.0%}", roles, replicas, load, 2, of=3)
-        yield shape(f"{replicas} replicas of 2 of 3 roles anywhere, {load:.0%}", roles, replicas, load, 3, "")
+        yield case_of(f"{replicas} replicas of 2 of 3 roles, {load:.0%}", roles, replicas, load, 1)
+        yield case_of(f"{replicas} replicas of 3 of 3 roles, {load:.0%}", roles, replicas, load, 2, of=3)
+        yield case_of(f"{replicas} replicas of 2 of 3 roles anywhere, {load:.0%}", roles, replicas, load, 3, "")
     for replicas in (20, 100):
-        yield shape(f"{replicas} replicas on one node less", too_many, replicas, replicas - 1, 4)
-        yield shape(f"{replicas} of more replicas on one node less", too_many, replicas + 10, replicas - 1, 4, replicas)
+        yield case_of(f"{replicas} replicas on one node less", too_many, replicas, replicas - 1, 4)
+        yield case_of(
+            f"{replicas} of more replicas on one node less", too_many, replicas + 10, replicas - 1, 4, replicas
+        )
     for leaves in (4, 12, 40):
-        yield shape(f"{leaves} leaves that prefer a rack", preferring, leaves, "rack")
+        yield case_of(f"{leaves} leaves that prefer a rack", preferring, leaves, "rack")
 
 
-def chosen_shapes() -> Iterator[HardShape]:
+def chosen_cases() -> Iterator[HardCase]:
     """Some children of many, and pods in all."""
     for leaves in (20, 200):
-        yield shape(f"M5 over {leaves} leaves", totals, leaves)
+        yield case_of(f"M5 over {leaves} leaves", totals, leaves)
     for children, classes in product((50, 200), (3, 20)):
-        yield shape(f"{children // 2} of {children}, {classes} classes", some_of, children, children // 2, classes, 1)
-        yield shape(f"{children - 5} of {children}, {classes} classes", some_of, children, children - 5, classes, 2)
+        yield case_of(f"{children // 2} of {children}, {classes} classes", some_of, children, children // 2, classes, 1)
+        yield case_of(f"{children - 5} of {children}, {classes} classes", some_of, children, children - 5, classes, 2)
 
 
 # measuring ------------------------------------------------------------------------------------------------------------
 
 
-def measure(shape: HardShape, steps: int = STEPS) -> Figure:
+def measure(case: HardCase, steps: int = STEPS) -> Figure:
     """The search of a core with its growth, on a ledger of its own."""
-    snapshot = take(muster.objects(list(shape.objects())))
+    snapshot = take(muster.objects(list(case.objects())))
     ledger, kinds, budget = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds(), Budget(steps)
-    goal = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
-    assert isinstance(goal, Requirement)
+    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    assert isinstance(requirement, Requirement)
     tiers: list[str] = []
     solve, constructed = integer_program.solve, Search._constructed
 
-    def solving(search: Search, goal: Requirement) -> Any:
+    def solving(search: Search, requirement: Requirement) -> Any:
         tiers.append("exact")
-        return solve(search, goal)
+        return solve(search, requirement)
 
-    def constructing(search: Search, goal: Requirement) -> Any:
+    def constructing(search: Search, requirement: Requirement) -> Any:
         tiers.append("constructive")
-        return constructed(search, goal)
+        return constructed(search, requirement)
 
     integer_program.solve, Search._constructed = solving, constructing  # type: ignore[assignment, method-assign]
     start = process_time()
     try:
-        found = find_with_growth(Search(ledger, snapshot.topologies, kinds, budget), goal)
-        verdict = "Infeasible" if found is None else "Scheduled"
+        solution = find_with_growth(Search(ledger, snapshot.topologies, kinds, budget), requirement)
+        verdict = "Infeasible" if solution is None else "Scheduled"
     except OutOfSteps:
-        found, verdict = None, "Unknown"
+        solution, verdict = None, "Unknown"
     finally:
         integer_program.solve, Search._constructed = solve, constructed  # type: ignore[method-assign]
     taken = process_time() - start
-    core, extras = (found.core, found.extras) if found is not None else ((), ())
+    core, extras = (solution.core, solution.extras) if solution is not None else ((), ())
     tier = "bounds" if not tiers else "exact" if tiers[:2] == ["constructive", "exact"] else tiers[0]
     return Figure(
-        shape.name,
+        case.name,
         verdict,
         f"{tier} ({len(tiers)})",
         sum(seat.pods for seat in core),
@@ -343,13 +347,13 @@ def measure(shape: HardShape, steps: int = STEPS) -> Figure:
 
 
 def main(words: list[str]) -> None:
-    """All shapes whose name has the words in it."""
-    for shape in shapes():
-        if all(word in shape.name for word in words):
-            one = measure(shape)
+    """All cases whose name has the words in it."""
+    for case in hard_cases():
+        if all(word in case.name for word in words):
+            one = measure(case)
             print(
                 f"{one.name:52} {one.verdict:10} {one.tier:18} {one.placed:5}+{one.extras:<4} "
-                f"{one.steps:8} steps {one.seconds:7.3f} s {one.pace:7.2f} s/200k",
+                f"{one.steps:8} steps {one.seconds:7.3f} s {one.seconds_per_200k:7.2f} s/200k",
                 flush=True,
             )
 

@@ -62,18 +62,18 @@ def test_the_judge_sees_what_is_wrong() -> None:
         given = puzzle(seed, hosts=4, pods=4)
         tried = list(placements(given))
         for seats in rng.sample(tried, min(20, len(tried))):
-            found, said = wrong(given, seats), broken(manifests(given), as_plan(given, seats))
-            assert bool(found) == bool(said), f"seed {seed}: {found} {said} {seats}"
+            expected, reported = wrong(given, seats), broken(manifests(given), as_plan(given, seats))
+            assert bool(expected) == bool(reported), f"seed {seed}: {expected} {reported} {seats}"
 
 
 def test_a_carrier_of_another_kind_keeps_its_distance_too() -> None:
     """Two pods of a leaf keep away from kind `a` by host, and only one of them is of that kind: one host is too few."""
     away = (Term(HOST, ("a",)),)
     leaf = Leaf("", 2, None, (Pod("p-0", "a", asks=1, apart=away), Pod("p-1", "b", asks=1, apart=away)))
-    for rooms in ((2,), (2, 2)):
-        given = Puzzle(tuple(Host(f"n{i}", {}, room) for i, room in enumerate(rooms)), (), (leaf,), 1, None)
+    for sizes in ((2,), (2, 2)):
+        given = Puzzle(tuple(Host(f"n{i}", {}, free) for i, free in enumerate(sizes)), (), (leaf,), 1, None)
         plan = muster.plan(muster.objects(manifests(given))).to_dict()
-        assert plan["podGroups"][0]["verdict"] == ("Scheduled" if len(rooms) > 1 else "Infeasible")
+        assert plan["podGroups"][0]["verdict"] == ("Scheduled" if len(sizes) > 1 else "Infeasible")
         assert broken(manifests(given), plan) == []
 
 
@@ -88,7 +88,7 @@ def placements(given: Puzzle) -> Iterator[Seats]:
 
 def wrong(given: Puzzle, seats: Seats) -> list[str]:
     """What 0007 has against a finished placement, read off it."""
-    rules = {"room": _full, "level": _split, "apart": _close, "beside": _alone, "spread": _uneven}
+    rules = {"resources": _full, "level": _split, "apart": _close, "beside": _alone, "spread": _uneven}
     return [name for name, rule in rules.items() if rule(given, seats)]
 
 
@@ -98,7 +98,7 @@ def _all(given: Puzzle, seats: Seats) -> Seats:
 
 
 def _full(given: Puzzle, seats: Seats) -> bool:
-    return any(sum(pod.asks for pod, at in seats.items() if at is host) > host.room for host in given.hosts)
+    return any(sum(pod.asks for pod, at in seats.items() if at is host) > host.gpus for host in given.hosts)
 
 
 def _split(given: Puzzle, seats: Seats) -> bool:
@@ -153,7 +153,7 @@ def _skewed(given: Puzzle, seats: Seats, pod: Pod, rule: Spread) -> bool:
     tally = {place(host, rule.key): 0 for host in given.hosts if counts(pod, rule, host)}
     tally.pop(None, None)
     for other, host in _all(given, seats).items():
-        if selects(pod, rule, other) and not other.leaving and counts(pod, rule, host) and place(host, rule.key):
+        if selects(pod, rule, other) and not other.terminating and counts(pod, rule, host) and place(host, rule.key):
             tally[place(host, rule.key)] += 1
     if here is None:
         return True
