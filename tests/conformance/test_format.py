@@ -46,8 +46,8 @@ def test_what_comes_out_is_no_miss(expect: str) -> None:
         ("{podGroup: d/g, nominated: [d/g2]}", "d/g: nominated is ('d/g1',), expected ('d/g2',)"),
         ("{podGroup: d/g, nominated: {d/g1: n2}}", "d/g: nominated is {'d/g1': 'n1'}, expected {'d/g1': 'n2'}"),
         ("{evicted: 0}", "plan: evicted is 1, expected 0"),
-        ("{evicted: []}", f"plan: evicted is {V1}, expected nobody"),
-        ("{podGroup: d/g, evicted: [d/v1]}", "d/g: evicted is nobody, expected d/v1"),
+        ("{evicted: []}", f"plan: evicted is {V1}, expected no pod"),
+        ("{podGroup: d/g, evicted: [d/v1]}", "d/g: evicted is no pod, expected d/v1"),
         (
             "{evicted: [{pod: d/v1, moveTo: false}]}",
             f"plan: evicted is {V1}, expected d/v1 (moveTo False)",
