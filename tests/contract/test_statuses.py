@@ -42,11 +42,11 @@ async def told(
     now = datetime.now(UTC)
     snapshot, failed = take(muster.objects(raw), now, (f"of-{namespace}",)), list[bool]()
     status_writer = StatusWriter(cluster, Leads(), lambda: 0.0, again=failed.append)
-    status_writer.tell(CycleOutcome(1, snapshot, plan(snapshot), now, 0))
+    status_writer.submit(CycleOutcome(1, snapshot, plan(snapshot), now, 0))
     await meanwhile()
     task = asyncio.create_task(status_writer.run())
     async with asyncio.timeout(20):
-        while not status_writer.told and not task.done():
+        while not status_writer.reported_cycle and not task.done():
             await asyncio.sleep(0.005)
     task.cancel()
     await asyncio.wait([task])
@@ -124,9 +124,9 @@ class Bench:
         raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
         now = datetime.now(UTC)
         snapshot, self.number = take(muster.objects(raw), now, (f"of-{self.namespace}",)), self.number + 1
-        self.status_writer.tell(CycleOutcome(self.number, snapshot, plan(snapshot), now, 0))
+        self.status_writer.submit(CycleOutcome(self.number, snapshot, plan(snapshot), now, 0))
         async with asyncio.timeout(20):
-            while self.status_writer.told < self.number:
+            while self.status_writer.reported_cycle < self.number:
                 await asyncio.sleep(0.005)
 
     async def events(self) -> dict[tuple[str, str, str], Raw]:

@@ -288,7 +288,7 @@ class Process:
     async def _cycle(self, end: float) -> None:
         """A whole cycle that began after now, and was told."""
         first = self.scheduler.cycles
-        while self.scheduler.told < first + 2 and not self.over:
+        while self.scheduler.reported_cycle < first + 2 and not self.over:
             assert time.monotonic() < end, (
                 f"not at rest: {(await self.site.seen()).seats()}, {describe(self.scheduler)}"
             )
@@ -308,7 +308,7 @@ class Process:
             return False
         known = {
             (one.metadata.uid, one.spec.node_name, one.status.phase)
-            for one in self.scheduler.cache.objects.pods
+            for one in self.scheduler.watched.cache.objects.pods
             if one.metadata.namespace == self.site.name
         }
         stored = {

@@ -197,7 +197,7 @@ async def received(world: World, scheduler: Scheduler) -> None:
     """Everything is told to a scheduler that does nothing by itself."""
     for resource, struct in WATCHED_KINDS.items():
         for raw in world.memory.store.list(resource).items:
-            scheduler.cache.handle(struct, ObjectUpdated(raw))
+            scheduler.watched.cache.handle(struct, ObjectUpdated(raw))
 
 
 async def test_a_stale_leader_cannot_bind() -> None:
@@ -417,7 +417,7 @@ async def test_what_was_sent_is_believed_for_as_long_as_nothing_is_heard() -> No
     async with world.running(cluster) as live:
         await live.settle()
         world.submit(group("small", minMember=2, preemptibility="non-preemptible"), {"": 2})
-        await live.until(lambda: len(live.scheduler.cache.objects.pods) == 6)
+        await live.until(lambda: len(live.scheduler.watched.cache.objects.pods) == 6)
         deaf = True
         await live.until(lambda: len(world.seats()) == 2)
         await live.until(lambda: not live.scheduler.ready)

@@ -274,7 +274,7 @@ async def test_it_is_not_ready_where_it_may_not_look(plural: str) -> None:
         return "forbidden" if call.verb == "list" and call.what == plural and not allowed else None
 
     async with world.running(Faulty(world.memory, script)) as live:
-        await live.until(lambda: any(health.is_unauthorised for health in live.scheduler.health.values()))
+        await live.until(lambda: any(health.is_unauthorised for health in live.scheduler.watched.health.values()))
         assert (live.scheduler.ready, live.scheduler.synced) == (False, False)
         assert world.seats() == {}
         allowed = True
@@ -297,7 +297,7 @@ async def test_it_is_not_ready_while_a_watch_is_dead() -> None:
         dead = True
         world.submit(group("g", minMember=1), {"": 1})
         await live.until(lambda: not live.scheduler.ready)
-        assert not live.scheduler.health[PODS].is_ready
+        assert not live.scheduler.watched.health[PODS].is_ready
         dead = False
         await live.settle()
         assert live.scheduler.ready

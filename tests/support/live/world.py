@@ -139,7 +139,7 @@ def unsettled(scheduler: Scheduler) -> bool:
     """Something is not seen yet, in doubt, or was refused and will be tried again."""
     applier = scheduler.applier
     return (
-        bool(len(scheduler.assumed_pods))
+        bool(len(scheduler.watched.assumed_pods))
         or not applier.write_pool.at_rest
         or applier.evictor.backoff.next_seconds() is not None
     )
@@ -180,7 +180,7 @@ class Live:
     async def _cycle(self, end: float) -> None:
         """A whole cycle that began after now and was told; without one, silence says nothing, however long it lasts."""
         first = self.scheduler.cycles
-        while self.scheduler.told < first + 2 and not self.over:
+        while self.scheduler.reported_cycle < first + 2 and not self.over:
             assert time.monotonic() < end, f"not at rest: {self.world.seats()}, {describe(self.scheduler)}"
             await asyncio.sleep(0.001)
 
@@ -189,15 +189,19 @@ class Live:
         cluster = self.scheduler.cluster
         if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
             return False
-        known = {one.metadata.name: _known(one) for one in self.scheduler.cache.objects.pods}
+        known = {one.metadata.name: _known(one) for one in self.scheduler.watched.cache.objects.pods}
         return known == {one["metadata"]["name"]: _stored(one) for one in self.world.memory.store.list(PODS).items}
 
 
 def describe(scheduler: Scheduler) -> str:
     """How a scheduler fares, in a few words."""
     failures = scheduler.last[2].failures if scheduler.last else ()
-    errors = {resource.plural: health.error for resource, health in scheduler.health.items() if not health.is_ready}
-    return f"cycle {scheduler.cycles}, sent {len(scheduler.assumed_pods)}, failures {failures}, watches {errors}"
+    errors = {
+        resource.plural: health.error for resource, health in scheduler.watched.health.items() if not health.is_ready
+    }
+    return (
+        f"cycle {scheduler.cycles}, sent {len(scheduler.watched.assumed_pods)}, failures {failures}, watches {errors}"
+    )
 
 
 def _known(one: Pod) -> tuple[object, ...]:

@@ -26,6 +26,7 @@ from muster.placement.search import preferences
 from muster.planning import cycle_state
 from muster.scheduler import longer_searches
 from muster.scheduler.apply import pod_api
+from muster.scheduler.cycle_runner import CycleRunner
 from muster.scheduler.daemon_threads import in_daemon_thread
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.loop import Scheduler
@@ -108,7 +109,7 @@ async def test_a_plan_that_is_given_up_leaves_what_was_granted_and_nothing_else(
         await live.until(lambda: world.seats() == {"first-first-0": "a"})
         with capture_logs() as logs:
             scheduler.cancel_plan()
-            await live.until(lambda: scheduler.turns == 1, 2.0)
+            await live.until(lambda: scheduler.runner.ended_cycles == 1, 2.0)
         assert scheduler.cycles == 0, "it was not carried out"
         assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["cycle is given up"]
         assert metrics.registry.get_sample_value("muster_cancelled_cycles_total") == 1
@@ -281,8 +282,8 @@ async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -
     go = threading.Event()
     async with world.running(settings=PATIENT, leadership=leadership) as live:
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
-        decide = live.scheduler._decide
-        live.scheduler._decide = lambda *known: (go.wait(5), decide(*known))[1]  # type: ignore[method-assign]
+        decide = live.scheduler.runner._decide
+        live.scheduler.runner._decide = lambda *known: (go.wait(5), decide(*known))[1]  # type: ignore[method-assign]
         submit(world, "late")
         await live.until(lambda: live.scheduler.began is not None)
         leadership.term = 2
@@ -378,15 +379,15 @@ async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: 
         for j in range(6):
             world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}", 3))
     seen: dict[str, float] = {}
-    build, decide = Cache.build, Scheduler._decide
+    build, decide = Cache.build, CycleRunner._decide
     monkeypatch.setattr(Cache, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))
-    monkeypatch.setattr(Scheduler, "_decide", lambda *given: _timed(seen, "plan", lambda: decide(*given)))
+    monkeypatch.setattr(CycleRunner, "_decide", lambda *given: _timed(seen, "plan", lambda: decide(*given)))
     scheduler = Scheduler(world.memory, replace(PATIENT, dry_run=True), None, time.monotonic, world.time.now)
     task = asyncio.create_task(scheduler.run())
     while not scheduler.synced or scheduler.began is None:
         await asyncio.sleep(0.001)
     longest = 0.0
-    while scheduler.turns == 0:
+    while scheduler.runner.ended_cycles == 0:
         before = time.perf_counter()
         await asyncio.sleep(0.001)
         longest = max(longest, time.perf_counter() - before)

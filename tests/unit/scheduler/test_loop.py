@@ -19,11 +19,12 @@ from muster.kube.cluster import Change, PatchType, Raw
 from muster.observability.health import WorkCheck
 from muster.observability.metrics import TABLE, Metrics
 from muster.planning.decision import Binding
-from muster.scheduler import loop
+from muster.scheduler import cycle_trigger
 from muster.scheduler.apply import eviction_backoff, pod_api
+from muster.scheduler.cycle_runner import REPORT_SECONDS
 from muster.scheduler.leader_election import Leader, LeaseTerms
 from muster.scheduler.leadership import Leadership
-from muster.scheduler.loop import TELL_SECONDS, Scheduler
+from muster.scheduler.loop import Scheduler
 from muster.scheduler.observer import Observer
 from muster.scheduler.status.status_writer import AT_ONCE
 from tests.support.live.faults import Call, Fault, Faulty
@@ -191,7 +192,7 @@ async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
         world.submit(group("h", minMember=1), {"": 1})
         cycles = live.scheduler.cycles
         await live.until(lambda: live.scheduler.cycles > cycles + 3)
-        assert len(live.scheduler.assumed_pods) == 1
+        assert len(live.scheduler.watched.assumed_pods) == 1
         assert world.seats() == {}
         cluster.bindings = ""
         await live.until(lambda: world.seats() == {"g-0": "a"})
@@ -221,8 +222,8 @@ async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
         await live.until(lambda: live.scheduler.cycles > 0 and live.scheduler.began is None)
         await world.time.advance(3000)
         assert check.problem() == "", "idle"
-        decide = live.scheduler._decide
-        live.scheduler._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
+        decide = live.scheduler.runner._decide
+        live.scheduler.runner._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
         world.submit(group("g", minMember=1), {"": 1})
         await live.until(lambda: live.scheduler.began is not None)
         await world.time.advance(301)
@@ -290,7 +291,8 @@ class Deaf(Faulty):
 
 async def test_failures_that_stay_do_not_multiply_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
     """One alarm at a time, whatever else wakes the loop meanwhile."""
-    monkeypatch.setattr(loop, "FIRST_SECONDS", 0.001)
+    monkeypatch.setattr(cycle_trigger, "FIRST_SECONDS", 0.002)
+    monkeypatch.setattr(cycle_trigger, "LONGEST_SECONDS", 0.256)
     world = World([node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     script: Callable[[Call], Fault | None] = lambda call: "forbidden" if call.verb == "bind" else None  # noqa: E731
@@ -388,7 +390,7 @@ async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None
         before = sample(metrics, "decision_latency_seconds_count")
         seconds = sample(metrics, "decision_latency_seconds_sum")
         world.create(NODES, node("b"))
-        await live.until(lambda: live.scheduler.synced and len(live.scheduler.cache.objects.nodes) == 2)
+        await live.until(lambda: live.scheduler.synced and len(live.scheduler.watched.cache.objects.nodes) == 2)
         await world.time.advance(3)
         await live.until(lambda: sample(metrics, "decision_latency_seconds_count") != before)
     assert sample(metrics, "decision_latency_seconds_sum") == pytest.approx((seconds or 0) + 3)
@@ -472,7 +474,7 @@ async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
     async with observed(world, Faulty(world.memory, script), HASTY, metrics) as live:
         await live.until(lambda: live.scheduler.ready)
         deaf = True
-        await live.until(lambda: not live.scheduler.health[kind].is_ready)
+        await live.until(lambda: not live.scheduler.watched.health[kind].is_ready)
         await world.time.advance(50)
         assert sample(metrics, "watch_lag_seconds", resource=kind.plural) == 50
 
@@ -487,7 +489,7 @@ async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource)
         "broken" if deaf and (call.verb, call.what) == ("list", kind.plural) else None
     )
     async with world.running(Faulty(world.memory, script)) as live:
-        others = [health for one, health in live.scheduler.health.items() if one != kind]
+        others = [health for one, health in live.scheduler.watched.health.items() if one != kind]
         await live.until(lambda: all(health.has_synced for health in others))
         await asyncio.sleep(0.05)
         assert (live.scheduler.cycles, live.scheduler.last, world.seats()) == (0, None, {})
@@ -508,7 +510,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
         world.submit(group(name, minMember=2, priorityClassName=priority), {"": 2}, gpus=2)
     await first.turn()
     async with observed(world, late, HASTY, None, heir) as waiting:
-        await waiting.until(lambda: len(waiting.scheduler.cache.objects.pods) == 4)
+        await waiting.until(lambda: len(waiting.scheduler.watched.cache.objects.pods) == 4)
         late.deaf = True
         async with observed(world, way, HASTY, None, first) as acting:
             await acting.settle()
@@ -523,7 +525,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
 
 
 def _priority(live: Live, gang: str) -> str:
-    found = live.scheduler.cache.pod_group(gang)
+    found = live.scheduler.watched.cache.pod_group(gang)
     return found.spec.priority_class_name if found else ""
 
 
@@ -537,7 +539,9 @@ MEANWHILE: dict[str, Happening] = {
     "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
     "it is about to go": lambda world, _: _told_to_go(world),
     "it is another one": lambda world, _: _replaced(world),
-    "it was evicted": lambda world, live: live.scheduler.assumed_pods.assume_evicted("default/g-0", _uid(world)),
+    "it was evicted": lambda world, live: live.scheduler.watched.assumed_pods.assume_evicted(
+        "default/g-0", _uid(world)
+    ),
 }
 
 
@@ -686,5 +690,5 @@ async def test_doubt_that_lasts_is_told_on_the_gang() -> None:
 
     async with world.running(cluster) as live:
         await live.until(lambda: live.scheduler.applier.write_pool.unsettled == {"default/g"})
-        await world.time.advance(TELL_SECONDS + 1)
+        await world.time.advance(REPORT_SECONDS + 1)
         await live.until(lambda: any("it is not known yet whether pod `g-0` was bound" in one for one in told()), 3.0)

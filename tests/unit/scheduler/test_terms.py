@@ -126,10 +126,10 @@ class Statuses:
         )
 
     async def write(self, outcome: CycleOutcome) -> None:
-        self.writer.tell(outcome)
+        self.writer.submit(outcome)
         writing = asyncio.create_task(self.writer.run())
         async with asyncio.timeout(5):
-            while self.writer.told < outcome.number:
+            while self.writer.reported_cycle < outcome.number:
                 await asyncio.sleep(0.002)
         writing.cancel()
 
@@ -163,15 +163,17 @@ async def test_nothing_of_a_long_plan_is_written_where_leadership_was_lost_and_r
     world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
     leadership, cluster, go = Replica(), Faulty(world.memory), threading.Event()
     async with world.running(cluster, Scheduling(debounce_milliseconds=1, idle_cycle_seconds=3600), leadership) as live:
-        await live.until(lambda: live.scheduler.told > 0 and len(world.seats()) == 1 and not len(live.scheduler.events))
-        await live.until(lambda: live.scheduler.at_rest and live.scheduler.told == live.scheduler.cycles)
-        decide, cycles = live.scheduler._decide, live.scheduler.cycles
-        live.scheduler._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
+        await live.until(
+            lambda: live.scheduler.reported_cycle > 0 and len(world.seats()) == 1 and not len(live.scheduler.events)
+        )
+        await live.until(lambda: live.scheduler.at_rest and live.scheduler.reported_cycle == live.scheduler.cycles)
+        decide, cycles = live.scheduler.runner._decide, live.scheduler.cycles
+        live.scheduler.runner._decide = lambda *known: (go.wait(), decide(*known))[1]  # type: ignore[method-assign]
         world.submit(group("high", minMember=1, priorityClassName="high"), {"": 1}, gpus=4)
         world.submit(group("lacking", minMember=9), {"": 1})
         await live.until(lambda: live.scheduler.began is not None)
         writes = cluster.writes()
         leadership.term += 1
         go.set()
-        await live.until(lambda: live.scheduler.told > cycles)
+        await live.until(lambda: live.scheduler.reported_cycle > cycles)
         assert cluster.writes() == writes

@@ -51,7 +51,7 @@ def build_readiness_checks(settings: Observability, scheduler: Scheduler, leader
     """One check for each watch, and one for the election if this replica takes part in it."""
     checks: list[health.Check] = [
         health.WatchCheck(resource.plural, state, settings.silent_watch_seconds)
-        for resource, state in scheduler.health.items()
+        for resource, state in scheduler.watched.health.items()
     ]
     if leader is not None:
         checks.append(health.LeaseCheck(lambda: leader.refused, lambda: leader.resting_seconds))
@@ -89,5 +89,5 @@ def _webhook_loops(
 
 def _validation_context(scheduler: Scheduler) -> ValidationContext:
     """The scheduler's cache, as the context of an admission review; whole once every kind is listed."""
-    cache = scheduler.cache
+    cache = scheduler.watched.cache
     return ValidationContext(cache.objects, cache.pods_of, whole=scheduler.synced)

@@ -1,6 +1,6 @@
-"""Evictions that were refused lately: a plan leaves those pods alone for a while, longer each time.
+"""Pods whose eviction was refused lately: plans leave them alone for a while, longer each time.
 
-Else the same victim would be asked again and again, while another one would do, or while nobody would.
+Else the same victim would be tried again and again, while another one would do, or while none would.
 """
 
 from collections.abc import Callable
@@ -8,16 +8,17 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from muster.api.core import Pod
+from muster.kube.backoff import Backoff
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 300.0
 
 
-class RefusedEviction(Struct, frozen=True):
+class RefusedEviction(Struct, frozen=True, eq=False):
     """One pod that could not be evicted."""
 
     uid: str
-    until: float
-    seconds: float  # how long it is left alone
+    backoff: Backoff
+    until: float  # so long it is left alone
 
 
 class EvictionBackoff:
@@ -28,27 +29,27 @@ class EvictionBackoff:
         self._refused: dict[str, RefusedEviction] = {}
 
     def refused(self, pod: str, uid: str) -> None:
-        """It was, just now."""
+        """An eviction was refused just now."""
         before = self._refused.get(pod)
-        again = before is not None and before.uid == uid
-        seconds = min(before.seconds * 2, LONGEST_SECONDS) if before and again else FIRST_SECONDS
-        self._refused[pod] = RefusedEviction(uid, self._clock() + seconds, seconds)
+        is_same = before is not None and before.uid == uid
+        backoff = before.backoff if before is not None and is_same else Backoff(FIRST_SECONDS, LONGEST_SECONDS)
+        self._refused[pod] = RefusedEviction(uid, backoff, self._clock() + backoff.next_seconds())
 
     def evicted(self, pod: str) -> None:
-        """It leaves after all."""
+        """The pod is evicted after all."""
         self._refused.pop(pod, None)
 
-    def untouchable(self, seen: Callable[[str], Pod | None]) -> frozenset[str]:
-        """Those that a plan must not choose now; who is gone, or was left alone for long, is forgotten."""
+    def untouchable(self, cached: Callable[[str], Pod | None]) -> frozenset[str]:
+        """The pods that a plan must not choose now; forgets those that are gone, or were left alone for long."""
         now = self._clock()
-        for pod, refused in list(self._refused.items()):
-            found = seen(pod)
-            if found is None or found.metadata.uid != refused.uid or now > refused.until + LONGEST_SECONDS:
-                del self._refused[pod]
-        return frozenset(pod for pod, refused in self._refused.items() if now < refused.until)
+        for name, refused in list(self._refused.items()):
+            pod = cached(name)
+            if pod is None or pod.metadata.uid != refused.uid or now > refused.until + LONGEST_SECONDS:
+                del self._refused[name]
+        return frozenset(name for name, refused in self._refused.items() if now < refused.until)
 
     def next_seconds(self) -> float | None:
-        """When somebody may be asked again; None: there is nobody."""
+        """When the next one may be evicted; None: there is none."""
         now = self._clock()
-        left = [refused.until - now for refused in self._refused.values() if refused.until > now]
-        return min(left) if left else None
+        seconds = [refused.until - now for refused in self._refused.values() if refused.until > now]
+        return min(seconds, default=None)

@@ -16,10 +16,10 @@ from muster.scheduler.apply.write_state import (
     Accepted,
     Answer,
     Confirmed,
+    Denied,
     Event,
     EvictRequest,
     NoAnswer,
-    Refused,
     Rejected,
     Sent,
     Unconfirmed,
@@ -136,4 +136,4 @@ class Evictor:
 
 
 def _is_gone(answer: Answer) -> bool:
-    return isinstance(answer, Refused) and answer.status == NOT_FOUND
+    return isinstance(answer, Denied) and answer.status == NOT_FOUND

@@ -9,7 +9,7 @@ from muster.model.snapshot import member_names
 from muster.planning.decision import CyclePlan
 from muster.scheduler.apply.apply_result import ApplyTally
 from muster.scheduler.apply.pod_api import NOT_FOUND, PodApi
-from muster.scheduler.apply.write_state import Accepted, Refused, WriteResult
+from muster.scheduler.apply.write_state import Accepted, Denied, WriteResult
 
 
 class Nomination(Struct, frozen=True):
@@ -58,7 +58,7 @@ class Nominator:
         namespace, _, name = nomination.pod.partition("/")
         answer = await self.api.nominate(namespace, name, write.uid, nomination.node)
         if not isinstance(answer, Accepted):
-            is_gone = isinstance(answer, Refused) and answer.status == NOT_FOUND
+            is_gone = isinstance(answer, Denied) and answer.status == NOT_FOUND
             if nomination.node or not is_gone:
                 write.tally.add_failure(nomination.gang, f"{nomination.pod}: not nominated: {answer.message}")
             return WriteResult.REJECTED

@@ -15,12 +15,12 @@ from muster.kube.errors import ApiError, Unanswered, may_have_been_applied
 from muster.scheduler.apply.write_state import (
     Accepted,
     Answer,
+    Denied,
     NoAnswer,
     PodGone,
     PodRead,
     PodUnread,
     Reading,
-    Refused,
     ServerFailed,
 )
 from muster.scheduler.leadership import Leadership, leads_in, within_leadership
@@ -81,15 +81,15 @@ class PodApi(Struct, frozen=True, eq=False):
         return Accepted(self.clock())
 
     def _count(self, answer: Answer) -> Answer:
-        if isinstance(answer, Refused) and answer.status == CONFLICT:
+        if isinstance(answer, Denied) and answer.status == CONFLICT:
             self.observer.conflict(PODS.plural)
         return answer
 
 
-def failure_of(error: ApiError, at: float) -> Refused | ServerFailed | NoAnswer:
+def failure_of(error: ApiError, at: float) -> Denied | ServerFailed | NoAnswer:
     """An error as an event: a clear no, or one after which the write may have been carried out."""
     if not may_have_been_applied(error):
-        return Refused(at, error.status, error.reason, error.message)
+        return Denied(at, error.status, error.reason, error.message)
     if isinstance(error, Unanswered) or error.status == TIMEOUT:
         return NoAnswer(at, error.reason, error.message)
     return ServerFailed(at, error.reason, error.message)

@@ -100,7 +100,7 @@ class Accepted(Struct, frozen=True):
     at: float
 
 
-class Refused(Struct, frozen=True):
+class Denied(Struct, frozen=True):
     """A clear no to the try that is under way, or it could not be sent: it will not be carried out."""
 
     at: float
@@ -158,7 +158,7 @@ class TermEnded(Struct, frozen=True):
     at: float
 
 
-Answer = Accepted | Refused | ServerFailed | NoAnswer
+Answer = Accepted | Denied | ServerFailed | NoAnswer
 Reading = PodRead | PodGone | PodUnread
 Event = Answer | Reading | Resent | TermEnded
 
@@ -179,7 +179,7 @@ def step(write: Write, event: Event) -> Write:
             return replace(write, is_term_over=True)
         case Resent(at=at):
             return _resend(write, at) if isinstance(write, Unconfirmed) and may_resend(write, at) else write
-        case Refused() | ServerFailed() | NoAnswer():
+        case Denied() | ServerFailed() | NoAnswer():
             return _after_failure(write, event)
 
 
@@ -208,14 +208,14 @@ def _resend(write: Unconfirmed, at: float) -> Unconfirmed:
     return replace(write, resent_at=at, is_waiting=False)
 
 
-def _after_failure(write: Sent | Unconfirmed, event: Refused | ServerFailed | NoAnswer) -> Write:
+def _after_failure(write: Sent | Unconfirmed, event: Denied | ServerFailed | NoAnswer) -> Write:
     match write, event:
-        case Sent(), Refused():
+        case Sent(), Denied():
             return Rejected(write.request)
         case Sent(at=at, is_term_over=is_over), _:
             is_failed = isinstance(event, ServerFailed)
             return Unconfirmed(write.request, at, at, is_failed=is_failed, is_term_over=is_over)
-        case Unconfirmed(), Refused():
+        case Unconfirmed(), Denied():
             return replace(write, resent_at=None)  # the earlier try is still open
         case _:
             return replace(write, open_at=last_sent_at(write), resent_at=None)

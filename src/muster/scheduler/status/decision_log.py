@@ -20,7 +20,7 @@ class DecisionLog:
         self._told: dict[str, Known] = {}  # by gang
         self._failed: dict[str, tuple[str, str]] = {}  # by gang: what its work ended with in the last plan
 
-    def tell(self, plan: CyclePlan) -> None:
+    def write(self, plan: CyclePlan) -> None:
         """What was decided; called before anybody knows what comes of it."""
         self._tell_failures(plan.failures)
         bound, nominated = _by_gang(plan.bindings), _by_gang(plan.nominations)

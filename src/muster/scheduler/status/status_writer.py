@@ -95,7 +95,7 @@ class StatusWriter:
         self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
         self.observer: Observer = observer or NoObserver()
         self.again = again  # called when everything is out: whether something was not taken
-        self.told = 0  # the last cycle of which all was told that a later one does not tell better
+        self.reported_cycle = 0  # the last one whose updates are written, as far as a later one does not replace them
         self._latest: CycleOutcome | None = None
         self._woken = asyncio.Event()
         self._number = 0  # the cycle that the letters are of
@@ -111,12 +111,12 @@ class StatusWriter:
         self._drafts = Drafts()
         self._recorder = Recorder(cluster, clock)
 
-    def tell(self, news: CycleOutcome) -> None:
+    def submit(self, news: CycleOutcome) -> None:
         """Soon; or never, if there are newer ones by then."""
         self._latest, self._newest = news, news.number
         self._woken.set()
 
-    async def make_way(self, binding: Binding) -> None:
+    async def yield_to_binding(self, binding: Binding) -> None:
         """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
         address = (PODS.plural, binding.namespace, binding.pod)
         self._placed[address] = self._newest + 1
@@ -169,7 +169,7 @@ class StatusWriter:
         return next((address for address in self._updates if address not in self._busy), None)
 
     def _all_out(self) -> None:
-        self.told = self._number
+        self.reported_cycle = self._number
         self._own_up()
 
     def _own_up(self) -> None:

@@ -15,13 +15,13 @@ from muster.scheduler.apply.write_state import (
     Accepted,
     BindRequest,
     Confirmed,
+    Denied,
     Event,
     EvictRequest,
     NoAnswer,
     PodGone,
     PodRead,
     PodUnread,
-    Refused,
     Rejected,
     Resent,
     Sent,
@@ -52,7 +52,7 @@ def run(request: WriteRequest, *events: Event) -> Write:
 @pytest.mark.parametrize("write_request", [BIND, EVICT])
 def test_a_clear_answer_to_the_first_try_is_final(write_request: WriteRequest) -> None:
     assert run(write_request, Accepted(1)) == Confirmed(write_request)
-    assert run(write_request, Refused(1)) == Rejected(write_request)
+    assert run(write_request, Denied(1)) == Rejected(write_request)
 
 
 @pytest.mark.parametrize("failure", [NoAnswer(1), ServerFailed(1)])
@@ -78,7 +78,7 @@ def test_the_pod_tells_what_became_of_an_unconfirmed_binding(reading: Event, sta
     assert isinstance(run(BIND, NoAnswer(1), reading), state)
 
 
-@pytest.mark.parametrize("refusal", [Refused(7, 409), Refused(7, 403), Refused(7, 429)])
+@pytest.mark.parametrize("refusal", [Denied(7, 409), Denied(7, 403), Denied(7, 429)])
 def test_a_refusal_of_the_second_try_says_nothing_about_the_first(refusal: Event) -> None:
     """I2: the API server may still carry out the first one; only the pod tells."""
     events = NoAnswer(1), PodRead(5, "u1"), Resent(6), refusal
@@ -102,8 +102,8 @@ def test_the_last_try_that_was_not_answered_counts() -> None:
         ((NoAnswer(1),), 6, False),  # not read yet
         ((NoAnswer(1), PodRead(5, "u1"), PodUnread(6)), 7, False),
         ((NoAnswer(1), PodRead(5, "u1"), Resent(6)), 7, False),  # one is under way
-        ((NoAnswer(1), PodRead(5, "u1"), Resent(6), Refused(7)), 8, False),  # not read since then
-        ((NoAnswer(1), PodRead(5, "u1"), Resent(6), Refused(7), PodRead(8, "u1")), 9, True),
+        ((NoAnswer(1), PodRead(5, "u1"), Resent(6), Denied(7)), 8, False),  # not read since then
+        ((NoAnswer(1), PodRead(5, "u1"), Resent(6), Denied(7), PodRead(8, "u1")), 9, True),
         ((NoAnswer(1), TermEnded(2), PodRead(5, "u1")), 6, False),
         ((TermEnded(0.5), NoAnswer(1), PodRead(5, "u1")), 6, False),
     ],
@@ -143,7 +143,7 @@ def test_an_eviction_that_the_api_server_failed_is_rejected_unless_the_pod_termi
 
 TIMES = st.floats(0, 200)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
-    *(TIMES.map(kind) for kind in (Accepted, Refused, ServerFailed, NoAnswer, Resent, PodGone, PodUnread, TermEnded)),
+    *(TIMES.map(kind) for kind in (Accepted, Denied, ServerFailed, NoAnswer, Resent, PodGone, PodUnread, TermEnded)),
     st.builds(PodRead, TIMES, st.sampled_from(["u1", "u2"]), st.sampled_from(["", "a", "b"]), st.booleans()),
 )
 REQUESTS = st.sampled_from([BIND, EVICT])
@@ -157,7 +157,7 @@ def states(request: WriteRequest, events: Iterable[Event]) -> list[Write]:
 
 
 def test_every_event_is_tried() -> None:
-    assert {type(event) for event in [Accepted(0), Refused(0), ServerFailed(0), NoAnswer(0), Resent(0)]} | {
+    assert {type(event) for event in [Accepted(0), Denied(0), ServerFailed(0), NoAnswer(0), Resent(0)]} | {
         PodRead,
         PodGone,
         PodUnread,
@@ -227,9 +227,9 @@ class ApiModel:
         """The answer to a try: clear, or lost with the try done, never done, or still to come."""
         fate = self.dice.choice(("clear", "refused", "done", "never", "later", "later"))
         if fate == "clear":
-            return Accepted(self.now) if self.bind("a") else Refused(self.now, 409)
+            return Accepted(self.now) if self.bind("a") else Denied(self.now, 409)
         if fate == "refused":
-            return Refused(self.now, self.dice.choice((403, 429)))
+            return Denied(self.now, self.dice.choice((403, 429)))
         if fate == "done":
             self.bind("a")
         if fate == "later":

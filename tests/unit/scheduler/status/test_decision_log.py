@@ -27,7 +27,7 @@ def gang(name: str, minimum: int, pods: int) -> list[Raw]:
 def lines(decision_log: DecisionLog, *plans: CyclePlan, level: str = "info") -> list[Any]:
     with capture_logs() as found:
         for one in plans:
-            decision_log.tell(one)
+            decision_log.write(one)
     return [line for line in found if line["log_level"] == level]
 
 

@@ -106,7 +106,7 @@ class Bench:
         raw = [one for kind in (NODES, PODS, POD_GROUPS, QUEUES) for one in self.world.memory.store.list(kind).items]
         snapshot = take(muster.objects(raw), self.world.time.now())
         self.number += 1
-        self.status_writer.tell(
+        self.status_writer.submit(
             CycleOutcome(
                 self.number,
                 snapshot,
@@ -119,7 +119,7 @@ class Bench:
 
     async def told(self) -> None:
         async with asyncio.timeout(5):
-            while self.status_writer.told < self.number:
+            while self.status_writer.reported_cycle < self.number:
                 await asyncio.sleep(0.001)
 
     @asynccontextmanager
@@ -356,8 +356,8 @@ async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
         sent = sorted(what.split()[1] for what, _ in gate.sent if what.startswith("pods"))
         (later, *_) = sorted({f"g0-{i}" for i in range(AT_ONCE + 2)} - {*sent})
         async with asyncio.timeout(5):
-            await bench.status_writer.make_way(_binding(later))
-        on_its_way = asyncio.create_task(bench.status_writer.make_way(_binding(sent[0])))
+            await bench.status_writer.yield_to_binding(_binding(later))
+        on_its_way = asyncio.create_task(bench.status_writer.yield_to_binding(_binding(sent[0])))
         bench.news()  # of a cycle that is over by now: it does not know of the binding
         assert bench.status_writer._latest is not None
         bench.status_writer._latest = msgspec.structs.replace(bench.status_writer._latest, number=1)
@@ -695,7 +695,7 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
     async with bench.running(), asyncio.timeout(5):
         bench.news()
         await until(lambda: "pods g-0" in {what for what, _ in gate.sent})
-        await bench.status_writer.make_way(_binding("g-0"))
+        await bench.status_writer.yield_to_binding(_binding("g-0"))
         await until(lambda: True in bench.failed)
 
 
