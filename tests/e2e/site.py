@@ -99,7 +99,7 @@ class Site:
         self.cluster, self.name = cluster, name
         self.nodes: dict[str, Raw] = {}
         self.groups: dict[str, Raw] = {}
-        self.kubelets = Kubelets(cluster, habits=HABITS)
+        self.kubelets = Kubelets(cluster, timings=HABITS)
         self.replicas = ReplicaController(cluster, [name])
         self.judge = Judge(self.nodes.values, self.groups.values, lambda: ())
         self.later = 0.0  # seconds that schedulers here believe to have passed on top

@@ -76,25 +76,28 @@ def command(
       muster up examples/cluster examples/dynamo-inference.yaml
       kubectl --kubeconfig muster.kubeconfig get podgroups -A -w
     """
-    domains_by_level = datacenter.levels(topology)
+    domains_by_level = datacenter.parse_levels(topology)
     if not host:
         raise InputError("--host: is empty", hint="127.0.0.1 is for this machine alone, 0.0.0.0 for every machine")
     served_at = ServedAt(host, port, kubeconfig)
     served_at.claim_kubeconfig()
     documents = inputs.read(files, max_file_mib)
-    filled = initial_objects.fill([*initial_objects.built_in(nodes, gpus, domains_by_level, documents), *documents])
-    for text in initial_objects.words(filled):
+    built_in = initial_objects.built_in_objects(nodes, gpus, domains_by_level, documents)
+    initial = initial_objects.create_cluster([*built_in, *documents])
+    for text in initial_objects.notes(initial):
         printing.note(text)
-    asyncio.run(_up(filled, served_at, schedulers, demo))
+    asyncio.run(_up(initial, served_at, schedulers, demo))
     if demo:
         click.echo("The demonstration is over, and its cluster is gone. `muster up` starts one that stays.")
     return 0
 
 
-async def _up(filled: initial_objects.Filled, served_at: ServedAt, schedulers: tuple[str, ...], demo: bool) -> None:
+async def _up(
+    initial: initial_objects.InitialCluster, served_at: ServedAt, schedulers: tuple[str, ...], demo: bool
+) -> None:
     stop = _stop_event()
     respawned = [datacenter.NAMESPACE] if demo else []
-    async with open_embedded_cluster(filled.store, served_at, schedulers, respawned) as cluster:
+    async with open_embedded_cluster(initial.store, served_at, schedulers, respawned) as cluster:
         if demo:
             await tasks.supervise(cluster.loops, _abort_on(stop), Demo(cluster).run())
         else:

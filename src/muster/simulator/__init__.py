@@ -1,1 +1,1 @@
-"""Clusters and workloads to try muster on."""
+"""Clusters and workloads to try muster with."""

@@ -1,4 +1,4 @@
-"""A data centre to play with: nodes in nested domains, and the Dynamo example as a workload."""
+"""The built-in data centre: nodes in nested topology domains, and the Dynamo example as a workload."""
 
 import re
 from collections.abc import Iterator
@@ -12,28 +12,28 @@ TOPOLOGY = "datacenter-topology"
 PREFIX = "topology/"
 GPU = "nvidia.com/gpu"
 LEVEL = re.compile(r"(?P<name>[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)=(?P<number>[0-9]{1,6})")
-EXAMPLE = "levels are name=number, coarse to fine, such as zone=2,rack=8"
+LEVELS_HINT = "levels are name=number, coarse to fine, such as zone=2,rack=8"
 
 
-def levels(text: str) -> dict[str, int]:
-    """`zone=2,block=4,rack=8`: how many domains each level has in all, coarse to fine."""
-    found: dict[str, int] = {}
+def parse_levels(text: str) -> dict[str, int]:
+    """`zone=2,block=4,rack=8`: the number of domains of each level, coarse to fine."""
+    domains_by_level: dict[str, int] = {}
     for part in filter(None, text.split(",")):
         level = LEVEL.fullmatch(part.strip())
         if level is None or not int(level["number"]):
-            raise InputError(f"--topology: `{part}` is no level", hint=f"{EXAMPLE}; names are like those of labels")
-        if level["name"] in found:
+            raise InputError(f"--topology: `{part}` is no level", hint=f"{LEVELS_HINT}; names are like those of labels")
+        if level["name"] in domains_by_level:
             raise InputError(f"--topology: level `{level['name']}` is there twice", hint="keep one of them")
-        found[level["name"]] = int(level["number"])
-    if not found:
-        raise InputError("--topology: there is no level", hint=EXAMPLE)
-    for (coarse, few), (fine, many) in pairwise(found.items()):
+        domains_by_level[level["name"]] = int(level["number"])
+    if not domains_by_level:
+        raise InputError("--topology: there is no level", hint=LEVELS_HINT)
+    for (coarse, few), (fine, many) in pairwise(domains_by_level.items()):
         if many % few:
             raise InputError(
                 f"--topology: {many} {fine}s cannot be shared evenly by {few} {coarse}s",
                 hint=f"make the number of {fine}s a multiple of {few}; levels go from coarse to fine",
             )
-    return found
+    return domains_by_level
 
 
 def topology(domains_by_level: dict[str, int]) -> Raw:
@@ -47,31 +47,31 @@ def topology(domains_by_level: dict[str, int]) -> Raw:
 
 
 def nodes(number: int, gpus: int, domains_by_level: dict[str, int]) -> Iterator[Raw]:
-    """Nodes, shared evenly by the domains of every level."""
+    """Nodes, distributed evenly over the domains of every level."""
     for i in range(number):
         labels = {f"{PREFIX}{name}": f"{name[0]}{i * count // number}" for name, count in domains_by_level.items()}
         name = f"node-{i:03}"
-        room = {"cpu": "96", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+        allocatable = {"cpu": "96", "memory": "1Ti", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
         yield {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}},
-            "status": {"capacity": room, "allocatable": room},
+            "status": {"capacity": allocatable, "allocatable": allocatable},
         }
 
 
 # the example --------------------------------------------------------------------------------------------------------
 
 NAMESPACE, GANG = "inference", "dynamo"
-REPLICAS = {"prefill": (4, 3, 8), "decode": (2, 1, 4)}  # replicas, of which so many must run, pods of each
+REPLICAS = {"prefill": (4, 3, 8), "decode": (2, 1, 4)}  # replicas, minimum of them, pods of each
 
 
 def dynamo() -> Iterator[Raw]:
-    """Prefill and decode, each in a zone, each replica in a rack; 3 of 4 and 1 of 2 start it, nobody disturbs these."""
+    """Prefill and decode, each in a zone, each replica in a rack; 3 of 4 and 1 of 2 replicas are its core."""
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     groups: list[Raw] = []
-    for role, (replicas, needed, pods) in REPLICAS.items():
-        groups.append({"name": role, "minSubGroup": needed, "topologyConstraint": _in("zone")})
+    for role, (replicas, minimum, pods) in REPLICAS.items():
+        groups.append({"name": role, "minSubGroup": minimum, "topologyConstraint": _in("zone")})
         groups += [
             {"name": f"{role}-{i}", "parent": role, "minMember": pods, "topologyConstraint": _in("rack")}
             for i in range(replicas)

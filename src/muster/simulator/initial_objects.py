@@ -1,7 +1,7 @@
-"""What an embedded cluster holds when it opens: the objects of files, and what is built in around them.
+"""The objects of an embedded cluster when it starts: those of files, and the built-in ones.
 
-Rule 1: what files bring wins over what is built in. Rule 2: an object that says who it is, how old it is and how it
-fares comes up like that: a snapshot is planned as the cluster that it was taken of. Rule 3: nothing acts meanwhile.
+Rule 1: objects of files replace built-in ones. Rule 2: uid, creation time and status of an object are kept, so that a
+snapshot is planned like the cluster it was captured from. Rule 3: no controller acts on the objects meanwhile.
 """
 
 from collections import Counter
@@ -24,11 +24,18 @@ from muster.kube.errors import ApiError
 from muster.simulator import datacenter
 from muster.validation.problem import listed
 
-BUILT_IN_NODES = 64  # where nobody says how many, and no file brings any
-FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "Queue", "Topology", "Node")  # others lean on them
-LAST = "Pod"
-JUDGED = ("PodGroup", "Queue", "Topology")
-GIVEN = (  # by an API server, to what is created
+BUILT_IN_NODES = 64  # where neither `--nodes` nor a file says otherwise
+CREATED_FIRST = (
+    "CustomResourceDefinition",
+    "Namespace",
+    "PriorityClass",
+    "Queue",
+    "Topology",
+    "Node",
+)  # others refer to them
+CREATED_LAST = "Pod"
+VALIDATED_KINDS = ("PodGroup", "Queue", "Topology")
+SYSTEM_FIELDS = (  # of metadata: set by the API server
     "uid",
     "resourceVersion",
     "creationTimestamp",
@@ -41,145 +48,147 @@ GIVEN = (  # by an API server, to what is created
 Identity = tuple[str, str, str, str]  # group, kind, namespace and name
 
 
-class Filled(Struct, frozen=True):
-    """A cluster that is ready to open, and what there is to say about how it came to be."""
+class InitialCluster(Struct, frozen=True):
+    """A store with its initial objects, and what users should know about them."""
 
     store: ClusterStore
-    namespaces: tuple[str, ...]  # made, as files name them and bring none
-    unknown: tuple[str, ...]  # kinds that were left alone
-    homeless: tuple[str, ...]  # nodes that pods are bound to, and that do not exist
+    namespaces: tuple[str, ...]  # created, as objects name them and no file has them
+    unknown: tuple[str, ...]  # kinds that were skipped
+    missing_nodes: tuple[str, ...]  # that pods are bound to
 
 
-def built_in(
-    number: int | None, gpus: int, domains_by_level: dict[str, int], given: Sequence[Document]
+def built_in_objects(
+    number: int | None, gpus: int, domains_by_level: dict[str, int], documents: Sequence[Document]
 ) -> Iterator[Document]:
-    """The data centre, but for what files bring. None: as many nodes as there are without files, or none with theirs.
+    """Topology and nodes of the built-in data centre, without those that files have.
 
-    Without nodes of its own, and with files that bring some, there is no topology of its own either.
+    `number` of nodes; None: the default, or 0 where files have nodes. Where files have all nodes, there is no built-in
+    topology either.
     """
-    theirs = {_identity(document.raw) for document in given}
-    bring = any(kind == NODES.kind and not group for group, kind, _, _ in theirs)
-    number = (0 if bring else BUILT_IN_NODES) if number is None else number
-    if bring and not number:
+    in_files = {_identity(document.raw) for document in documents}
+    files_have_nodes = any(kind == NODES.kind and not group for group, kind, _, _ in in_files)
+    number = (0 if files_have_nodes else BUILT_IN_NODES) if number is None else number
+    if files_have_nodes and not number:
         return
     for raw in (datacenter.topology(domains_by_level), *datacenter.nodes(number, gpus, domains_by_level)):
-        if _identity(raw) not in theirs:
+        if _identity(raw) not in in_files:
             yield Document("built in", raw)
 
 
-def fill(documents: Sequence[Document]) -> Filled:
-    """A cluster with these objects. InputError names the file, the document, the object, and a way out."""
-    birth = _Birth()
-    store = ClusterStore(clock=birth.now, new_uid=birth.uid)
-    _refuse_repeated(documents)
-    ordered = sorted(documents, key=_turn)
-    made = _missing_namespaces(ordered, {raw["metadata"]["name"] for raw in store.list(NAMESPACES).items})
+def create_cluster(documents: Sequence[Document]) -> InitialCluster:
+    """A cluster with these objects. InputError names the file, the document, the object and a way out."""
+    identities = _CapturedIdentities()
+    store = ClusterStore(clock=identities.now, new_uid=identities.new_uid)
+    _reject_duplicates(documents)
+    ordered = sorted(documents, key=_creation_order)
+    namespaces = _missing_namespaces(ordered, {raw["metadata"]["name"] for raw in store.list(NAMESPACES).items})
     unknown: Counter[str] = Counter()
-    for document in (*made, *ordered):
-        kind = _known(store, document.raw)
+    for document in (*namespaces, *ordered):
+        kind = _served_kind(store, document.raw)
         if kind is None:
             unknown[f"{document.raw.get('kind')} ({document.raw.get('apiVersion')})"] += 1
         else:
-            _put(store, birth, kind, document)
-    birth.over()
-    words = tuple(f"{number} {kind}" for kind, number in sorted(unknown.items()))
-    return Filled(store, tuple(sorted(one.raw["metadata"]["name"] for one in made)), words, _homeless(store))
+            _create(store, identities, kind, document)
+    identities.use_real_time()
+    kinds = tuple(f"{number} {kind}" for kind, number in sorted(unknown.items()))
+    names = tuple(sorted(document.raw["metadata"]["name"] for document in namespaces))
+    return InitialCluster(store, names, kinds, _missing_nodes(store))
 
 
 # one object ---------------------------------------------------------------------------------------------------------
 
 
-class _Birth:
-    """The clock and the giver of uids of a store that is being filled: every object is who, and as old as, it says."""
+class _CapturedIdentities:
+    """Clock and uid source of a store while initial objects are created: they keep their uids and creation times."""
 
     def __init__(self) -> None:
-        self._opened = datetime.now(UTC)
-        self._at: datetime | None = self._opened
-        self._wanted, self._taken = "", set[str]()
+        self._started = datetime.now(UTC)
+        self._time: datetime | None = self._started
+        self._uid, self._used_uids = "", set[str]()
 
     def now(self) -> datetime:
-        """The moment that is pretended; afterwards the real one."""
-        return self._at or datetime.now(UTC)
+        """The creation time of the current object; the real time after `use_real_time`."""
+        return self._time or datetime.now(UTC)
 
-    def uid(self) -> str:
-        """That of the object, if it says one that nobody else has."""
-        found = self._wanted if self._wanted and self._wanted not in self._taken else str(uuid4())
-        self._taken.add(found)
-        return found
+    def new_uid(self) -> str:
+        """The uid of the current object, if it has one that is not in use; otherwise a new one."""
+        uid = self._uid if self._uid and self._uid not in self._used_uids else str(uuid4())
+        self._used_uids.add(uid)
+        return uid
 
     @contextmanager
-    def pretended(self, at: datetime | None, uid: str = "") -> Iterator[None]:
-        """At this moment, for this object; None: it says none, and is as old as the cluster."""
-        self._at, self._wanted = at or self._opened, uid
+    def creating(self, at: datetime | None, uid: str = "") -> Iterator[None]:
+        """Use this time and uid; None: the start of the cluster."""
+        self._time, self._uid = at or self._started, uid
         try:
             yield
         finally:
-            self._at, self._wanted = self._opened, ""
+            self._time, self._uid = self._started, ""
 
-    def over(self) -> None:
-        """From now on time goes on by itself."""
-        self._at = None
+    def use_real_time(self) -> None:
+        """Use the real time from now on."""
+        self._time = None
 
 
-def _put(store: ClusterStore, birth: _Birth, kind: Kind, document: Document) -> None:
+def _create(store: ClusterStore, identities: _CapturedIdentities, kind: Kind, document: Document) -> None:
     raw, resource = document.raw, kind.resource
-    meta = _metadata(raw)
-    given = {name: value for name, value in meta.items() if name not in GIVEN}
+    metadata = _metadata(raw)
+    user_fields = {name: value for name, value in metadata.items() if name not in SYSTEM_FIELDS}
     if resource.namespaced:
-        given["namespace"] = _space(meta)
+        user_fields["namespace"] = _namespace(metadata)
     try:
-        with birth.pretended(_moment(meta.get("creationTimestamp")), _text(meta.get("uid"))):
-            stored = store.create(resource, {**raw, "metadata": given})
+        with identities.creating(_moment(metadata.get("creationTimestamp")), _text(metadata.get("uid"))):
+            stored = store.create(resource, {**raw, "metadata": user_fields})
         if isinstance(raw.get("status"), dict) and "status" in kind.subresources:
             stored = store.replace(resource, {**stored, "status": raw["status"]}, "status")
         if resource == PODS:
-            _leaves(store, birth, stored, meta)
+            _delete_terminating(store, identities, stored, metadata)
     except ApiError as error:
         if error.reason == "AlreadyExists":
-            _adopt(store, resource, given)
+            _update_existing(store, resource, user_fields)
         else:
-            raise _refused(document, error) from error
+            raise _input_error(document, error) from error
 
 
-def _leaves(store: ClusterStore, birth: _Birth, pod: Raw, meta: Raw) -> None:
-    """A pod that was on its way out is so again, with as much time as it had."""
-    until, grace = _moment(meta.get("deletionTimestamp")), meta.get("deletionGracePeriodSeconds")
-    if until is None:
+def _delete_terminating(store: ClusterStore, identities: _CapturedIdentities, pod: Raw, metadata: Raw) -> None:
+    """Delete a pod that was terminating when it was captured, with the same deadline."""
+    deadline, grace = _moment(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds")
+    if deadline is None:
         return
     seconds = grace if isinstance(grace, int) and 0 < grace < 10**6 else 1
-    with birth.pretended(until - timedelta(seconds=seconds)):
+    with identities.creating(deadline - timedelta(seconds=seconds)):
         store.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"], grace_seconds=seconds)
 
 
-def _adopt(store: ClusterStore, resource: Resource, given: Raw) -> None:
-    """What every cluster has from the start gets the labels and annotations that it is given."""
-    told = {name: given[name] for name in ("labels", "annotations") if isinstance(given.get(name), dict)}
-    store.patch(resource, "", given["name"], {"metadata": told})
+def _update_existing(store: ClusterStore, resource: Resource, metadata: Raw) -> None:
+    """Set labels and annotations of an object that every cluster has."""
+    fields = {name: metadata[name] for name in ("labels", "annotations") if isinstance(metadata.get(name), dict)}
+    store.patch(resource, "", metadata["name"], {"metadata": fields})
 
 
-def _refused(document: Document, error: ApiError) -> InputError:
-    hint = "put it right, or leave it out"
-    if error.reason == "Invalid" and document.raw.get("kind") in JUDGED:
-        hint = "`muster validate` tells every problem of a file with its place"
+def _input_error(document: Document, error: ApiError) -> InputError:
+    hint = "correct it, or leave it out"
+    if error.reason == "Invalid" and document.raw.get("kind") in VALIDATED_KINDS:
+        hint = "`muster validate` lists every problem of a file with its path"
     elif "PriorityClass" in error.message:
-        hint = "give a file that brings it, too, such as examples/cluster/priorities.yaml"
-    return InputError(f"{document.where}: {title(document.raw)} is refused: {error.message}", hint=hint)
+        hint = "add a file that has it, such as examples/cluster/priorities.yaml"
+    return InputError(f"{document.where}: {title(document.raw)} is rejected: {error.message}", hint=hint)
 
 
-# all of them --------------------------------------------------------------------------------------------------------
+# all objects --------------------------------------------------------------------------------------------------------
 
 
-def _turn(document: Document) -> int:
+def _creation_order(document: Document) -> int:
     kind = _text(document.raw.get("kind"))
-    return FIRST.index(kind) if kind in FIRST else len(FIRST) + int(kind == LAST)
+    return CREATED_FIRST.index(kind) if kind in CREATED_FIRST else len(CREATED_FIRST) + int(kind == CREATED_LAST)
 
 
-def _known(store: ClusterStore, raw: Raw) -> Kind | None:
-    named = (raw.get("apiVersion"), raw.get("kind"))
-    return next((kind for kind in store.kinds if (kind.resource.api_version, kind.resource.kind) == named), None)
+def _served_kind(store: ClusterStore, raw: Raw) -> Kind | None:
+    type_meta = (raw.get("apiVersion"), raw.get("kind"))
+    return next((kind for kind in store.kinds if (kind.resource.api_version, kind.resource.kind) == type_meta), None)
 
 
-def _refuse_repeated(documents: Sequence[Document]) -> None:
+def _reject_duplicates(documents: Sequence[Document]) -> None:
     seen: dict[Identity, str] = {}
     for document in documents:
         identity = _identity(document.raw)
@@ -191,47 +200,48 @@ def _refuse_repeated(documents: Sequence[Document]) -> None:
         seen[identity] = document.where
 
 
-def _missing_namespaces(documents: Sequence[Document], there: set[str]) -> list[Document]:
-    brought = {_text(_metadata(one.raw).get("name")) for one in documents if one.raw.get("kind") == NAMESPACES.kind}
-    named = {_text(_metadata(one.raw).get("namespace")) for one in documents} - {""}
+def _missing_namespaces(documents: Sequence[Document], existing: set[str]) -> list[Document]:
+    raws = [document.raw for document in documents]
+    in_files = {_text(_metadata(raw).get("name")) for raw in raws if raw.get("kind") == NAMESPACES.kind}
+    named = {_text(_metadata(raw).get("namespace")) for raw in raws} - {""}
     return [
-        Document("made", {"apiVersion": "v1", "kind": NAMESPACES.kind, "metadata": {"name": name}})
-        for name in sorted(named - brought - there)
+        Document("created", {"apiVersion": "v1", "kind": NAMESPACES.kind, "metadata": {"name": name}})
+        for name in sorted(named - in_files - existing)
     ]
 
 
-def _homeless(store: ClusterStore) -> tuple[str, ...]:
+def _missing_nodes(store: ClusterStore) -> tuple[str, ...]:
     nodes = {raw["metadata"]["name"] for raw in store.list(NODES).items}
     return tuple(sorted({raw["spec"].get("nodeName") or "" for raw in store.list(PODS).items} - nodes - {""}))
 
 
-def words(filled: Filled) -> Iterator[str]:
-    """What there is to say about it."""
-    if filled.namespaces:
-        yield f"made the namespaces that the files name: {listed(filled.namespaces)}"
-    if filled.unknown:
-        yield f"left alone, as the embedded cluster does not know them: {', '.join(filled.unknown)}"
-    if filled.homeless:
+def notes(cluster: InitialCluster) -> Iterator[str]:
+    """What users should know about the initial objects."""
+    if cluster.namespaces:
+        yield f"created the namespaces that the files name: {listed(cluster.namespaces)}"
+    if cluster.unknown:
+        yield f"skipped kinds that the embedded cluster does not serve: {', '.join(cluster.unknown)}"
+    if cluster.missing_nodes:
         yield (
-            f"pods are on nodes that do not exist, and go as they would in Kubernetes: {listed(filled.homeless)}; "
-            "give the files that bring these nodes, too"
+            f"pods on nodes that do not exist are removed, as in Kubernetes: {listed(cluster.missing_nodes)}; "
+            "add the files that have these nodes"
         )
 
 
 def _identity(raw: Raw) -> Identity:
-    """Empty at its end where it says no name."""
-    meta = _metadata(raw)
+    """Group, kind, namespace and name; empty where not stated."""
+    metadata = _metadata(raw)
     group = _text(raw.get("apiVersion")).rpartition("/")[0]
-    return group, _text(raw.get("kind")), _text(_space(meta)), _text(meta.get("name"))
+    return group, _text(raw.get("kind")), _text(_namespace(metadata)), _text(metadata.get("name"))
 
 
 def _metadata(raw: Raw) -> Raw:
-    found = raw.get("metadata")
-    return found if isinstance(found, dict) else {}
+    metadata = raw.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _space(meta: Raw) -> Any:
-    return meta.get("namespace") or "default"
+def _namespace(metadata: Raw) -> Any:
+    return metadata.get("namespace") or "default"
 
 
 def _text(value: Any) -> str:

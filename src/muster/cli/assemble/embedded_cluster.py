@@ -71,7 +71,7 @@ async def open_embedded_cluster(
     configure_terminal()
     memory = MemoryCluster(store)
     scheduler = Scheduler(memory, Scheduling(scheduler_names=schedulers))
-    kubelets = Kubelets(memory, habits=KubeletTimings())
+    kubelets = Kubelets(memory, timings=KubeletTimings())
     loops: dict[str, Loop] = {"scheduler": scheduler.run, "simulated kubelets": kubelets.run}
     if respawned:
         loops["replicas"] = ReplicaController(memory, list(respawned)).run

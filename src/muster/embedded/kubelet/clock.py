@@ -1,4 +1,4 @@
-"""Time as something that is given: the real one, or one that stands still until it is told to go on."""
+"""Clocks of the kubelet loop: the real one, and one that tests advance."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -8,17 +8,17 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """What loops ask of time."""
+    """The time, and waiting for it."""
 
     def now(self) -> datetime:
-        """This moment, with a zone."""
+        """The current time, with a zone."""
 
     async def wait(self, woken: asyncio.Event, until: datetime | None) -> None:
-        """Until the event is set, or the moment has come; None: for the event alone."""
+        """Wait until the event is set or the time has come; None: for the event alone."""
 
 
 class RealClock:
-    """The time on the wall."""
+    """The system's clock."""
 
     def now(self) -> datetime:
         """See Clock."""
@@ -35,11 +35,11 @@ class RealClock:
 
 
 class ManualClock:
-    """Time that moves only by `advance`."""
+    """A clock that only `advance` moves."""
 
     def __init__(self, start: datetime = EPOCH) -> None:
         self._now = start
-        self._sleepers: dict[int, tuple[datetime, asyncio.Event]] = {}
+        self._waiters: dict[int, tuple[datetime, asyncio.Event]] = {}
 
     def now(self) -> datetime:
         """See Clock."""
@@ -50,23 +50,23 @@ class ManualClock:
         if until is not None and until <= self._now:
             return
         if until is not None:
-            self._sleepers[id(woken)] = (until, woken)
+            self._waiters[id(woken)] = (until, woken)
         try:
             await woken.wait()
         finally:
-            self._sleepers.pop(id(woken), None)
+            self._waiters.pop(id(woken), None)
 
     async def advance(self, seconds: float) -> None:
-        """So much later, once everybody is done with the present; who waited for it has had a turn on return."""
+        """Move the clock once other tasks are idle; tasks that waited for the new time have run on return."""
         await settled()
         self._now += timedelta(seconds=seconds)
-        for until, woken in tuple(self._sleepers.values()):
+        for until, woken in tuple(self._waiters.values()):
             if until <= self._now:
                 woken.set()
         await settled()
 
 
-async def settled(turns: int = 200) -> None:
-    """Let everybody else run for a while; enough where nothing waits for the world outside."""
-    for _ in range(turns):
+async def settled(iterations: int = 200) -> None:
+    """Let other tasks run until they are idle; enough where none of them waits for I/O."""
+    for _ in range(iterations):
         await asyncio.sleep(0)

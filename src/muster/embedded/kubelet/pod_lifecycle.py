@@ -1,4 +1,4 @@
-"""The life of a simulated pod and node: what a kubelet writes next, and when. Values only."""
+"""The lifecycle of simulated pods and nodes: what a kubelet does next, when, and the statuses that it writes. Pure."""
 
 from datetime import datetime, timedelta
 from typing import Literal
@@ -9,46 +9,47 @@ from muster.api.duration import nanoseconds
 from muster.api.moment import moment
 from muster.kube.cluster import Raw
 
-RUN_FOR = "muster.dev/run-for"  # annotation: how long a pod runs until it has succeeded, such as `30s`
-FAIL = "muster.dev/fail"  # annotation: a pod fails, a node is lost for as long as it has it; the value says why
+RUN_FOR = "muster.dev/run-for"  # annotation: time from Running to Succeeded, such as `30s`
+FAIL = "muster.dev/fail"  # annotation: a pod fails, a node is lost while it has it; the value is the message
+DEFAULT_FAILURE = "failed on request"
 NOT_READY = "node.kubernetes.io/not-ready"
-Deed = Literal["start", "succeed", "fail", "vanish", "collect"]
+Action = Literal["start", "succeed", "fail", "remove", "collect"]
 
 
 class KubeletTimings(Struct, frozen=True):
-    """How fast simulated kubelets are."""
+    """How long simulated kubelets take."""
 
-    start_seconds: float = 1.0  # from being bound to Running and Ready
-    stop_seconds: float | None = None  # from being deleted to gone; None: all of the pod's grace
+    start_seconds: float = 1.0  # from bound to Running and Ready
+    stop_seconds: float | None = None  # from deleted to removed; None: the whole grace period
 
 
 class Step(Struct, frozen=True):
-    """What to do with a pod, and when."""
+    """The next action on a pod, and when it is due."""
 
     due: datetime
-    deed: Deed
+    action: Action
 
 
-def next_step(pod: Raw, seen: datetime, habits: KubeletTimings) -> Step | None:
-    """What a kubelet does next with a pod whose present state it saw first at `seen`; None: nothing."""
+def next_step(pod: Raw, since: datetime, timings: KubeletTimings) -> Step | None:
+    """The next action on a pod that is in its current state since `since`; None: none."""
     if not pod["spec"].get("nodeName"):
         return None
-    if gone := moment(pod["metadata"].get("deletionTimestamp") or ""):
-        stop = habits.stop_seconds
-        return Step(gone if stop is None else min(gone, seen + timedelta(seconds=stop)), "vanish")
+    if deadline := moment(pod["metadata"].get("deletionTimestamp") or ""):
+        stop = timings.stop_seconds
+        return Step(deadline if stop is None else min(deadline, since + timedelta(seconds=stop)), "remove")
     phase = pod.get("status", {}).get("phase", "Pending")
-    if told_to_fail(pod) and phase in ("Pending", "Running"):
-        return Step(seen, "fail")
+    if should_fail(pod) and phase in ("Pending", "Running"):
+        return Step(since, "fail")
     match phase:
         case "Pending":
-            return Step(seen + timedelta(seconds=habits.start_seconds), "start")
+            return Step(since + timedelta(seconds=timings.start_seconds), "start")
         case "Running":
-            return _end(pod)
+            return _completion(pod)
         case _:
             return None
 
 
-def _end(pod: Raw) -> Step | None:
+def _completion(pod: Raw) -> Step | None:
     text = annotations(pod).get(RUN_FOR)
     start = moment(pod["status"].get("startTime") or "")
     if not text or start is None:
@@ -59,75 +60,77 @@ def _end(pod: Raw) -> Step | None:
         return None
 
 
-def told_to_fail(raw: Raw) -> bool:
-    """Whether a pod or a node is to fail; `false` is a word for no."""
+def should_fail(raw: Raw) -> bool:
+    """Whether the annotation makes a pod or a node fail; not where its value is `false`."""
     return str(annotations(raw).get(FAIL, "false")).lower() != "false"
 
 
-def failure(raw: Raw) -> str:
-    """Why it fails, in the words of whoever wants it to."""
-    said = str(annotations(raw).get(FAIL) or "")
-    return said if said.lower() not in ("", "true") else "told to fail"
+def failure_message(raw: Raw) -> str:
+    """The message of a failure: the value of the annotation."""
+    text = str(annotations(raw).get(FAIL) or "")
+    return text if text.lower() not in ("", "true") else DEFAULT_FAILURE
 
 
 def annotations(raw: Raw) -> Raw:
-    """Of an object that may have none."""
+    """The annotations of an object."""
     return raw["metadata"].get("annotations") or {}
 
 
-def conditions(ready: bool, now: str, reason: str = "") -> list[Raw]:
-    """What a kubelet says about a pod."""
-    word = "True" if ready else "False"
-    why = {"reason": reason} if reason else {}
+def pod_conditions(ready: bool, now: str, reason: str = "") -> list[Raw]:
+    """The conditions of a pod that a kubelet sets."""
+    status = "True" if ready else "False"
+    reason_field = {"reason": reason} if reason else {}
     return [
-        {"type": kind, "status": word, "lastTransitionTime": now, **why}
-        for kind in ("Initialized", "Ready", "ContainersReady")
+        {"type": condition, "status": status, "lastTransitionTime": now, **reason_field}
+        for condition in ("Initialized", "Ready", "ContainersReady")
     ]
 
 
-def started(pod: Raw, now: str, address: str) -> Raw:
-    """The status of a pod that has come up."""
+def running_status(pod: Raw, now: str, address: str) -> Raw:
+    """The status of a pod that runs."""
     return {
         "phase": "Running",
         "startTime": now,
         "podIP": address,
         "podIPs": [{"ip": address}],
-        "conditions": conditions(True, now),
-        "containerStatuses": _containers(pod, {"running": {"startedAt": now}}, ready=True),
+        "conditions": pod_conditions(True, now),
+        "containerStatuses": _container_statuses(pod, {"running": {"startedAt": now}}, ready=True),
     }
 
 
-def ended(pod: Raw, now: str, phase: Literal["Succeeded", "Failed"], reason: str = "", message: str = "") -> Raw:
-    """The status of a pod that is over."""
-    word = "Completed" if phase == "Succeeded" else "Error"
-    state = {"terminated": {"exitCode": int(phase == "Failed"), "reason": word, "finishedAt": now}}
-    why = "PodCompleted" if phase == "Succeeded" else "PodFailed"
+def terminal_status(
+    pod: Raw, now: str, phase: Literal["Succeeded", "Failed"], reason: str = "", message: str = ""
+) -> Raw:
+    """The status of a pod that has finished."""
+    container_reason = "Completed" if phase == "Succeeded" else "Error"
+    state = {"terminated": {"exitCode": int(phase == "Failed"), "reason": container_reason, "finishedAt": now}}
+    condition_reason = "PodCompleted" if phase == "Succeeded" else "PodFailed"
     return {
         "phase": phase,
         **({"reason": reason} if reason else {}),
         **({"message": message} if message else {}),
-        "conditions": conditions(False, now, why),
-        "containerStatuses": _containers(pod, state, ready=False),
+        "conditions": pod_conditions(False, now, condition_reason),
+        "containerStatuses": _container_statuses(pod, state, ready=False),
     }
 
 
-def _containers(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
+def _container_statuses(pod: Raw, state: Raw, *, ready: bool) -> list[Raw]:
     return [
         {
-            "name": one["name"],
-            "image": one.get("image", ""),
+            "name": container["name"],
+            "image": container.get("image", ""),
             "imageID": "",
             "ready": ready,
             "started": ready,
             "restartCount": 0,
             "state": state,
         }
-        for one in pod["spec"]["containers"]
+        for container in pod["spec"]["containers"]
     ]
 
 
-def orphaned(pod: Raw, now: str) -> Raw:
-    """The status of a pod whose node exists no more, as Kubernetes' garbage collector of pods leaves it."""
+def orphaned_status(pod: Raw, now: str) -> Raw:
+    """The status of a pod whose node no longer exists, as PodGC writes it."""
     message = "PodGC: node no longer exists"
     target = {
         "type": "DisruptionTarget",
@@ -136,27 +139,27 @@ def orphaned(pod: Raw, now: str) -> Raw:
         "message": message,
         "lastTransitionTime": now,
     }
-    over = ended(pod, now, "Failed", "NodeLost", message)
-    return over | {"conditions": [*over["conditions"], target]}
+    status = terminal_status(pod, now, "Failed", "NodeLost", message)
+    return status | {"conditions": [*status["conditions"], target]}
 
 
-def is_ready(node: Raw) -> bool:
-    """Whether a node says that it is Ready."""
-    return _readiness(node) == "True"
+def is_node_ready(node: Raw) -> bool:
+    """Whether the Ready condition of a node is True."""
+    return _ready_status(node) == "True"
 
 
-def is_lost(node: Raw) -> bool:
-    """Whether a node says that it is not Ready; a new one says nothing."""
-    return _readiness(node) in ("False", "Unknown")
+def is_node_lost(node: Raw) -> bool:
+    """Whether the Ready condition of a node is False or Unknown; a new node has none."""
+    return _ready_status(node) in ("False", "Unknown")
 
 
-def _readiness(node: Raw) -> str:
-    found = node.get("status", {}).get("conditions") or ()
-    return next((str(one.get("status")) for one in found if one.get("type") == "Ready"), "")
+def _ready_status(node: Raw) -> str:
+    conditions = node.get("status", {}).get("conditions") or ()
+    return next((str(item.get("status")) for item in conditions if item.get("type") == "Ready"), "")
 
 
-def readiness(ready: bool, now: str) -> Raw:
-    """What a node says about itself, or is said about it."""
+def ready_condition(ready: bool, now: str) -> Raw:
+    """The Ready condition of a node."""
     return {
         "type": "Ready",
         "status": "True" if ready else "False",
@@ -167,8 +170,8 @@ def readiness(ready: bool, now: str) -> Raw:
     }
 
 
-def taints(node: Raw, ready: bool) -> list[Raw]:
-    """The taints of a node, with or without those for not being ready."""
-    others = [one for one in node.get("spec", {}).get("taints") or () if one.get("key") != NOT_READY]
-    ours = [] if ready else [{"key": NOT_READY, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-    return others + ours
+def node_taints(node: Raw, ready: bool) -> list[Raw]:
+    """The taints of a node, with the not-ready taints only where it is not ready."""
+    others = [taint for taint in node.get("spec", {}).get("taints") or () if taint.get("key") != NOT_READY]
+    not_ready = [] if ready else [{"key": NOT_READY, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    return others + not_ready

@@ -237,7 +237,7 @@ async def test_a_node_that_was_not_heard_of_is_asked_for(scene: Scene) -> None:
     scene.bound("a")
     await scene.clock.advance(2)
     scene.kubelets._nodes.discard("n1")
-    scene.kubelets._look_again("n1")
+    scene.kubelets._reschedule_pods("n1")
     await scene.clock.advance(2)
     assert scene.phase("a") == "Running"
 
