@@ -1,13 +1,13 @@
-"""The error tree. Each error names the thing, the place and the way out; the CLI turns it into an exit code.
+"""The error tree. Each error names the thing, the place and what to do; the CLI turns it into an exit code.
 
 MusterError
-├── InputError    exit 2: what was given cannot be read (file, encoding, YAML, JSON, types)
-└── Refused       exit 1: it was read and understood, and the answer is no
+├── InputError    exit 2: the input cannot be read (file, encoding, YAML, JSON, types)
+└── Refused       exit 1: it can be read, and the answer is no
 """
 
 
 class MusterError(Exception):
-    """Anything muster says no to. `hint` is the way out and may be empty."""
+    """An error for the user. `hint` says what to do and may be empty."""
 
     exit_code = 2
 

@@ -1,4 +1,4 @@
-"""The configuration from a file: what says something else than it seems to is refused, all of it at once."""
+"""Loads the configuration from a file, and reports all of its problems at once."""
 
 import re
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from muster.reporting.text import plain
 from muster.validation.problem import Problem, listed
 
 RENAMED = {"scheduling.schedulerName": "it is a list now: `schedulerNames: [muster]`"}  # what earlier versions read
-_MOST_MIB = 1  # of a configuration; a person writes less
+_MOST_MIB = 1  # a configuration is smaller
 
 
 def load(path: str | Path) -> Config:
-    """The configuration in a file; InputError tells everything that is wrong with it."""
+    """The configuration in a file; InputError lists all of its problems."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MOST_MIB * 2**20 + 1)
@@ -39,10 +39,10 @@ def load(path: str | Path) -> Config:
 
 def read(data: bytes, source: str) -> Config:
     """The configuration in the bytes of a YAML or JSON file; an empty one is all defaults."""
-    found = documents(data, source)
-    if len(found) > 1:
-        raise InputError(f"{source}: holds {len(found)} documents", hint="a configuration is one document")
-    raw = found[0] if found else {}
+    raws = documents(data, source)
+    if len(raws) > 1:
+        raise InputError(f"{source}: holds {len(raws)} documents", hint="a configuration is one document")
+    raw = raws[0] if raws else {}
     try:
         config, misfits = decode(raw, Config)
     except (UnicodeError, ValueError, OverflowError):
@@ -55,7 +55,7 @@ def read(data: bytes, source: str) -> Config:
 
 
 def _unknown_keys(raw: Any, kind: type[Wire], at: str) -> Iterator[Problem]:
-    """A key that nobody reads is a setting that somebody believes in."""
+    """Every unknown key is an error: the user believes that it is a setting."""
     if not isinstance(raw, dict):
         return
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
@@ -96,8 +96,8 @@ def _short(value: int) -> str:
 
 
 def _contradictions(config: Config) -> Iterator[Problem]:
-    """Settings that are fine alone and make no sense together."""
-    scheduling, election, shown = config.scheduling, config.leader_election, config.webhook.certificates
+    """Settings that contradict each other."""
+    scheduling, election = config.scheduling, config.leader_election
     if scheduling.longest_debounce_milliseconds < scheduling.debounce_milliseconds:
         yield Problem(
             "scheduling.longestDebounceMilliseconds",
@@ -120,30 +120,31 @@ def _contradictions(config: Config) -> Iterator[Problem]:
             "leaderElection.progressSeconds",
             f"must be less than `observability.stuckCycleSeconds`, {config.observability.stuck_cycle_seconds}, is "
             f"{election.progress_seconds}",
-            hint="else kubelet restarts a leader before it could give the lease up",
+            hint="else kubelet restarts a leader before it can give up the lease",
         )
-    yield from _about_certificates(shown)
+    yield from _certificate_problems(config.webhook.certificates)
     if config.webhook.enabled and config.webhook.port == config.observability.port:
         yield Problem("observability.port", f"is the webhook's, too: {config.webhook.port}", hint="choose another")
 
 
-def _about_certificates(shown: Certificates) -> Iterator[Problem]:
+def _certificate_problems(certificates: Certificates) -> Iterator[Problem]:
     at = "webhook.certificates"
-    if shown.source == "files" and not shown.folder:
+    if certificates.source == "files" and not certificates.folder:
         yield Problem(f"{at}.folder", "is missing", hint="with `source: files`, say where `tls.crt` and `tls.key` are")
-    if shown.source == "generated" and shown.folder:
+    if certificates.source == "generated" and certificates.folder:
         yield Problem(
             f"{at}.folder", "is not read with `source: generated`", hint="say `source: files`, or leave it out"
         )
-    if shown.source == "generated" and not shown.renew_before_days < shown.validity_days:
+    if certificates.source == "generated" and not certificates.renew_before_days < certificates.validity_days:
         yield Problem(
             f"{at}.renewBeforeDays",
-            f"must be less than `validityDays`, {shown.validity_days}, is {shown.renew_before_days}",
-            hint="or every look at the certificate would renew it",
+            f"must be less than `validityDays`, {certificates.validity_days}, is {certificates.renew_before_days}",
+            hint="else every check would renew the certificate",
         )
-    if shown.source == "generated" and shown.authority_validity_days <= shown.validity_days:
+    if certificates.source == "generated" and certificates.authority_validity_days <= certificates.validity_days:
         yield Problem(
             f"{at}.authorityValidityDays",
-            f"must be more than `validityDays`, {shown.validity_days}, is {shown.authority_validity_days}",
-            hint="an authority outlives what it signs",
+            f"must be more than `validityDays`, {certificates.validity_days}, "
+            f"is {certificates.authority_validity_days}",
+            hint="an authority must outlive the certificates that it signs",
         )

@@ -1,4 +1,4 @@
-"""docs/reference/config.md, made from the types of the settings."""
+"""Generates docs/reference/config.md from the types of the settings."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from muster.config.settings import Config, notes_of, schema_of, struct_of
 
 
 def reference() -> str:
-    """docs/reference/config.md: every setting with its default, its range and its reason, from the types."""
+    """The text of docs/reference/config.md: every setting with its default, range and reason."""
     return _HEAD + "".join(_section(Config, "")).rstrip() + "\n"
 
 

@@ -1,8 +1,8 @@
 """Every setting of the control plane: one file, one type; each has a default, its unit in its name, and a reason.
 
-Rule 1: a file that says something else than it seems to is refused: keys that are not settings, values of a wrong type
-or out of range, settings that contradict each other; all of them at once, with path and hint. Rule 2: no secret stands
-here: credentials come from the kubeconfig or the service account, keys from the Secret or the folder that is named.
+Rule 1: a file with unknown keys, values of a wrong type or out of range, or settings that contradict each other is
+refused, with all problems at once. Rule 2: no setting is a secret: credentials come from the kubeconfig or the service
+account, keys from the Secret or the folder that a setting names.
 """
 
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -34,21 +34,19 @@ class Scheduling(Wire, frozen=True):
     scheduler_names: Annotated[
         tuple[str, ...],
         doc(
-            "Pods with one of these as `spec.schedulerName` are ours (N6); all others only take room on their nodes. "
-            "Where pods of KAI's manifests are to be scheduled, `kai-scheduler` belongs here, too.",
+            "muster schedules pods with one of these as `spec.schedulerName` (N6); all others only use resources of "
+            "their nodes. To schedule pods of KAI's manifests, add `kai-scheduler`.",
             minItems=1,
         ),
     ] = (DEFAULT_SCHEDULER,)
     namespaces: Annotated[
         tuple[str, ...],
         doc(
-            "Only gangs of these namespaces are scheduled; empty: all. What runs elsewhere still counts as used on its "
-            "nodes, is never disturbed, and does not count in queues."
+            "Schedule only gangs of these namespaces; empty: all. Pods of other namespaces still use their nodes, "
+            "are never evicted, and do not count in queues."
         ),
     ] = ()
-    dry_run: Annotated[bool, doc("Plan and tell, but write nothing: to look at muster beside another scheduler.")] = (
-        False
-    )
+    dry_run: Annotated[bool, doc("Plan and log, but write nothing: to try muster beside another scheduler.")] = False
     debounce_milliseconds: Annotated[
         int,
         doc(
@@ -108,20 +106,20 @@ class Scheduling(Wire, frozen=True):
     bind_timeout_seconds: Annotated[
         int,
         doc(
-            "A write that is not answered by then is given up. A binding or eviction still counts as sent, as it may "
-            "have happened (G5), until the pod itself shows how it ended. Near the end of a lease the time is shorter.",
+            "A write without an answer by then times out. A binding or eviction stays unconfirmed, as it may have been "
+            "applied (G5), until the pod shows its result. Near the end of a lease the time is shorter.",
             **_between(1, 300),
         ),
     ] = 10
 
 
 class Consolidation(Wire, frozen=True):
-    """Moving running pods to make room (P5, P8)."""
+    """Moving running pods to free resources (P5, P8)."""
 
     max_pods: Annotated[
         int,
         doc(
-            "Pods that are moved for one gang at most; 0: none, consolidation is off. Never more resources than the "
+            "Moves at most this many pods for one gang; 0: consolidation is off. Never moves more resources than the "
             "gang asks for.",
             **_between(0, 100_000),
         ),
@@ -129,12 +127,12 @@ class Consolidation(Wire, frozen=True):
 
 
 class Disturbance(Wire, frozen=True):
-    """How much of what runs one cycle may disturb (P8)."""
+    """How many running pods one cycle may evict or move (P8)."""
 
     max_share: Annotated[
         int,
         doc(
-            "Percent of the running pods that one cycle evicts or moves at most, higher priorities first; what a "
+            "Percent of the running pods that one cycle evicts or moves at most, for higher priorities first; what a "
             "single gang needs is always allowed.",
             **_between(0, 100),
         ),
@@ -142,7 +140,7 @@ class Disturbance(Wire, frozen=True):
 
 
 class LeaderElection(Wire, frozen=True):
-    """One replica acts, the others stand by with everything in memory."""
+    """One replica acts, the others stand by with a synced cache."""
 
     enabled: Annotated[bool, doc("Switch off only where a single replica is certain: two leaders bind twice.")] = True
     lease_name: Annotated[
@@ -153,7 +151,10 @@ class LeaderElection(Wire, frozen=True):
     ] = "muster-system"
     lease_seconds: Annotated[
         int,
-        doc("A leader that is silent for this long is replaced: the longest time without any.", **_between(2, 600)),
+        doc(
+            "Another replica replaces a leader that does not renew for this long: the longest time without a leader.",
+            **_between(2, 600),
+        ),
     ] = 15
     renew_deadline_seconds: Annotated[
         int,
@@ -165,8 +166,8 @@ class LeaderElection(Wire, frozen=True):
     progress_seconds: Annotated[
         int,
         doc(
-            "A leader whose cycle shows no result for this long (it does not end, and no write is answered) gives the "
-            "plan and the lease up, and stands back for twice `leaseSeconds`. Longer than any cycle that stays within "
+            "A leader whose cycle makes no progress for this long (it does not end, and no write is answered) gives "
+            "up the plan and the lease, and does not compete for twice `leaseSeconds`. Longer than any cycle within "
             "`scheduling.cycleSteps`.",
             **_between(10, _HOUR),
         ),
@@ -177,95 +178,100 @@ class LeaderElection(Wire, frozen=True):
 
 
 class Certificates(Wire, frozen=True):
-    """What the webhook shows to the API server."""
+    """The certificate that the webhook serves to the API server."""
 
     source: Annotated[
         str,
         doc(
-            "`generated`: muster makes an authority and a certificate, keeps them in a Secret, renews them and puts "
-            "the authority into the webhook configurations. `files`: you bring them, and muster reads them again when "
-            "they change.",
+            "`generated`: muster creates an authority and a certificate, stores them in a Secret, renews them and "
+            "writes the authority to the webhook configurations. `files`: you provide them, and muster reads them "
+            "again when they change.",
             enum=list(SOURCES),
         ),
     ] = "generated"
     secret_name: Annotated[
-        str, doc("`generated`: the Secret in `namespace` that all replicas share, so that they show one.", **NAME)
+        str,
+        doc(
+            "`generated`: the Secret in `namespace` that all replicas share, so that they serve the same certificate.",
+            **NAME,
+        ),
     ] = "muster-webhook-certificates"
-    namespace: Annotated[str, doc("Of the Secret and of the Service.", **LABEL)] = "muster-system"
+    namespace: Annotated[str, doc("The namespace of the Secret and of the Service.", **LABEL)] = "muster-system"
     service_name: Annotated[
-        str, doc("The Service that the API server calls; the certificate has to be made out to it.", **NAME)
+        str, doc("The Service that the API server calls; the certificate must name it.", **NAME)
     ] = "muster-webhook"
     folder: Annotated[
         str,
         doc(
-            "`files`: holds `tls.crt` and `tls.key`, as in a Secret of type `kubernetes.io/tls`, and `ca.crt` where "
-            "muster should put the authority into the webhook configurations, too."
+            "`files`: holds `tls.crt` and `tls.key`, as in a Secret of type `kubernetes.io/tls`, and `ca.crt` if "
+            "muster should write the authority to the webhook configurations."
         ),
     ] = ""
     validity_days: Annotated[
-        int, doc("`generated`: how long a certificate holds; short, as renewing costs nothing.", **_between(1, 825))
+        int, doc("`generated`: validity of a certificate; short, as renewal costs nothing.", **_between(1, 825))
     ] = 90
     authority_validity_days: Annotated[
         int,
         doc(
-            "`generated`: how long the authority holds. A new one is trusted beside the old one until that expires.",
+            "`generated`: validity of the authority. A new one is trusted beside the old one until that expires.",
             **_between(2, 10 * _DAYS),
         ),
     ] = _DAYS
     renew_before_days: Annotated[
         int,
         doc(
-            "A certificate is renewed this long before it expires: weeks in which somebody may notice that it fails.",
+            "A certificate is renewed this long before it expires: weeks to notice that renewal fails.",
             **_between(0, 824),
         ),
     ] = 30
     check_seconds: Annotated[
         int,
         doc(
-            "How often files, the Secret and the expiry are looked at; a mounted Secret takes about a minute anyway.",
+            "How often muster checks files, the Secret and the expiry; a mounted Secret takes about a minute anyway.",
             **_between(1, _HOUR),
         ),
     ] = 60
 
 
 class Webhook(Wire, frozen=True):
-    """The server that the API server asks about PodGroups, Queues and Topologies (V)."""
+    """The admission webhook for PodGroups, Queues and Topologies (V)."""
 
-    enabled: Annotated[bool, doc("Without it, only the rules that CRDs can hold are enforced.")] = True
-    host: Annotated[str, doc("The address to listen on; in a pod that is every address, as the Service finds it.")] = (
+    enabled: Annotated[bool, doc("Without it, only the rules in the CRDs are enforced.")] = True
+    host: Annotated[str, doc("The address to listen on; in a pod every address, so that the Service reaches it.")] = (
         "0.0.0.0"
     )
     port: Annotated[int, doc("Above 1024, as muster does not run as root.", **_PORT)] = 9443
     configuration_name: Annotated[
-        str, doc("The ValidatingWebhookConfiguration and MutatingWebhookConfiguration that muster keeps.", **NAME)
+        str, doc("The ValidatingWebhookConfiguration and MutatingWebhookConfiguration that muster updates.", **NAME)
     ] = "muster"
     failure_policy: Annotated[
         str,
         doc(
-            "What the API server does while no webhook answers. `Fail`: nothing invalid is ever stored, and nobody "
-            "can change a PodGroup meanwhile. `Ignore`: the reverse.",
+            "What the API server does while no webhook answers. `Fail`: it never stores an invalid object, and "
+            "rejects all changes of PodGroups meanwhile. `Ignore`: the reverse.",
             enum=list(FAILURE_POLICIES),
         ),
     ] = "Fail"
     convert_older_dialects: Annotated[
         bool,
         doc(
-            "Rewrite older dialects (D) when they are created, instead of refusing them. Off: what is stored is what "
-            "was written."
+            "Convert older dialects (D) on create and update, instead of refusing them. Off: objects are stored as "
+            "they are written."
         ),
     ] = False
     max_body_bytes: Annotated[
         int,
         doc(
-            "Larger requests are refused unread. etcd stores 1.5 MiB, and an update carries the old object, too.",
+            "The webhook refuses larger requests unread. etcd stores 1.5 MiB, and an update carries the old object, "
+            "too.",
             **_between(1_024, 64 * 2**20),
         ),
     ] = 4 * 2**20
     timeout_seconds: Annotated[
         int,
         doc(
-            "A request that takes longer is given up, by muster and by the API server: a client is waiting. Usual "
-            "answers take a few milliseconds.",
+            "A request that takes longer times out, in muster and in the API server: a client waits. Usual answers "
+            "take a few milliseconds.",
             **_between(1, 30),
         ),
     ] = 5
@@ -276,7 +282,7 @@ class Webhook(Wire, frozen=True):
             **_between(1, 1_000),
         ),
     ] = 32
-    certificates: Annotated[Certificates, doc("What it shows to the API server.")] = Certificates()
+    certificates: Annotated[Certificates, doc("The certificate that it serves.")] = Certificates()
 
 
 class Observability(Wire, frozen=True):
@@ -290,8 +296,8 @@ class Observability(Wire, frozen=True):
         int,
         doc(
             "A watch without an event or bookmark for this long counts as dead, and muster as not ready. The API "
-            "server sends a bookmark about every minute, but of a kind that nobody writes only a new stream is heard, "
-            "and that begins after 330 seconds at the latest.",
+            "server sends a bookmark about every minute, but for a kind without writes only a new stream brings "
+            "news, and that begins after 330 seconds at the latest.",
             **_between(331, _HOUR),
         ),
     ] = 400
@@ -311,14 +317,14 @@ class Log(Wire, frozen=True):
     level: Annotated[
         str,
         doc(
-            "The least important that is written. `debug` tells every decision, several lines a gang.",
+            "The lowest level that is logged. `debug` logs every decision, several lines a gang.",
             enum=list(LEVELS),
         ),
     ] = "info"
 
 
 class Config(Wire, frozen=True):
-    """The whole file. Everything has a default: an empty file is a good one."""
+    """The whole file. Every setting has a default: an empty file is valid."""
 
     scheduling: Annotated[Scheduling, doc("")] = Scheduling()
     consolidation: Annotated[Consolidation, doc("")] = Consolidation()
@@ -330,7 +336,7 @@ class Config(Wire, frozen=True):
 
     @property
     def policy(self) -> Policy:
-        """What a plan may cost, and whom it may disturb."""
+        """The policy of a plan: budgets of steps, and limits of evictions and moves."""
         return Policy(
             scheduler_names=self.scheduling.scheduler_names,
             steps=self.scheduling.search_steps,
@@ -341,7 +347,7 @@ class Config(Wire, frozen=True):
 
 
 def notes_of(field: FieldInfo) -> tuple[Any, ...]:
-    """What `doc` says about a setting."""
+    """The annotations of a setting."""
     return field.type.__metadata__ if get_origin(field.type) is Annotated else ()
 
 

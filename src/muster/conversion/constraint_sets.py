@@ -1,7 +1,7 @@
 """D3: `spec.topologyConstraints` to constraints on the groups themselves.
 
-A constraint over a set of groups is one over their pods together: it belongs on the group that holds exactly these
-pods. Where there is none, and their parent needs all its children anyway, a new branch between them holds it.
+A constraint over a set of groups constrains their pods together: it moves to the group with exactly these pods. Where
+there is none, and their parent needs all its children, it moves to a new branch between them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,35 +16,35 @@ HERE = f"spec.{FIELD}"
 
 
 def place_constraints(raw: Raw) -> Iterator[str]:
-    """Moves every constraint to its group; Refused where no group could carry it."""
+    """Move every constraint to its group, and yield the changes; Refused where no group can hold it."""
     spec = raw.get("spec") or {}
     if FIELD not in spec:
         return
-    stated = _shaped(spec[FIELD] or {}, {"global": dict, "subGroups": dict, "subGroupSets": list}, HERE)
-    tree = _GroupTree(spec, _annotated(raw))
+    stated = _require_fields(spec[FIELD] or {}, {"global": dict, "subGroups": dict, "subGroupSets": list}, HERE)
+    tree = _GroupTree(spec, _annotated_topology(raw))
     for name, constraint in (stated.get("subGroups") or {}).items():
         at = f"{HERE}.subGroups[{name}]"
-        yield tree.put([name], _shaped(constraint, {}, at), at)
+        yield tree.put([name], _require_fields(constraint, {}, at), at)
     for i, entry in enumerate(stated.get("subGroupSets") or ()):
         at = f"{HERE}.subGroupSets[{i}]"
-        given = _shaped(entry, {"subGroups": list, "constraint": dict}, at)
-        yield tree.put_set(given.get("subGroups") or [], given.get("constraint") or {}, at)
+        constraint_set = _require_fields(entry, {"subGroups": list, "constraint": dict}, at)
+        yield tree.put_set(constraint_set.get("subGroups") or [], constraint_set.get("constraint") or {}, at)
     if stated.get("global"):
         yield tree.put_global(stated["global"])
     if not any(stated.values()):
-        yield f"`{HERE}` is gone: it said nothing (D3)"
+        yield f"`{HERE}` is gone: it was empty (D3)"
     del spec[FIELD]
     tree.keep_topologies()
 
 
-def _annotated(raw: Raw) -> str:
+def _annotated_topology(raw: Raw) -> str:
     """The Topology that the PodGroup's annotation names."""
     notes = (raw.get("metadata") or {}).get("annotations") or {}
     return str(notes.get(TOPOLOGY) or "")
 
 
-def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
-    """An object whose fields are the known ones, of the right type; with no fields given, any object."""
+def _require_fields(value: Any, fields: dict[str, type], at: str) -> Raw:
+    """The value as an object with only these fields, of their types; with no fields given, any object."""
     if not isinstance(value, dict):
         raise InputError(f"{at}: expected an object")
     for name, inner in value.items():
@@ -56,14 +56,14 @@ def _shaped(value: Any, fields: dict[str, type], at: str) -> Raw:
 
 
 class _GroupTree:
-    """The groups of a spec as plain values; every change is made in place."""
+    """The groups of a spec as plain values, changed in place."""
 
     def __init__(self, spec: Raw, topology: str) -> None:
         self.spec = spec
         self.topology = topology
         self.in_sets: set[str] = set()
         self._index()
-        self.meant: dict[str, str] = {name: self._topology(name) for name in self.groups}
+        self.intended: dict[str, str] = {name: self._topology(name) for name in self.groups}
         self.covered = {name for name, group in self.groups.items() if group.get("topologyConstraint")}
 
     def _index(self) -> None:
@@ -73,7 +73,7 @@ class _GroupTree:
             self.children.setdefault(group.get("parent") or "", []).append(name)
 
     def _topology(self, name: str) -> str:
-        """The Topology that a constraint of this group is about (T4)."""
+        """The Topology of a constraint on this group (T4)."""
         while True:
             group = self.groups[name] if name else self.spec
             stated = (group.get("topologyConstraint") or {}).get("topology")
@@ -82,14 +82,14 @@ class _GroupTree:
             name = group.get("parent") or ""
 
     def keep_topologies(self) -> None:
-        """T4: a constraint that moved up must not hand its Topology down to a group that meant another one."""
-        for name, meant in self.meant.items():
+        """T4: state the Topology of each group that would now inherit another one from a moved constraint."""
+        for name, intended in self.intended.items():
             constraint = self.groups[name].get("topologyConstraint")
-            if constraint and meant and not constraint.get("topology") and self._topology(name) != meant:
-                self.groups[name]["topologyConstraint"] = {"topology": meant, **constraint}
+            if constraint and intended and not constraint.get("topology") and self._topology(name) != intended:
+                self.groups[name]["topologyConstraint"] = {"topology": intended, **constraint}
 
     def put(self, names: Iterable[Any], constraint: Raw, at: str) -> str:
-        """A constraint on named groups together."""
+        """Put a constraint on these groups together; returns the change in words."""
         members = list(names)
         for name in members:
             if name not in self.groups:
@@ -103,9 +103,9 @@ class _GroupTree:
     def put_set(self, names: list[Any], constraint: Raw, at: str) -> str:
         if not names:
             raise Refused(f"{at}.subGroups: names no groups", hint="name the groups that sit together, or remove it")
-        unfit = [name for name in names if not isinstance(name, str)]
-        if unfit:
-            raise InputError(f"{at}.subGroups: expected names, got `{str(unfit[0])[:40]}`")
+        wrong = [name for name in names if not isinstance(name, str)]
+        if wrong:
+            raise InputError(f"{at}.subGroups: expected names, got `{str(wrong[0])[:40]}`")
         twice = [name for name in names if name in self.in_sets]
         if twice:
             raise Refused(
@@ -115,7 +115,7 @@ class _GroupTree:
         return self.put(names, constraint, at)
 
     def put_global(self, constraint: Raw) -> str:
-        """One set of everything that has no more specific constraint."""
+        """Put the global constraint on all groups without a more specific one, together."""
         at = f"{HERE}.global"
         if not self.groups:
             return f"`{at}` is now {self._assign('', constraint)} (D3)"
@@ -126,45 +126,43 @@ class _GroupTree:
         return self.put(rest, constraint, at)
 
     def _below(self, names: Iterable[str]) -> set[str]:
-        """The groups and all that is inside them."""
-        found, ahead = set[str](), list(names)
-        while ahead:
-            name = ahead.pop()
-            if name not in found:
-                found.add(name)
-                ahead += self.children.get(name, [])
-        return found
+        """These groups and all groups below them."""
+        inside, pending = set[str](), list(names)
+        while pending:
+            name = pending.pop()
+            if name not in inside:
+                inside.add(name)
+                pending += self.children.get(name, [])
+        return inside
 
     def _collapse(self, names: list[str]) -> list[str]:
-        """The fewest groups that hold exactly these: all children together are their parent."""
+        """The fewest groups with exactly these pods: a parent replaces all of its children."""
         inside = self._below(names)
-        ahead = sorted({self.groups[name].get("parent") or "" for name in names})
-        while ahead:
-            parent = ahead.pop()
+        pending = sorted({self.groups[name].get("parent") or "" for name in names})
+        while pending:
+            parent = pending.pop()
             if parent not in inside and all(child in inside for child in self.children[parent]):
                 inside.add(parent)
                 if parent:
-                    ahead.append(self.groups[parent].get("parent") or "")
+                    pending.append(self.groups[parent].get("parent") or "")
         if "" in inside:
             return [""]
         tops = [name for name in inside if (self.groups[name].get("parent") or "") not in inside]
         return tops if len(tops) == 1 else [name for name in self.groups if name in set(tops)]
 
     def _assign(self, name: str, constraint: Raw) -> str:
-        """On the group itself; if that has another one already, on a new branch around it."""
+        """Put it on the group itself, or on a new branch around it if the group has another constraint."""
         group = self.groups[name] if name else self.spec
         if group.get("topologyConstraint") in (None, {}, constraint):
             group["topologyConstraint"] = constraint
             return f"the constraint of `{name}`" if name else "the PodGroup's own constraint"
         members = [name] if name else self.children.get("", [])
         if not members:
-            raise Refused(
-                f"{HERE}.global: the PodGroup has another constraint already", hint="keep the one that is meant"
-            )
+            raise Refused(f"{HERE}.global: the PodGroup has another constraint already", hint="keep one of them")
         return self._wrap(members, constraint, HERE)
 
     def _wrap(self, members: list[str], constraint: Raw, at: str) -> str:
-        """A new branch over some children of one parent, which the parent must need as a whole."""
+        """Put it on a new branch over some children of one parent; Refused unless the parent needs all of them."""
         groups = self.groups
         parents = {groups[name].get("parent") or "" for name in members}
         if len(parents) > 1:
@@ -175,7 +173,7 @@ class _GroupTree:
         parent = parents.pop()
         holder = groups[parent] if parent else self.spec
         siblings, need = self.children[parent], holder.get("minSubGroup")
-        branch: Raw = {"name": self._fresh(members, parent), "topologyConstraint": constraint}
+        branch: Raw = {"name": self._new_name(members, parent), "topologyConstraint": constraint}
         if len(members) == len(siblings):
             if need is not None:
                 branch["minSubGroup"] = holder.pop("minSubGroup")
@@ -196,8 +194,8 @@ class _GroupTree:
         self._index()
         return f"on the new branch `{branch['name']}` around {_listed(members)}"
 
-    def _fresh(self, members: list[str], parent: str) -> str:
-        """A name for a new branch: what its members' names share."""
+    def _new_name(self, members: list[str], parent: str) -> str:
+        """A name for a new branch: the common prefix of its members' names."""
         shared = members[0] if len(members) == 1 else _prefix(members)
         base = (shared.rstrip("-") or parent or "together")[:50].rstrip("-")
         taken = self.groups

@@ -1,7 +1,7 @@
-"""Older dialects to the form of record (D1-D5). Works on plain values, so that fields muster does not know survive.
+"""Converts older dialects to the form of record (D1-D5). Works on plain values, so that unknown fields survive.
 
-Only one thing is a matter of reading: what `minMember` counts on a branch. Everything else has one meaning, or is
-refused with the reason.
+Only one field is ambiguous: what `minMember` counts on a branch. Everything else has one meaning, or is refused with
+the reason.
 """
 
 import copy
@@ -31,14 +31,14 @@ Raw = dict[str, Any]
 
 
 class Conversion(Struct, frozen=True):
-    """The object in the form of record, and what was changed for it."""
+    """The object in the form of record, and the changes in words."""
 
     raw: Any
     changes: tuple[str, ...] = ()
 
 
 def convert(document: Document, reading: Reading = "auto") -> Conversion:
-    """One document; other kinds pass unchanged. Refused says why where there is no one meaning."""
+    """Convert one document; other kinds pass unchanged. Refused, with the reason, where the meaning is ambiguous."""
     raw, kind = document.raw, document.raw.get("kind", "")
     if isinstance(kind, str) and kind.endswith("List") and isinstance(raw.get("items"), list):
         return _list(document, reading)
@@ -51,7 +51,7 @@ def convert(document: Document, reading: Reading = "auto") -> Conversion:
 
 
 def looks_older(spec: Any) -> bool:
-    """Whether there may be something to convert in a PodGroup's spec; only its no is certain, and costs little."""
+    """Whether a PodGroup's spec may need conversion: a cheap test, of which only False is certain."""
     if not isinstance(spec, dict):
         return spec is not None
     parts = spec.get("subGroups")
@@ -69,7 +69,7 @@ def looks_older(spec: Any) -> bool:
 
 
 def _part_looks_older(part: Raw, has_children: bool) -> bool:
-    """A branch counts no pods; a leaf says how many, and counts nothing else."""
+    """In the form of record a branch has no `minMember`; a leaf has it, and no `minSubGroup`."""
     if has_children:
         return part.get("minMember") is not None
     return not part.get("minMember") or part.get("minSubGroup") is not None
@@ -77,14 +77,14 @@ def _part_looks_older(part: Raw, has_children: bool) -> bool:
 
 def _list(document: Document, reading: Reading) -> Conversion:
     kind = document.raw["kind"].removesuffix("List")
-    given = {"apiVersion": document.raw["apiVersion"], "kind": kind} if kind else {}
+    type_meta = {"apiVersion": document.raw["apiVersion"], "kind": kind} if kind else {}
     items: list[Any] = []
     changes: list[str] = []
     for i, item in enumerate(document.raw["items"]):
         where = f"{document.where}, items[{i}]"
         if not isinstance(item, dict):
             raise InputError(f"{where}: expected a Kubernetes object")
-        done = convert(Document(where, given | item), reading)
+        done = convert(Document(where, type_meta | item), reading)
         items.append(done.raw if done.changes else item)
         changes += done.changes
     return Conversion(document.raw | {"items": items} if changes else document.raw, tuple(changes))
@@ -95,28 +95,28 @@ def _pod_group(document: Document, reading: Reading) -> Conversion:
     changes: list[str] = []
     where = f"{document.where}: {title(raw)}"
     try:
-        _forget_nulls(raw.get("spec"))
+        _remove_nulls(raw.get("spec"))
         changes += _spelling(raw)
-        group = _decoded(Document(document.where, raw))
+        group = _decode(Document(document.where, raw))
         _refuse_problems(group, PRECONDITIONS)
         changes += _minimums(raw, group, reading)
         changes += _constraints(raw, where)
-        _refuse_problems(_decoded(Document(document.where, raw)), podgroup.FORM)
+        _refuse_problems(_decode(Document(document.where, raw)), podgroup.FORM)
     except Refused as error:
         raise Refused(f"{where} cannot be converted\n  {error.message}", hint=error.hint) from None
     return Conversion(raw if changes else document.raw, tuple(f"{where}: {change}" for change in changes))
 
 
 def _constraints(raw: Raw, where: str) -> list[str]:
-    """D3; what cannot be read names its file and object, as everywhere."""
+    """D3; an InputError names file and object."""
     try:
         return list(place_constraints(raw))
     except InputError as error:
         raise InputError(f"{where} cannot be read\n  {error.message}", hint=error.hint) from None
 
 
-def _forget_nulls(spec: Any) -> None:
-    """A field that is null is not set: it must not stand beside the new name of another."""
+def _remove_nulls(spec: Any) -> None:
+    """Remove null fields: they are unset, and must not clash with a field's new name."""
     if not isinstance(spec, dict):
         return
     groups = [part for name in ("subGroups", "subgroups") for part in _items(spec.get(name))]
@@ -130,7 +130,7 @@ def _items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _decoded(document: Document) -> PodGroup:
+def _decode(document: Document) -> PodGroup:
     group, misfits = decode(document.raw, PodGroup)
     if misfits:
         raise InputError(misfit_text(document, misfits))
@@ -141,7 +141,7 @@ def _refuse_problems(group: PodGroup, rules: tuple[podgroup.Rule, ...]) -> None:
     problems = [problem for problem in podgroup.judge(group.spec, rules) if problem.severity == "error"]
     if problems:
         lines = "\n  ".join(f"{problem.at}: {problem.says} (hint: {problem.hint})" for problem in problems)
-        raise Refused(lines, hint="mend these first, then convert")
+        raise Refused(lines, hint="fix these first, then convert")
 
 
 def _spelling(raw: Raw) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _spelling(raw: Raw) -> Iterator[str]:
 
 
 def _rename(raw: Raw, old: str, new: str, value: Any = None) -> None:
-    """Another name in the same place."""
+    """Rename a key, and keep its position."""
     items = [(new, raw[old] if value is None else value) if key == old else (key, raw[key]) for key in raw]
     raw.clear()
     raw.update(items)
@@ -166,7 +166,7 @@ def _rename(raw: Raw, old: str, new: str, value: Any = None) -> None:
 
 
 def _minimums(raw: Raw, group: PodGroup, reading: Reading) -> Iterator[str]:
-    """Branches count children, leaves count pods, and each states its minimum."""
+    """Rewrite minimums: branches count children, leaves count pods, and each leaf states its minimum."""
     spec = raw.get("spec") or {}
     raws = {"": spec} | {part.get("name"): part for part in spec.get("subGroups") or ()}
     tree = _PlaceTree(group)
@@ -191,14 +191,14 @@ def _branch(place: GroupPlace, raw: Raw, tree: "_PlaceTree", reading: Reading) -
         _rename(raw, "minMember", "minSubGroup")
         yield f"`{place.at}.minMember: {place.min_member}` is now `minSubGroup`: it counts children (D1)"
         return
-    sure = tree.sure[place.name]
-    if place.min_member > sure:
+    guaranteed = tree.guaranteed[place.name]
+    if place.min_member > guaranteed:
         raise Refused(
-            f"{place.at}.minMember: {place.min_member} pods, but {_guarantee(place)} only {sure}",
-            hint=f"raise the children's minimums to {place.min_member} in all, or lower it to {sure}",
+            f"{place.at}.minMember: {place.min_member} pods, but {_guarantee(place)} only {guaranteed}",
+            hint=f"raise the children's minimums to {place.min_member} in all, or lower it to {guaranteed}",
         )
     del raw["minMember"]
-    yield f"`{place.at}.minMember: {place.min_member}` is gone: {_guarantee(place)} {sure} pods (D2)"
+    yield f"`{place.at}.minMember: {place.min_member}` is gone: {_guarantee(place)} {guaranteed} pods (D2)"
 
 
 def _guarantee(place: GroupPlace) -> str:
@@ -209,7 +209,7 @@ def _guarantee(place: GroupPlace) -> str:
 
 
 def _read_as(tree: "_PlaceTree", counted: list[GroupPlace]) -> Reading:
-    """D5: one convention for the whole file, or a refusal that shows both readings.
+    """D5: one reading for the whole file; Refused with both readings where it is ambiguous.
 
     A file that knows `minSubGroup` counts pods with `minMember`. Else a number beyond the children counts pods, one
     that no set of children adds up to counts children, and one that could be either is refused.
@@ -238,7 +238,7 @@ def _both_readings(place: GroupPlace, tree: "_PlaceTree") -> str:
 
 
 def _adds_up(number: int, parts: list[int]) -> bool:
-    """Whether some of the parts add up to the number; a bit for every sum up to it."""
+    """Whether some of the parts add up to the number (subset sum; one bit for each sum)."""
     sums, mask = 1, (1 << (number + 1)) - 1
     for part in parts:
         sums |= (sums << part) & mask if part <= number else 0
@@ -246,7 +246,7 @@ def _adds_up(number: int, parts: list[int]) -> bool:
 
 
 class _PlaceTree:
-    """Places, their children, and how many pods each place is sure to have once it is satisfied."""
+    """Places, their children, and how many pods each satisfied place has at least."""
 
     def __init__(self, group: PodGroup) -> None:
         self.places = {place.name: place for place in outline(group.spec).places}
@@ -254,13 +254,13 @@ class _PlaceTree:
         self.children: dict[str, list[str]] = defaultdict(list)
         for part in parents_first(group.spec):
             self.children[part.parent].append(part.name)
-        self.sure: dict[str, int] = {}
+        self.guaranteed: dict[str, int] = {}
         for name in reversed(self.order):
-            place, below = self.places[name], sorted(self.sure[child] for child in self.children[name])
-            self.sure[name] = (
+            place, below = self.places[name], sorted(self.guaranteed[child] for child in self.children[name])
+            self.guaranteed[name] = (
                 sum(below[: place.min_sub_group or len(below)]) if below else max(place.min_member or 1, 1)
             )
 
     def pods_below(self, name: str) -> list[int]:
-        """The pods of every child, as it would need them."""
-        return [self.sure[child] for child in self.children[name]]
+        """The guaranteed pods of every child."""
+        return [self.guaranteed[child] for child in self.children[name]]

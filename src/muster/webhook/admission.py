@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from muster.api.codec import Document, title
 from muster.conversion.older_formats import Conversion, convert, looks_older
-from muster.conversion.update_conversion import Managers, convert_update, taken_back
+from muster.conversion.update_conversion import Managers, convert_update, withdrawn_fields
 from muster.errors import MusterError
 from muster.reporting.problems import lines
 from muster.reporting.text import plain
@@ -136,12 +136,12 @@ def _may_be_older(admission_request: AdmissionRequest) -> bool:
         return looks_older(spec)
     old = admission_request.old_object.get("spec")
     says_older = spec != old and looks_older(spec)
-    return (says_older or _takes_back(admission_request)) and not _is_older(
+    return (says_older or _withdraws(admission_request)) and not _is_older(
         _only_needed({**admission_request.new, "spec": old})
     )
 
 
-def _takes_back(admission_request: AdmissionRequest) -> bool:
+def _withdraws(admission_request: AdmissionRequest) -> bool:
     """Whether an applied manifest no longer holds a field of an older form."""
     new, old = admission_request.object.get("metadata"), admission_request.old_object.get("metadata")
     if not isinstance(new, dict) or not isinstance(old, dict):
@@ -151,7 +151,7 @@ def _takes_back(admission_request: AdmissionRequest) -> bool:
     )
     by_client = new.get("annotations") != old.get("annotations")
     return (by_server or by_client) and bool(
-        taken_back(admission_request.object, admission_request.old_object, _managers(admission_request))
+        withdrawn_fields(admission_request.object, admission_request.old_object, _managers(admission_request))
     )
 
 

@@ -293,7 +293,7 @@ async def test_an_older_field_that_a_manifest_takes_back_is_no_longer_meant() ->
     response = await ask(edited, stored, path="/mutate")
     assert patched(edited, response)["spec"] == {"subGroups": FOUR}
     assert response["warnings"] == [
-        "converted: `spec.minSubGroup` is gone: it was made of an older form that nobody states any more"
+        "converted: `spec.minSubGroup` is gone: it was made of an older form that no manifest states any more"
     ]
     assert "patch" not in await ask(stored, stored, path="/mutate")
 
@@ -349,7 +349,7 @@ async def test_an_object_that_is_written_whole_says_both_numbers_itself() -> Non
             (
                 "not converted: spec.subGroups[1].name: `a` is already the name of spec.subGroups[0] (hint: give each "
                 "SubGroup a name of its own); spec.subGroups[2].parent: `c` is not a subgroup here (hint: known: a, "
-                "b); hint: mend these first, then convert"
+                "b); hint: fix these first, then convert"
             ),
         ),
         (
