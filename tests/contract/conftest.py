@@ -1,4 +1,4 @@
-"""Every Cluster that the suite runs on. A table: one entry for each implementation."""
+"""The Clusters that the suite runs on: a table with one entry for each implementation."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -36,8 +36,8 @@ CLUSTERS: dict[str, Open] = {"memory": memory, "kubernetes": kubernetes}
 @pytest.fixture(params=list(CLUSTERS))
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     """A cluster with muster's CRDs. It may be shared: use `unique` for names that are not in a `namespace`."""
-    async with CLUSTERS[request.param](request) as found:
-        yield found
+    async with CLUSTERS[request.param](request) as opened:
+        yield opened
 
 
 @pytest.fixture

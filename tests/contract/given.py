@@ -1,4 +1,4 @@
-"""Objects and questions that the contract tests share."""
+"""Objects and helpers that the contract tests share."""
 
 from asyncio import timeout
 from collections.abc import AsyncIterator, Awaitable
@@ -27,7 +27,7 @@ def pod_group(namespace: str, name: str, **spec: Any) -> Raw:
 
 
 def kind_of(resource: Resource) -> Raw:
-    """Objects of custom kinds must say what they are."""
+    """apiVersion and kind, which objects of custom kinds must have."""
     return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
@@ -38,7 +38,7 @@ async def refused(call: Awaitable[Any]) -> ApiError:
 
 
 async def next_change(changes: AsyncIterator[Change]) -> Change:
-    """The next one that is not a bookmark."""
+    """The next change that is not a bookmark."""
     async with timeout(10):
         while (change := await anext(changes)).type == "BOOKMARK":
             pass

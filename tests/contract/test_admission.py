@@ -1,4 +1,4 @@
-"""Schemas and rules at the door."""
+"""Admission: schemas, validation and rules."""
 
 from typing import Any
 
@@ -22,51 +22,51 @@ from muster.kube.cluster import Cluster, Raw
 from tests.contract.given import config_map, kind_of, pod, pod_group, refused
 
 
-async def test_fields_that_a_schema_does_not_know_are_dropped(cluster: Cluster, namespace: str) -> None:
+async def test_unknown_fields_are_pruned(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1, unheardOf=True))
     assert made["spec"]["minMember"] == 1
     assert "unheardOf" not in made["spec"]
 
 
-async def test_values_of_the_wrong_type_are_refused(cluster: Cluster, namespace: str) -> None:
+async def test_values_of_the_wrong_type_are_rejected(cluster: Cluster, namespace: str) -> None:
     problem = await refused(cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember="many")))
     assert (problem.status, problem.reason) == (422, "Invalid")
     assert problem.details["causes"][0]["field"] == "spec.minMember"
 
 
-async def test_values_out_of_bounds_are_refused(cluster: Cluster, namespace: str) -> None:
+async def test_values_out_of_bounds_are_rejected(cluster: Cluster, namespace: str) -> None:
     for spec in ({"minMember": 0}, {"preemptibility": "perhaps"}):
         problem = await refused(cluster.create(POD_GROUPS, pod_group(namespace, "g", **spec)))
         assert (problem.status, problem.reason) == (422, "Invalid")
 
 
-async def test_rules_of_podgroups_hold_at_the_door(cluster: Cluster, namespace: str) -> None:
+async def test_podgroups_are_validated_on_create(cluster: Cluster, namespace: str) -> None:
     """V1: pods or SubGroups are counted, not both."""
     problem = await refused(cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1, minSubGroup=1)))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
-async def test_rules_hold_for_updates(cluster: Cluster, namespace: str) -> None:
+async def test_podgroups_are_validated_on_update(cluster: Cluster, namespace: str) -> None:
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
     problem = await refused(cluster.patch(POD_GROUPS, namespace, "g", {"spec": {"minSubGroup": 1}}))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
-async def test_rules_of_queues_hold_at_the_door(cluster: Cluster, unique: str) -> None:
+async def test_queues_are_validated(cluster: Cluster, unique: str) -> None:
     spec = {"resources": {"gpu": {"quota": 4, "limit": 2}}}
     problem = await refused(cluster.create(QUEUES, {**kind_of(QUEUES), "metadata": {"name": unique}, "spec": spec}))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
-async def test_rules_of_topologies_hold_at_the_door(cluster: Cluster, unique: str) -> None:
+async def test_topologies_are_validated(cluster: Cluster, unique: str) -> None:
     levels = [{"nodeLabel": "example.com/rack"}, {"nodeLabel": "example.com/rack"}]
     raw = {**kind_of(TOPOLOGIES), "metadata": {"name": unique}, "spec": {"levels": levels}}
     problem = await refused(cluster.create(TOPOLOGIES, raw))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
-async def test_objects_need_not_say_what_they_are(cluster: Cluster, namespace: str) -> None:
-    """The resource that they are written to says it; an API server alone would refuse custom kinds without it."""
+async def test_api_version_and_kind_may_be_left_out(cluster: Cluster, namespace: str) -> None:
+    """The Cluster adds them; an API server alone would reject custom kinds without them."""
     made = await cluster.create(POD_GROUPS, {"metadata": {"name": "g", "namespace": namespace}, "spec": {}})
     assert (made["apiVersion"], made["kind"]) == (POD_GROUPS.api_version, "PodGroup")
     del made["kind"]
@@ -78,7 +78,7 @@ async def test_a_pod_needs_a_container(cluster: Cluster, namespace: str) -> None
     assert (await refused(cluster.create(PODS, raw))).status == 422
 
 
-async def test_labels_are_checked(cluster: Cluster, namespace: str) -> None:
+async def test_labels_are_validated(cluster: Cluster, namespace: str) -> None:
     raw = pod_group(namespace, "g")
     raw["metadata"]["labels"] = {"a": "not a label value"}
     problem = await refused(cluster.create(POD_GROUPS, raw))
@@ -98,17 +98,17 @@ GPU = "nvidia.com/gpu"
         ({GPU: "1"}, {GPU: "2"}, "requests"),
     ],
 )
-async def test_demands_that_no_node_could_keep_are_refused(
+async def test_invalid_requests_and_limits_are_rejected(
     cluster: Cluster, namespace: str, requests: Raw, limits: Raw, at: str
 ) -> None:
-    """At most the limit; devices whole, and as many as the limit."""
+    """Requests are at most the limit; devices are whole, and equal to the limit."""
     container = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": limits}}
     problem = await refused(cluster.create(PODS, pod(namespace, "a", containers=[container])))
     assert (problem.status, problem.reason) == (422, "Invalid")
     assert problem.details["causes"][0]["field"] == f"spec.containers[0].resources.{at}"
 
 
-async def test_devices_may_be_written_in_thousandths(cluster: Cluster, namespace: str) -> None:
+async def test_devices_may_be_written_in_milli_units(cluster: Cluster, namespace: str) -> None:
     container = {"name": "main", "image": "x", "resources": {"limits": {GPU: "2000m"}}}
     assert await cluster.create(PODS, pod(namespace, "a", containers=[container]))
 
@@ -124,7 +124,7 @@ async def test_devices_may_be_written_in_thousandths(cluster: Cluster, namespace
         {"schedulingGates": [{"name": "a"}], "nodeName": "n"},
     ],
 )
-async def test_pods_that_make_no_sense_to_a_scheduler_are_refused(cluster: Cluster, namespace: str, spec: Any) -> None:
+async def test_invalid_tolerations_and_gates_are_rejected(cluster: Cluster, namespace: str, spec: Any) -> None:
     problem = await refused(cluster.create(PODS, pod(namespace, "a", **spec)))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
@@ -140,7 +140,7 @@ async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace:
 
 
 @pytest.mark.parametrize("effect", ["", "Sometimes"])
-async def test_taints_have_an_effect_that_there_is(cluster: Cluster, unique: str, effect: str) -> None:
+async def test_taints_have_a_supported_effect(cluster: Cluster, unique: str, effect: str) -> None:
     taints = [{"key": "a", "effect": effect}]
     problem = await refused(cluster.create(NODES, {"metadata": {"name": unique}, "spec": {"taints": taints}}))
     assert (problem.status, problem.details["causes"][0]["field"]) == (422, "metadata.taints[0].effect")
@@ -156,12 +156,12 @@ async def test_taints_have_an_effect_that_there_is(cluster: Cluster, unique: str
         {"minAvailable": 1, "unhealthyPodEvictionPolicy": "Perhaps"},
     ],
 )
-async def test_budgets_count_pods_or_percent(cluster: Cluster, namespace: str, spec: Any) -> None:
+async def test_invalid_budgets_are_rejected(cluster: Cluster, namespace: str, spec: Any) -> None:
     raw = {"metadata": {"name": "a", "namespace": namespace}, "spec": {"selector": {}, **spec}}
     assert (await refused(cluster.create(BUDGETS, raw))).status == 422
 
 
-async def test_priority_classes_keep_their_value(cluster: Cluster, unique: str) -> None:
+async def test_the_value_of_a_priority_class_is_immutable(cluster: Cluster, unique: str) -> None:
     made = await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 1_000_000_000})
     assert made["preemptionPolicy"] == "PreemptLowerPriority"
     for change in ({"value": 2}, {"preemptionPolicy": "Never"}):
@@ -169,7 +169,7 @@ async def test_priority_classes_keep_their_value(cluster: Cluster, unique: str) 
     assert (await cluster.patch(PRIORITY_CLASSES, "", unique, {"description": "new"}))["description"] == "new"
 
 
-async def test_high_priorities_are_the_systems(cluster: Cluster, unique: str) -> None:
+async def test_high_priorities_are_reserved_for_the_system(cluster: Cluster, unique: str) -> None:
     for name, value in ((unique, 1_000_000_001), ("system-mine", 1)):
         raw = {"metadata": {"name": name}, "value": value}
         assert (await refused(cluster.create(PRIORITY_CLASSES, raw))).status == 422
@@ -177,7 +177,7 @@ async def test_high_priorities_are_the_systems(cluster: Cluster, unique: str) ->
     assert (problem.status, problem.reason) == (403, "Forbidden")
 
 
-async def test_what_is_sealed_stays(cluster: Cluster, namespace: str) -> None:
+async def test_immutable_objects_and_secret_types_do_not_change(cluster: Cluster, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, {**config_map(namespace, "a", x="1"), "immutable": True})
     for change in ({"data": {"x": "2"}}, {"binaryData": {"y": "YQ=="}}, {"immutable": False}):
         assert (await refused(cluster.patch(CONFIG_MAPS, namespace, "a", change))).status == 422
@@ -188,7 +188,7 @@ async def test_what_is_sealed_stays(cluster: Cluster, namespace: str) -> None:
         assert (await refused(cluster.patch(SECRETS, namespace, "a", other))).status == 422
 
 
-async def test_a_deployment_keeps_its_selector(cluster: Cluster, namespace: str) -> None:
+async def test_the_selector_of_a_deployment_is_immutable(cluster: Cluster, namespace: str) -> None:
     labels = {"app": "a", "tier": "b"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
     spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
@@ -197,7 +197,7 @@ async def test_a_deployment_keeps_its_selector(cluster: Cluster, namespace: str)
         assert (await refused(cluster.patch(DEPLOYMENTS, namespace, "a", {"spec": change}))).status == 422
 
 
-async def test_an_event_is_where_its_object_is(cluster: Cluster, namespace: str) -> None:
+async def test_an_event_is_in_the_namespace_of_its_object(cluster: Cluster, namespace: str) -> None:
     about = {"kind": "Pod", "name": "a", "namespace": "elsewhere"}
     raw = {"metadata": {"name": "a", "namespace": namespace}, "involvedObject": about}
     assert (await refused(cluster.create(EVENTS, raw))).status == 422

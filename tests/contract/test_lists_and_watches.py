@@ -1,18 +1,18 @@
-"""What is there, and what changes."""
+"""Lists and watches."""
 
 from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Change, Cluster
 from tests.contract.given import config_map, next_change, pod, pod_group, refused
 
 
-async def test_lists_go_by_name_and_by_labels(cluster: Cluster, namespace: str) -> None:
+async def test_lists_are_sorted_by_name_and_selected_by_labels_and_fields(cluster: Cluster, namespace: str) -> None:
     for name, labels in (("c", {"a": "1"}), ("a", {"a": "2"}), ("b", {})):
         await cluster.create(POD_GROUPS, {**pod_group(namespace, name), "metadata": {
             "name": name, "namespace": namespace, "labels": labels}})  # fmt: skip
 
     async def names(labels: str = "", fields: str = "") -> list[str]:
-        found = await cluster.list(POD_GROUPS, namespace, labels=labels, fields=fields)
-        return [one["metadata"]["name"] for one in found.items]
+        listing = await cluster.list(POD_GROUPS, namespace, labels=labels, fields=fields)
+        return [item["metadata"]["name"] for item in listing.items]
 
     assert await names() == ["a", "b", "c"]
     assert await names("a") == ["a", "c"]
@@ -33,16 +33,16 @@ async def test_pods_are_selected_by_node_and_phase(cluster: Cluster, namespace: 
         ("spec.nodeName!=", ["b"]),
         ("status.phase=Pending,spec.nodeName=n1", ["b"]),
     ):
-        found = await cluster.list(PODS, namespace, fields=fields)
-        assert [one["metadata"]["name"] for one in found.items] == names, fields
+        listing = await cluster.list(PODS, namespace, fields=fields)
+        assert [item["metadata"]["name"] for item in listing.items] == names, fields
 
 
-async def test_selectors_that_cannot_be_read_are_refused(cluster: Cluster, namespace: str) -> None:
+async def test_selectors_that_cannot_be_read_are_bad_requests(cluster: Cluster, namespace: str) -> None:
     assert (await refused(cluster.list(PODS, namespace, labels="a in"))).status == 400
     assert (await refused(cluster.list(PODS, namespace, fields="spec.containers=1"))).status == 400
 
 
-async def test_pages_show_one_moment(cluster: Cluster, namespace: str) -> None:
+async def test_all_pages_show_one_version(cluster: Cluster, namespace: str) -> None:
     for name in "abcde":
         await cluster.create(POD_GROUPS, pod_group(namespace, name))
     first = await cluster.list(POD_GROUPS, namespace, limit=2)
@@ -50,27 +50,27 @@ async def test_pages_show_one_moment(cluster: Cluster, namespace: str) -> None:
     await cluster.create(POD_GROUPS, pod_group(namespace, "cc"))
     second = await cluster.list(POD_GROUPS, namespace, limit=2, after=first.more)
     third = await cluster.list(POD_GROUPS, namespace, limit=2, after=second.more)
-    names = [one["metadata"]["name"] for page in (first, second, third) for one in page.items]
+    names = [item["metadata"]["name"] for page in (first, second, third) for item in page.items]
     assert names == ["a", "b", "c", "d", "e"]
     assert first.resource_version == second.resource_version == third.resource_version
     assert third.more == ""
 
 
-async def test_a_watch_goes_on_where_a_list_was(cluster: Cluster, namespace: str) -> None:
+async def test_a_watch_continues_from_the_version_of_a_list(cluster: Cluster, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "before"))
-    found = await cluster.list(CONFIG_MAPS, namespace)
+    listing = await cluster.list(CONFIG_MAPS, namespace)
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a", x="1"))
-    async with cluster.watch(CONFIG_MAPS, found.resource_version, namespace) as changes:
+    async with cluster.watch(CONFIG_MAPS, listing.resource_version, namespace) as changes:
         changed = await cluster.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "2"}})
         await cluster.delete(CONFIG_MAPS, namespace, "a")
         seen = [await next_change(changes) for _ in range(3)]
-    assert [one.type for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [change.type for change in seen] == ["ADDED", "MODIFIED", "DELETED"]
     assert seen[0].object == made
     assert seen[1].object == changed
     assert int(seen[2].resource_version) > int(seen[1].resource_version)
 
 
-async def test_a_watch_can_go_on_from_any_event(cluster: Cluster, namespace: str) -> None:
+async def test_a_watch_continues_from_the_version_of_any_event(cluster: Cluster, namespace: str) -> None:
     start = (await cluster.list(CONFIG_MAPS, namespace)).resource_version
     for name in ("a", "b", "c"):
         await cluster.create(CONFIG_MAPS, config_map(namespace, name))
@@ -78,7 +78,7 @@ async def test_a_watch_can_go_on_from_any_event(cluster: Cluster, namespace: str
         first = await next_change(changes)
     async with cluster.watch(CONFIG_MAPS, first.resource_version, namespace) as changes:
         rest = [await next_change(changes) for _ in range(2)]
-    assert [one.object["metadata"]["name"] for one in (first, *rest)] == ["a", "b", "c"]
+    assert [change.object["metadata"]["name"] for change in (first, *rest)] == ["a", "b", "c"]
 
 
 async def test_a_watch_sees_one_namespace_only(cluster: Cluster, namespace: str) -> None:
@@ -89,7 +89,9 @@ async def test_a_watch_sees_one_namespace_only(cluster: Cluster, namespace: str)
         assert (await next_change(changes)).object["metadata"]["name"] == "here"
 
 
-async def test_objects_come_into_view_and_go_out_of_it(cluster: Cluster, namespace: str) -> None:
+async def test_an_object_that_begins_to_match_is_added_and_one_that_ceases_to_is_deleted(
+    cluster: Cluster, namespace: str
+) -> None:
     start = (await cluster.list(CONFIG_MAPS, namespace)).resource_version
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a", {"show": "no"}))
     await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"labels": {"show": "yes"}}})
@@ -97,22 +99,22 @@ async def test_objects_come_into_view_and_go_out_of_it(cluster: Cluster, namespa
     await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"labels": {"show": "no"}}})
     async with cluster.watch(CONFIG_MAPS, start, namespace, labels="show=yes") as changes:
         seen = [await next_change(changes) for _ in range(3)]
-    assert [one.type for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [change.type for change in seen] == ["ADDED", "MODIFIED", "DELETED"]
     assert seen[2].object["metadata"]["labels"] == {"show": "yes"}
 
 
-async def test_pods_that_are_bound_leave_the_view_of_unbound_ones(cluster: Cluster, namespace: str) -> None:
+async def test_a_bound_pod_is_deleted_from_a_watch_of_unbound_pods(cluster: Cluster, namespace: str) -> None:
     start = (await cluster.list(PODS, namespace)).resource_version
     made = await cluster.create(PODS, pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1")
     async with cluster.watch(PODS, start, namespace, fields="spec.nodeName=") as changes:
         seen: list[Change] = [await next_change(changes) for _ in range(2)]
-    assert [one.type for one in seen] == ["ADDED", "DELETED"]
+    assert [change.type for change in seen] == ["ADDED", "DELETED"]
 
 
-async def test_versions_are_one_order_over_all_kinds(cluster: Cluster, namespace: str) -> None:
+async def test_resource_versions_increase_over_all_kinds(cluster: Cluster, namespace: str) -> None:
     first = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     second = await cluster.create(PODS, pod(namespace, "a"))
     third = await cluster.create(POD_GROUPS, pod_group(namespace, "a"))
-    versions = [int(one["metadata"]["resourceVersion"]) for one in (first, second, third)]
+    versions = [int(raw["metadata"]["resourceVersion"]) for raw in (first, second, third)]
     assert versions == sorted(set(versions))

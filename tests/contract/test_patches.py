@@ -13,7 +13,7 @@ async def test_merge_patches_set_and_delete(cluster: Cluster, namespace: str) ->
     assert changed["data"] == {"y": "2", "z": "3"}
 
 
-async def test_json_patches_apply_as_a_whole(cluster: Cluster, namespace: str) -> None:
+async def test_json_patches_apply_all_operations_or_none(cluster: Cluster, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a", x="1"))
     good = [{"op": "test", "path": "/data/x", "value": "1"}, {"op": "add", "path": "/data/y", "value": "2"}]
     changed = await cluster.patch(CONFIG_MAPS, namespace, "a", good, "application/json-patch+json")
@@ -31,7 +31,7 @@ async def test_strategic_patches_merge_lists_by_key(cluster: Cluster, namespace:
     await cluster.patch(PODS, namespace, "a", {"status": {"conditions": conditions}}, kind, "status")
     more = {"status": {"conditions": [{"type": "two", "status": "False"}, {"type": "three", "status": "True"}]}}
     changed = await cluster.patch(PODS, namespace, "a", more, kind, "status")
-    found = {one["type"]: one["status"] for one in changed["status"]["conditions"]}
+    found = {condition["type"]: condition["status"] for condition in changed["status"]["conditions"]}
     assert found == {"one": "True", "two": "False", "three": "True"}
 
 
@@ -43,37 +43,37 @@ async def _deployed(cluster: Cluster, namespace: str, *containers: str) -> None:
     await cluster.create(DEPLOYMENTS, {"metadata": {"name": "a", "namespace": namespace}, "spec": spec})
 
 
-async def _contained(cluster: Cluster, namespace: str, containers: list[Raw], **directives: Any) -> list[str]:
+async def _container_names(cluster: Cluster, namespace: str, containers: list[Raw], **directives: Any) -> list[str]:
     """The names of the containers after a strategic patch of them."""
     patch = {"spec": {"template": {"spec": {"containers": containers, **directives}}}}
     changed = await cluster.patch(DEPLOYMENTS, namespace, "a", patch, "application/strategic-merge-patch+json")
-    return [one["name"] for one in changed["spec"]["template"]["spec"]["containers"]]
+    return [container["name"] for container in changed["spec"]["template"]["spec"]["containers"]]
 
 
-async def test_new_entries_of_a_keyed_list_come_before_those_that_were_there(cluster: Cluster, namespace: str) -> None:
+async def test_new_items_of_a_keyed_list_come_before_existing_ones(cluster: Cluster, namespace: str) -> None:
     await _deployed(cluster, namespace, "one", "two")
     new = [{"name": "new", "image": "registry.example/a:2"}]
-    assert await _contained(cluster, namespace, new) == ["new", "one", "two"]
+    assert await _container_names(cluster, namespace, new) == ["new", "one", "two"]
     mixed = [{"name": name, "image": "registry.example/a:3"} for name in ("first", "one", "after")]
-    assert await _contained(cluster, namespace, mixed) == ["first", "new", "one", "after", "two"]
+    assert await _container_names(cluster, namespace, mixed) == ["first", "new", "one", "after", "two"]
 
 
-async def test_a_patch_may_say_the_order_of_a_keyed_list(cluster: Cluster, namespace: str) -> None:
-    """Entries that the order does not name stay in front of those that they were in front of."""
+async def test_a_patch_can_set_the_order_of_a_keyed_list(cluster: Cluster, namespace: str) -> None:
+    """Items that the order does not name stay in front of those that they preceded."""
     await _deployed(cluster, namespace, "one", "two", "three")
     order = [{"name": name} for name in ("three", "new", "one")]
     new = [{"name": "new", "image": "registry.example/a:2"}]
-    found = await _contained(cluster, namespace, new, **{"$setElementOrder/containers": order})
-    assert found == ["two", "three", "new", "one"]
+    names = await _container_names(cluster, namespace, new, **{"$setElementOrder/containers": order})
+    assert names == ["two", "three", "new", "one"]
 
 
-async def test_an_entry_without_its_merge_key_is_refused(cluster: Cluster, namespace: str) -> None:
+async def test_an_item_without_its_merge_key_is_rejected(cluster: Cluster, namespace: str) -> None:
     await _deployed(cluster, namespace, "one")
-    problem = await refused(_contained(cluster, namespace, [{"image": "registry.example/a:2"}]))
+    problem = await refused(_container_names(cluster, namespace, [{"image": "registry.example/a:2"}]))
     assert "does not contain declared merge key: name" in problem.message
 
 
-async def test_plain_entries_are_taken_away_without_a_trace(cluster: Cluster, namespace: str) -> None:
+async def test_items_of_a_set_are_removed_by_directive(cluster: Cluster, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     kind: Any = "application/strategic-merge-patch+json"
     held = await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"finalizers": ["a.io/x"]}}, kind)
@@ -84,8 +84,8 @@ async def test_plain_entries_are_taken_away_without_a_trace(cluster: Cluster, na
     assert "finalizers" not in (await cluster.patch(CONFIG_MAPS, namespace, "a", gone, kind))["metadata"]
 
 
-async def test_taints_are_replaced_as_a_whole(cluster: Cluster, unique: str) -> None:
-    """`kubectl taint node n key-` sends what is left."""
+async def test_taints_are_an_atomic_list(cluster: Cluster, unique: str) -> None:
+    """`kubectl taint node n key-` sends the remaining taints."""
     first = [{"key": "a", "effect": "NoSchedule"}]
     await cluster.create(NODES, {"metadata": {"name": unique}, "spec": {"taints": first}})
     second = [{"key": "b", "effect": "NoSchedule"}]
@@ -94,13 +94,13 @@ async def test_taints_are_replaced_as_a_whole(cluster: Cluster, unique: str) -> 
     assert changed["spec"]["taints"] == second
 
 
-async def test_custom_kinds_know_no_strategic_patch(cluster: Cluster, namespace: str) -> None:
+async def test_custom_kinds_support_no_strategic_merge_patch(cluster: Cluster, namespace: str) -> None:
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
     kind: Any = "application/strategic-merge-patch+json"
     assert (await refused(cluster.patch(POD_GROUPS, namespace, "g", {"spec": {}}, kind))).status == 415
 
 
-async def test_a_patch_can_ask_for_a_version(cluster: Cluster, namespace: str) -> None:
+async def test_a_patch_can_have_a_resource_version_as_precondition(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     old = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"x": "1"}}
     await cluster.patch(CONFIG_MAPS, namespace, "a", old)
@@ -119,7 +119,7 @@ async def _apply(cluster: Cluster, raw: Raw, manager: str, force: bool = False) 
     return await cluster.patch(CONFIG_MAPS, where, "a", raw, kind, field_manager=manager, force=force)
 
 
-async def test_apply_creates_what_is_missing(cluster: Cluster, namespace: str) -> None:
+async def test_apply_creates_a_missing_object(cluster: Cluster, namespace: str) -> None:
     made = await _apply(cluster, _config(namespace, x="1"), "one")
     assert made["data"] == {"x": "1"}
     (entry,) = made["metadata"]["managedFields"]
@@ -127,14 +127,14 @@ async def test_apply_creates_what_is_missing(cluster: Cluster, namespace: str) -
     assert entry["fieldsV1"] == {"f:data": {"f:x": {}}}
 
 
-async def test_apply_takes_away_what_its_manager_no_longer_names(cluster: Cluster, namespace: str) -> None:
+async def test_apply_removes_fields_that_its_manager_no_longer_applies(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1", y="2"), "one")
     await _apply(cluster, _config(namespace, z="3"), "two")
     changed = await _apply(cluster, _config(namespace, x="1"), "one")
     assert changed["data"] == {"x": "1", "z": "3"}
 
 
-async def test_apply_does_not_take_from_others_unless_forced(cluster: Cluster, namespace: str) -> None:
+async def test_apply_conflicts_with_other_managers_unless_forced(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1"), "one")
     problem = await refused(_apply(cluster, _config(namespace, x="2"), "two"))
     assert (problem.status, problem.reason) == (409, "Conflict")
@@ -147,7 +147,7 @@ async def test_apply_does_not_take_from_others_unless_forced(cluster: Cluster, n
     assert released["data"] == {"x": "2"}
 
 
-async def test_conflicts_name_entries_of_lists_by_their_keys(cluster: Cluster, namespace: str) -> None:
+async def test_conflicts_name_list_items_by_their_keys(cluster: Cluster, namespace: str) -> None:
     await _deployed(cluster, namespace, "one")
     kind: Any = "application/apply-patch+yaml"
 
@@ -162,7 +162,9 @@ async def test_conflicts_name_entries_of_lists_by_their_keys(cluster: Cluster, n
     assert cause["field"] == '.spec.template.spec.containers[name="one"].image'
 
 
-async def test_what_is_applied_has_no_managers_and_no_unknown_fields(cluster: Cluster, namespace: str) -> None:
+async def test_an_apply_configuration_has_no_managed_fields_and_no_unknown_fields(
+    cluster: Cluster, namespace: str
+) -> None:
     raw = _config(namespace, x="1")
     raw["metadata"]["managedFields"] = []
     problem = await refused(_apply(cluster, raw, "one"))
@@ -173,14 +175,14 @@ async def test_what_is_applied_has_no_managers_and_no_unknown_fields(cluster: Cl
     assert ".spec.unheardOf: field not declared in schema" in unknown.message
 
 
-async def test_two_managers_may_agree(cluster: Cluster, namespace: str) -> None:
+async def test_two_managers_may_apply_the_same_value(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1"), "one")
     await _apply(cluster, _config(namespace, x="1"), "two")
-    kept = await _apply(cluster, _config(namespace), "one")
-    assert kept["data"] == {"x": "1"}
+    applied_alone = await _apply(cluster, _config(namespace), "one")
+    assert applied_alone["data"] == {"x": "1"}
 
 
-async def test_an_update_takes_fields_over_from_an_apply(cluster: Cluster, namespace: str) -> None:
+async def test_an_update_takes_over_fields_from_an_apply(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1"), "one")
     await cluster.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "2"}}, field_manager="editor")
     problem = await refused(_apply(cluster, _config(namespace, x="1"), "one"))
@@ -208,7 +210,7 @@ async def test_status_can_be_applied(cluster: Cluster, namespace: str) -> None:
     assert changed["spec"] == made["spec"]
 
 
-async def test_scale_shows_and_sets_replicas(cluster: Cluster, namespace: str) -> None:
+async def test_scale_reads_and_sets_replicas(cluster: Cluster, namespace: str) -> None:
     labels = {"app": "a"}
     template = {
         "metadata": {"labels": labels},
@@ -222,6 +224,6 @@ async def test_scale_shows_and_sets_replicas(cluster: Cluster, namespace: str) -
     assert scaled["status"]["selector"] == "app=a"
     scaled["spec"]["replicas"] = 3
     await cluster.replace(DEPLOYMENTS, scaled, "scale")
-    found = await cluster.get(DEPLOYMENTS, namespace, "a")
-    assert found["spec"]["replicas"] == 3
-    assert found["spec"]["selector"] == spec["selector"]
+    deployment = await cluster.get(DEPLOYMENTS, namespace, "a")
+    assert deployment["spec"]["replicas"] == 3
+    assert deployment["spec"]["selector"] == spec["selector"]

@@ -7,13 +7,13 @@ from tests.contract.given import pod, refused, running
 OTHER = "00000000-0000-0000-0000-000000000000"
 
 
-async def test_a_binding_puts_a_pod_on_a_node(cluster: Cluster, namespace: str) -> None:
-    """The node need not be known: an API server does not ask."""
+async def test_a_binding_sets_the_node_of_a_pod(cluster: Cluster, namespace: str) -> None:
+    """The node need not exist: an API server does not check it."""
     made = await cluster.create(PODS, pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "nowhere")
-    found = await cluster.get(PODS, namespace, "a")
-    assert found["spec"]["nodeName"] == "nowhere"
-    (scheduled,) = (one for one in found["status"]["conditions"] if one["type"] == "PodScheduled")
+    bound = await cluster.get(PODS, namespace, "a")
+    assert bound["spec"]["nodeName"] == "nowhere"
+    (scheduled,) = (condition for condition in bound["status"]["conditions"] if condition["type"] == "PodScheduled")
     assert scheduled["status"] == "True"
 
 
@@ -26,7 +26,7 @@ async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
     assert (await cluster.get(PODS, namespace, "a"))["spec"]["nodeName"] == "n1"
 
 
-async def test_a_binding_means_one_pod_only(cluster: Cluster, namespace: str) -> None:
+async def test_a_binding_has_the_uid_as_precondition(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
     problem = await refused(cluster.bind(namespace, "a", OTHER, "n1"))
     assert (problem.status, problem.reason) == (409, "Conflict")
@@ -47,18 +47,18 @@ async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) 
     await cluster.patch(PODS, namespace, "a", {"metadata": {"finalizers": None}})
 
 
-async def test_an_unbound_pod_goes_at_once(cluster: Cluster, namespace: str) -> None:
+async def test_an_unbound_pod_is_deleted_at_once(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
     await cluster.delete(PODS, namespace, "a")
     assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
 
 
-async def test_a_bound_pod_is_given_its_grace(cluster: Cluster, namespace: str) -> None:
+async def test_a_bound_pod_terminates_with_a_grace_period(cluster: Cluster, namespace: str) -> None:
     await running(cluster, namespace, "a", {})
     await cluster.delete(PODS, namespace, "a")
-    found = await cluster.get(PODS, namespace, "a")
-    assert found["metadata"]["deletionTimestamp"]
-    assert found["metadata"]["deletionGracePeriodSeconds"] == 30
+    terminating = await cluster.get(PODS, namespace, "a")
+    assert terminating["metadata"]["deletionTimestamp"]
+    assert terminating["metadata"]["deletionGracePeriodSeconds"] == 30
     await cluster.delete(PODS, namespace, "a", grace_seconds=5)
     assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionGracePeriodSeconds"] == 5
     await cluster.delete(PODS, namespace, "a", grace_seconds=0)
@@ -90,7 +90,7 @@ async def test_an_eviction_without_a_budget_is_a_deletion(cluster: Cluster, name
 
 
 async def _budget(cluster: Cluster, namespace: str, least: int, healthy: int) -> None:
-    """A budget and its status, as the disruption controller writes it, whether or not one is there."""
+    """A budget with its status, as the disruption controller writes it, with or without that controller."""
     spec = {"minAvailable": least, "selector": {"matchLabels": {"app": "a"}}}
     made = await cluster.create(BUDGETS, {"metadata": {"name": "b", "namespace": namespace}, "spec": spec})
     status: Raw = {
@@ -103,7 +103,7 @@ async def _budget(cluster: Cluster, namespace: str, least: int, healthy: int) ->
     await cluster.patch(BUDGETS, namespace, "b", {"status": status}, subresource="status")
 
 
-async def test_budgets_refuse_evictions(cluster: Cluster, namespace: str) -> None:
+async def test_an_eviction_against_a_budget_is_429(cluster: Cluster, namespace: str) -> None:
     made = await running(cluster, namespace, "a", {"app": "a"})
     await _budget(cluster, namespace, least=1, healthy=1)
     problem = await refused(cluster.evict(namespace, "a", made["metadata"]["uid"]))
@@ -112,35 +112,33 @@ async def test_budgets_refuse_evictions(cluster: Cluster, namespace: str) -> Non
     assert "deletionTimestamp" not in (await cluster.get(PODS, namespace, "a"))["metadata"]
 
 
-async def test_budgets_allow_as_many_evictions_as_they_say(cluster: Cluster, namespace: str) -> None:
+async def test_a_budget_allows_as_many_evictions_as_its_status_says(cluster: Cluster, namespace: str) -> None:
     pods = [await running(cluster, namespace, name, {"app": "a"}) for name in ("a", "b", "c")]
     await _budget(cluster, namespace, least=2, healthy=3)
     await cluster.evict(namespace, "a", pods[0]["metadata"]["uid"])
     assert (await refused(cluster.evict(namespace, "b", pods[1]["metadata"]["uid"]))).status == 429
 
 
-async def test_budgets_do_not_hold_pods_that_never_started(cluster: Cluster, namespace: str) -> None:
+async def test_budgets_do_not_apply_to_pending_pods(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(PODS, pod(namespace, "a", {"app": "a"}))
     await _budget(cluster, namespace, least=1, healthy=1)
     await cluster.evict(namespace, "a", made["metadata"]["uid"])
     assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
 
 
-async def test_an_eviction_that_is_only_tried_has_no_effect(cluster: Cluster, namespace: str) -> None:
-    """I6: nobody leaves, and the budget still allows as many as before."""
+async def test_a_dry_run_of_an_eviction_has_no_effect(cluster: Cluster, namespace: str) -> None:
+    """I6: the pod stays, and the budget allows as many disruptions as before."""
     pods = [await running(cluster, namespace, name, {"app": "a"}) for name in ("a", "b")]
     await _budget(cluster, namespace, least=1, healthy=2)
     for made in pods:
         await cluster.evict(namespace, made["metadata"]["name"], made["metadata"]["uid"], dry_run=True)
-        found = await cluster.get(PODS, namespace, made["metadata"]["name"])
-        assert "deletionTimestamp" not in found["metadata"]
+        stored = await cluster.get(PODS, namespace, made["metadata"]["name"])
+        assert "deletionTimestamp" not in stored["metadata"]
     await cluster.evict(namespace, "a", pods[0]["metadata"]["uid"])
     assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionTimestamp"]
 
 
-async def test_an_eviction_that_is_only_tried_is_refused_as_the_real_one_would_be(
-    cluster: Cluster, namespace: str
-) -> None:
+async def test_a_dry_run_of_an_eviction_is_rejected_like_the_eviction(cluster: Cluster, namespace: str) -> None:
     made = await running(cluster, namespace, "a", {"app": "a"})
     assert (await refused(cluster.evict(namespace, "a", OTHER, dry_run=True))).status == 409
     await _budget(cluster, namespace, least=1, healthy=1)

@@ -1,4 +1,4 @@
-"""Statuses as muster writes them: one request, after which nothing is left of what was said before."""
+"""Statuses as muster writes them: one request that leaves nothing of the status before."""
 
 import asyncio
 import math
@@ -33,10 +33,10 @@ async def nothing() -> None:
     return
 
 
-async def told(
+async def write_statuses(
     cluster: Cluster, namespace: str, queue: str, meanwhile: Callable[[], Awaitable[None]] = nothing
 ) -> list[bool]:
-    """What muster says about the objects of one test; whether something was not taken."""
+    """Write the statuses of the objects of one test; returns whether writes failed."""
     raw = [*(await cluster.list(POD_GROUPS, namespace)).items, *(await cluster.list(PODS, namespace)).items]
     raw += [await cluster.get(QUEUES, "", queue)]
     now = datetime.now(UTC)
@@ -57,13 +57,13 @@ async def status(cluster: Cluster, resource: Resource, namespace: str, name: str
     return (await cluster.get(resource, namespace, name))["status"]
 
 
-async def test_what_is_no_longer_said_is_gone(cluster: Cluster, namespace: str, unique: str) -> None:
-    """E2: counts, amounts, levels and conditions of pods that are gone do not linger, at any depth."""
+async def test_fields_that_no_longer_apply_are_removed(cluster: Cluster, namespace: str, unique: str) -> None:
+    """E2: counts, amounts, levels and conditions of deleted pods are removed, at any depth."""
     queue = f"q-{unique}"
     await cluster.create(QUEUES, {**kind_of(QUEUES), "metadata": {"name": queue}, "spec": {}})
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1, queue=queue))
     await cluster.create(PODS, waiting_pod(namespace, "p", "g"))
-    assert await told(cluster, namespace, queue) == [False]
+    assert await write_statuses(cluster, namespace, queue) == [False]
     before = await status(cluster, POD_GROUPS, namespace, "g")
     assert (before["pending"], before["resourcesStatus"]["requested"]["nvidia.com/gpu"]) == (1, "1")
     assert (await status(cluster, QUEUES, "", queue))["requested"]["nvidia.com/gpu"] == "1"
@@ -77,17 +77,19 @@ async def test_what_is_no_longer_said_is_gone(cluster: Cluster, namespace: str, 
     patch = {"status": {"conditions": [*before["conditions"], other]}}
     await cluster.patch(POD_GROUPS, namespace, "g", patch, subresource="status")
     await cluster.delete(PODS, namespace, "p", grace_seconds=0)
-    assert await told(cluster, namespace, queue) == [False]
+    assert await write_statuses(cluster, namespace, queue) == [False]
     after = await status(cluster, POD_GROUPS, namespace, "g")
     assert "pending" not in after
     assert "nvidia.com/gpu" not in after.get("resourcesStatus", {}).get("requested", {})
     assert after["levels"][0].get("pending", 0) == 0
-    assert [one["type"] for one in after["conditions"]] == ["Scheduled", "Mine"], "those of others stay"
+    assert [condition["type"] for condition in after["conditions"]] == ["Scheduled", "Mine"], (
+        "conditions of other writers stay"
+    )
     assert "nvidia.com/gpu" not in (await status(cluster, QUEUES, "", queue)).get("requested", {})
 
 
-async def test_another_object_of_that_name_is_left_alone(cluster: Cluster, namespace: str, unique: str) -> None:
-    """Every letter names the uid: a PodGroup that came back under its name has its own story."""
+async def test_a_new_object_of_the_same_name_is_not_written(cluster: Cluster, namespace: str, unique: str) -> None:
+    """The uid is a precondition of every status update: a recreated PodGroup has its own status."""
     queue = f"q-{unique}"
     await cluster.create(QUEUES, {**kind_of(QUEUES), "metadata": {"name": queue}, "spec": {}})
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1, queue=queue))
@@ -96,15 +98,15 @@ async def test_another_object_of_that_name_is_left_alone(cluster: Cluster, names
         await cluster.delete(POD_GROUPS, namespace, "g")
         await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=2, queue=queue))
 
-    assert await told(cluster, namespace, queue, returns) == [True]
+    assert await write_statuses(cluster, namespace, queue, returns) == [True]
     assert "status" not in await cluster.get(POD_GROUPS, namespace, "g")
 
 
 # events and pods ----------------------------------------------------------------------------------------------------
 
 
-class Bench:
-    """One teller that is told of the objects of a namespace again and again, on a clock of its own."""
+class StatusWriterBench:
+    """A status writer with a manual clock that gets the objects of a namespace cycle by cycle."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster, self.namespace, self.seconds, self.number = cluster, namespace, 0.0, 0
@@ -120,8 +122,8 @@ class Bench:
             task.cancel()
             await asyncio.wait([task])
 
-    async def tell(self) -> None:
-        raw = [one for kind in (POD_GROUPS, PODS) for one in (await self.cluster.list(kind, self.namespace)).items]
+    async def run_cycle(self) -> None:
+        raw = [item for kind in (POD_GROUPS, PODS) for item in (await self.cluster.list(kind, self.namespace)).items]
         now = datetime.now(UTC)
         snapshot, self.number = take(muster.objects(raw), now, (f"of-{self.namespace}",)), self.number + 1
         self.status_writer.submit(CycleOutcome(self.number, snapshot, plan(snapshot), now, 0))
@@ -130,70 +132,70 @@ class Bench:
                 await asyncio.sleep(0.005)
 
     async def events(self) -> dict[tuple[str, str, str], Raw]:
-        found = (await self.cluster.list(EVENTS, self.namespace)).items
-        return {(raw["involvedObject"]["kind"], raw["involvedObject"]["name"], raw["reason"]): raw for raw in found}
+        listed = (await self.cluster.list(EVENTS, self.namespace)).items
+        return {(raw["involvedObject"]["kind"], raw["involvedObject"]["name"], raw["reason"]): raw for raw in listed}
 
     async def condition(self, pod: str) -> Raw | None:
-        found = (await self.cluster.get(PODS, self.namespace, pod))["status"].get("conditions") or ()
-        return next((one for one in found if one["type"] == "PodScheduled"), None)
+        conditions = (await self.cluster.get(PODS, self.namespace, pod))["status"].get("conditions") or ()
+        return next((condition for condition in conditions if condition["type"] == "PodScheduled"), None)
 
 
-async def test_an_event_is_told_again_by_its_count(cluster: Cluster, namespace: str) -> None:
-    """E1: one Event object for as long as it is kept; after that another one."""
+async def test_a_repeated_event_increments_its_count(cluster: Cluster, namespace: str) -> None:
+    """E1: one Event object until it expires; then another one."""
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
-    bench, about = Bench(cluster, namespace), ("PodGroup", "g", "NotEnoughPods")
+    bench, about = StatusWriterBench(cluster, namespace), ("PodGroup", "g", "NotEnoughPods")
     async with bench.running():
-        await bench.tell()
+        await bench.run_cycle()
         first = (await bench.events())[about]
         bench.seconds += AGAIN_SECONDS
-        await bench.tell()
+        await bench.run_cycle()
         again = await bench.events()
         assert list(again) == [about]
         assert (again[about]["metadata"]["uid"], again[about]["count"]) == (first["metadata"]["uid"], 2)
         await cluster.delete(EVENTS, namespace, first["metadata"]["name"])
         bench.seconds += AGAIN_SECONDS
-        await bench.tell()
+        await bench.run_cycle()
     last = (await bench.events())[about]
     assert (first["count"], last["count"]) == (1, 1)
     assert last["metadata"]["uid"] != first["metadata"]["uid"]
     assert bench.failed == [False] * 3
 
 
-async def test_strays_and_orphans_are_told_on_the_pod_and_the_podgroup(cluster: Cluster, namespace: str) -> None:
+async def test_strays_and_orphans_are_reported_on_the_pod_and_the_podgroup(cluster: Cluster, namespace: str) -> None:
     """N4: an event and `PodScheduled=False` on the pod, an event and a condition on its PodGroup."""
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", subGroups=[{"name": "w", "minMember": 1}]))
     lost = waiting_pod(namespace, "stray", "g")
     lost["metadata"]["labels"] = {"kai.scheduler/subgroup-name": "nobody"}
-    for one in (lost, waiting_pod(namespace, "orphan", "late")):
-        await cluster.create(PODS, one)
-    bench = Bench(cluster, namespace)
+    for item in (lost, waiting_pod(namespace, "orphan", "late")):
+        await cluster.create(PODS, item)
+    bench = StatusWriterBench(cluster, namespace)
     async with bench.running():
-        await bench.tell()
+        await bench.run_cycle()
     assert {
         ("Pod", "stray", "UnknownSubGroup"),
         ("PodGroup", "g", "StrayPods"),
         ("Pod", "orphan", "NoSuchPodGroup"),
     } <= {*await bench.events()}
     for name, reason in (("stray", "UnknownSubGroup"), ("orphan", "NoSuchPodGroup")):
-        told = await bench.condition(name)
-        assert told is not None
-        assert (told["status"], told["reason"]) == ("False", reason)
+        condition = await bench.condition(name)
+        assert condition is not None
+        assert (condition["status"], condition["reason"]) == ("False", reason)
     conditions = (await status(cluster, POD_GROUPS, namespace, "g"))["conditions"]
-    assert "StrayPods" in {one["type"] for one in conditions}
+    assert "StrayPods" in {item["type"] for item in conditions}
     assert bench.failed == [False]
 
 
-async def test_what_an_orphan_was_told_is_taken_back(cluster: Cluster, namespace: str) -> None:
-    """S4: its gang has come, and wants no conditions; those of others stay."""
+async def test_the_condition_of_an_orphan_is_removed_when_its_gang_exists(cluster: Cluster, namespace: str) -> None:
+    """S4: muster's condition goes, those of other writers stay."""
     await cluster.create(PODS, waiting_pod(namespace, "p", "late"))
-    bench = Bench(cluster, namespace)
+    bench = StatusWriterBench(cluster, namespace)
     async with bench.running():
-        await bench.tell()
+        await bench.run_cycle()
         assert await bench.condition("p") is not None
         other = {"status": {"conditions": [{"type": "Mine", "status": "True"}]}}
         await cluster.patch(PODS, namespace, "p", other, "application/strategic-merge-patch+json", "status")
         await cluster.create(POD_GROUPS, pod_group(namespace, "late", minMember=1, markUnschedulable=False))
-        await bench.tell()
+        await bench.run_cycle()
     left = (await status(cluster, PODS, namespace, "p"))["conditions"]
-    assert [one["type"] for one in left] == ["Mine"]
+    assert [condition["type"] for condition in left] == ["Mine"]
     assert bench.failed == [False, False]

@@ -1,4 +1,4 @@
-"""What `kubectl apply` makes of a stored object, small: both of its ways, and who states what afterwards."""
+"""A small model of `kubectl apply`, client-side and server-side, with the managed fields that result."""
 
 import copy
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support.factories import Raw
 
 
 def fields(spec: Raw) -> Raw:
-    """A spec as `managedFields` write it."""
+    """A spec as `fieldsV1`."""
     return {f"f:{name}": _inside(name, value) for name, value in spec.items()}
 
 
@@ -21,7 +21,7 @@ def _inside(name: str, value: Any) -> Raw:
 
 
 def managed(*specs: Raw, manager: str = "kubectl") -> list[Raw]:
-    """One entry for each; the first is of the named manager."""
+    """The `managedFields` with one entry for each; the first one has the named manager."""
     names = (manager, *(f"other-{i}" for i in range(len(specs))))
     return [
         {"manager": name, "operation": "Apply", "fieldsV1": {"f:spec": fields(spec)}}
@@ -30,47 +30,47 @@ def managed(*specs: Raw, manager: str = "kubectl") -> list[Raw]:
 
 
 def ever_set(*specs: Raw) -> list[Raw]:
-    """The one entry of a manager that does not apply: it keeps what it has once set."""
-    found: Raw = {}
+    """The entry of a manager that updates: it keeps every field that it has set."""
+    merged: Raw = {}
     for spec in specs:
-        found = _joined(found, fields(spec))
-    return [{"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": found}}]
+        merged = _merge_trees(merged, fields(spec))
+    return [{"manager": "kubectl-client-side-apply", "operation": "Update", "fieldsV1": {"f:spec": merged}}]
 
 
-def _joined(one: Raw, other: Raw) -> Raw:
-    return one | {name: _joined(one.get(name, {}), inside) for name, inside in other.items()}
+def _merge_trees(base: Raw, addition: Raw) -> Raw:
+    return base | {name: _merge_trees(base.get(name, {}), tree) for name, tree in addition.items()}
 
 
 def noted(spec: Raw) -> Raw:
-    """Metadata with what `kubectl` has applied last."""
+    """Metadata with the last-applied annotation of `kubectl`."""
     text = msgspec.json.encode({"spec": spec}).decode()
     return {"name": "gang", "namespace": "team", "annotations": {LAST_APPLIED: text}}
 
 
 def server_side(live: Raw, before: Raw, now: Raw) -> Raw:
-    """Over what is stored: what the manifest says wins, what it no longer says goes, the rest stays; groups by name."""
-    found = {name: value for name, value in copy.deepcopy(live).items() if name in now or name not in before}
+    """Server-side apply: sets the manifest's fields, removes those it no longer has; groups merge by name."""
+    result = {name: value for name, value in copy.deepcopy(live).items() if name in now or name not in before}
     for name, value in copy.deepcopy(now).items():
         if name == "subGroups" and isinstance(value, list):
-            found[name] = _merged(found.get(name, []), before.get(name, []), value)
-        elif isinstance(value, dict) and isinstance(found.get(name), dict):
-            found[name] = server_side(found[name], before.get(name) or {}, value)
+            result[name] = _merge_groups(result.get(name, []), before.get(name, []), value)
+        elif isinstance(value, dict) and isinstance(result.get(name), dict):
+            result[name] = server_side(result[name], before.get(name) or {}, value)
         else:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
-def _merged(live: list[Raw], before: list[Raw], now: list[Raw]) -> list[Raw]:
+def _merge_groups(live: list[Raw], before: list[Raw], now: list[Raw]) -> list[Raw]:
     were, are = ({part["name"]: part for part in parts} for parts in (before, now))
-    kept = [part for part in live if part["name"] in are or part["name"] not in were]
-    found = [server_side(part, were.get(part["name"], {}), are.get(part["name"], {})) for part in kept]
-    return found + [part for part in now if part["name"] not in {part["name"] for part in live}]
+    remaining = [part for part in live if part["name"] in are or part["name"] not in were]
+    merged = [server_side(part, were.get(part["name"], {}), are.get(part["name"], {})) for part in remaining]
+    return merged + [part for part in now if part["name"] not in {part["name"] for part in live}]
 
 
 def client_side(live: Raw, before: Raw, now: Raw) -> Raw:
-    """A merge patch: lists as a whole, and only what differs from what is stored."""
-    found = {name: value for name, value in copy.deepcopy(live).items() if name in now or name not in before}
+    """Client-side apply: a merge patch of what differs from the stored object; lists are atomic."""
+    result = {name: value for name, value in copy.deepcopy(live).items() if name in now or name not in before}
     for name, value in copy.deepcopy(now).items():
-        both = isinstance(value, dict) and isinstance(found.get(name), dict)
-        found[name] = client_side(found[name], before.get(name) or {}, value) if both else value
-    return found
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = client_side(result[name], before.get(name) or {}, value) if both else value
+    return result

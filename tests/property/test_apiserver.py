@@ -1,4 +1,4 @@
-"""Whatever is sent to the embedded API server, it answers: never 500, never forever, always JSON that says why."""
+"""The embedded API server answers every request: never 500, in bounded time, always JSON with a reason."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ LONGEST_SECONDS = 5.0
 REQUESTS = 300 if CI else 10_000
 fuzz = settings(max_examples=REQUESTS)
 
-# words that lead somewhere, so that most requests get past the door
+# path segments that exist, so that most requests pass routing and admission
 NAMES = ("a", "b", "default", "x.y", "A_", "..", "%", "ä", "")
 PLURALS: tuple[str, ...] = (
     "pods",
@@ -125,7 +125,7 @@ SELECTED = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"
 BOATS = {"group": "sea.io", "scope": "Namespaced", "names": {"plural": "boats", "kind": "Boat"}}
 SCHEMA = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
 VERSIONS = [{"name": "v1", "served": True, "storage": True, "schema": SCHEMA, "subresources": {"status": {}}}]
-# where objects of a kind live, and one that is as it should be, apart from its name
+# the collection of a kind, and a valid object without its name
 PLACES: dict[str, dict[str, Any]] = {
     "/api/v1/namespaces/default/pods": {"spec": SIMPLE},
     "/api/v1/nodes": {"spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}},
@@ -149,7 +149,7 @@ seldom = st.integers(0, 7).map(lambda n: n == 0)
 
 
 def changed(draw: st.DrawFn, raw: Any) -> Any:
-    """The same with something else at one place in it."""
+    """The value with another value at one place."""
     if not isinstance(raw, dict) or draw(seldom):
         return draw(values)
     key = draw(st.sampled_from(sorted(raw)) | st.sampled_from(KEYS)) if raw else draw(st.sampled_from(KEYS))
@@ -158,7 +158,7 @@ def changed(draw: st.DrawFn, raw: Any) -> Any:
 
 @st.composite
 def objects(draw: st.DrawFn, place: str, name: str = "") -> Any:
-    """Something that looks like an object, often with something odd in it."""
+    """A value like an object, often with an invalid part."""
     name = name or ("boats.sea.io" if place == DEFINITIONS else draw(st.sampled_from(("a", "b", "c"))))
     raw: Any = {"metadata": {"name": name}, **PLACES[place]}
     for _ in range(draw(st.integers(0, 3))):
@@ -184,7 +184,7 @@ class Call(NamedTuple):
 
 @st.composite
 def paths(draw: st.DrawFn) -> str:
-    """Words that an API server knows, in any order."""
+    """Known path segments in any order."""
     parts = [draw(st.sampled_from(ROOTS) | st.sampled_from(ROOTS[:4]))]
     parts += ["namespaces", draw(st.sampled_from(NAMES))] if draw(st.booleans()) else []
     parts += [draw(st.sampled_from(PLURALS))] if draw(st.integers(0, 9)) else []
@@ -202,14 +202,14 @@ def queries(draw: st.DrawFn) -> str:
 
 @st.composite
 def wild(draw: st.DrawFn) -> Call:
-    """Anything to anywhere."""
+    """Any request to any path."""
     headers = {"Accept": draw(st.sampled_from(MEDIA)), "Content-Type": draw(st.sampled_from(MEDIA))}
     body = draw(st.just(b"") | values.map(encoded) | st.binary(max_size=30))
     return Call(draw(st.sampled_from(METHODS)), f"{draw(paths())}?{queries(draw)}", body, headers)
 
 
 def patches(draw: st.DrawFn, media: str, place: str, name: str) -> Any:
-    """A change of the kind that the media type names."""
+    """A patch of the type that the media type names."""
     if "json-patch" not in media:
         return draw(objects(place, name))
     pointers = st.sampled_from(
@@ -221,7 +221,7 @@ def patches(draw: st.DrawFn, media: str, place: str, name: str) -> Any:
 
 @st.composite
 def likely(draw: st.DrawFn) -> Call:
-    """What a client would send, more or less."""
+    """A request that a client could send."""
     place = draw(st.sampled_from(sorted(PLACES)))
     name = "boats.sea.io" if place == DEFINITIONS else draw(st.sampled_from(("a", "a", "b")))
     served = ("binding", "eviction") if place.endswith("pods") else ("scale",) if place.endswith("deployments") else ()
@@ -243,7 +243,7 @@ def likely(draw: st.DrawFn) -> Call:
 calls = st.one_of(likely(), likely(), likely(), likely(), wild())
 
 
-# one object of each kind, to begin with: most requests are about something that is there
+# one object of each kind: most requests are about an existing object
 BEGIN = [
     Call("POST", place, encoded({"metadata": {"name": "boats.sea.io" if place == DEFINITIONS else "a"}, **raw}), {})
     for place, raw in PLACES.items()
@@ -260,8 +260,8 @@ async def answers(sent: list[Call], begin: Sequence[Call] = ()) -> list[Reply]:
 
 @fuzz
 @given(st.lists(calls, min_size=1, max_size=12))
-def test_everything_is_answered_and_nothing_breaks(sent: list[Call]) -> None:
-    """Several requests to one store: what one leaves behind, the next may stumble over."""
+def test_every_request_is_answered(sent: list[Call]) -> None:
+    """Several requests to one store: the state that one leaves may break the next."""
     for call, reply in zip(sent, asyncio.run(answers(sent, BEGIN)), strict=True):
         from_the_future = reply.status == 504 and b"ResourceVersionTooLarge" in reply.body  # as Kubernetes says it
         assert 200 <= reply.status < 500 or from_the_future, (call, reply)
@@ -281,8 +281,8 @@ stores = st.sampled_from(SHOWN).flatmap(lambda place: st.tuples(st.just(place), 
 
 @fuzz
 @given(st.lists(stores, min_size=1, max_size=4))
-def test_whatever_was_stored_can_be_shown_in_every_form(sent: list[tuple[str, Any]]) -> None:
-    """Tables, metadata, YAML and watches do not choke on objects that the store let in."""
+def test_every_stored_object_can_be_read_in_every_format(sent: list[tuple[str, Any]]) -> None:
+    """Tables, metadata, YAML and watches work with every object that was admitted."""
     merge = {"Content-Type": "application/merge-patch+json"}
     stored = [Call("POST", place, encoded(raw), {}) for place, raw in sent]
     stored += [Call("PATCH", f"{place}/a/status", encoded(raw), merge) for place, raw in sent]
@@ -302,7 +302,7 @@ IN_HAND_BYTES = 8 * 2**20  # for one of them, and for the objects that are there
 
 
 def odd_calls(place: str, number: int) -> list[Call]:
-    """An object comes, is changed in every odd way, is read, and goes."""
+    """Create an object, update it in many ways, read it and delete it."""
     name = "boats.sea.io" if place == DEFINITIONS else "a"
     raw: dict[str, Any] = {"metadata": {"name": name}, **PLACES[place]}
     merge, table = {"Content-Type": "application/merge-patch+json"}, {"Accept": MEDIA[4]}
@@ -313,8 +313,8 @@ def odd_calls(place: str, number: int) -> list[Call]:
     return [Call("POST", place, encoded(raw), {}), *changes, *posts, *ends]
 
 
-def test_requests_leave_nothing_behind() -> None:
-    """Objects that come and go, and a thousand refusals, take no memory with them: what stays is what is stored.
+def test_requests_leak_no_memory() -> None:
+    """Created and deleted objects and a thousand rejected requests leave no memory behind: only stored objects do.
 
     Without the places where anything of any name may be made and stays: namespaces and definitions.
     """

@@ -1,4 +1,4 @@
-"""What the embedded cluster does beyond an API server alone: garbage, namespaces, budgets, events; and its bounds."""
+"""The embedded cluster beyond a bare API server: garbage collection, namespaces, budgets, events, limits."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -56,7 +56,7 @@ def _names(store: ClusterStore, resource: Resource, namespace: str = "default") 
     return [raw["metadata"]["name"] for raw in store.list(resource, namespace).items]
 
 
-def _refused(call: Any, *args: Any, **options: Any) -> ApiError:
+def _error_of(call: Any, *args: Any, **options: Any) -> ApiError:
     with pytest.raises(ApiError) as caught:
         call(*args, **options)
     return caught.value
@@ -72,10 +72,10 @@ def _ready(store: ClusterStore, name: str, labels: dict[str, str] | None = None)
 # owners
 
 
-def test_dependents_go_with_their_last_owner(store: ClusterStore) -> None:
-    one, two = (store.create(CONFIG_MAPS, config_map("default", name)) for name in ("one", "two"))
-    store.create(CONFIG_MAPS, _owned(_owned(config_map("default", "both"), one), two))
-    child = store.create(CONFIG_MAPS, _owned(config_map("default", "child"), one))
+def test_dependents_are_deleted_with_their_last_owner(store: ClusterStore) -> None:
+    first, second = (store.create(CONFIG_MAPS, config_map("default", name)) for name in ("one", "two"))
+    store.create(CONFIG_MAPS, _owned(_owned(config_map("default", "both"), first), second))
+    child = store.create(CONFIG_MAPS, _owned(config_map("default", "child"), first))
     store.create(CONFIG_MAPS, _owned(config_map("default", "grandchild"), child))
     store.delete(CONFIG_MAPS, "default", "one")
     assert _names(store, CONFIG_MAPS) == ["both", "two"]
@@ -85,7 +85,7 @@ def test_dependents_go_with_their_last_owner(store: ClusterStore) -> None:
     assert _names(store, CONFIG_MAPS) == []
 
 
-def test_orphans_stay_and_forget_their_owner(store: ClusterStore) -> None:
+def test_orphaned_dependents_stay_without_the_owner_reference(store: ClusterStore) -> None:
     owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
     store.create(CONFIG_MAPS, _owned(config_map("default", "child"), owner))
     store.delete(CONFIG_MAPS, "default", "owner", propagation="Orphan")
@@ -93,7 +93,7 @@ def test_orphans_stay_and_forget_their_owner(store: ClusterStore) -> None:
     assert "ownerReferences" not in store.get(CONFIG_MAPS, "default", "child")["metadata"]
 
 
-def test_in_the_foreground_an_owner_goes_last(store: ClusterStore) -> None:
+def test_foreground_deletion_removes_the_owner_last(store: ClusterStore) -> None:
     owner = store.create(CONFIG_MAPS, config_map("default", "owner"))
     raw = _owned(config_map("default", "child"), owner, block=True)
     raw["metadata"]["finalizers"] = ["example.com/hold"]
@@ -105,15 +105,15 @@ def test_in_the_foreground_an_owner_goes_last(store: ClusterStore) -> None:
     assert _names(store, CONFIG_MAPS) == []
 
 
-def test_in_the_foreground_without_dependents_an_owner_goes_at_once(store: ClusterStore) -> None:
+def test_foreground_deletion_without_dependents_is_immediate(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "owner"))
     assert store.delete(CONFIG_MAPS, "default", "owner", propagation="Foreground")["kind"] == "Status"
 
 
-def test_owners_that_go_round_in_a_circle_end_all_the_same(store: ClusterStore) -> None:
-    one = store.create(CONFIG_MAPS, config_map("default", "one"))
-    two = store.create(CONFIG_MAPS, _owned(config_map("default", "two"), one))
-    store.replace(CONFIG_MAPS, _owned(one, two))
+def test_a_cycle_of_owner_references_is_deleted(store: ClusterStore) -> None:
+    first = store.create(CONFIG_MAPS, config_map("default", "one"))
+    two = store.create(CONFIG_MAPS, _owned(config_map("default", "two"), first))
+    store.replace(CONFIG_MAPS, _owned(first, two))
     store.delete(CONFIG_MAPS, "default", "one", propagation="Foreground")
     assert _names(store, CONFIG_MAPS) == []
 
@@ -121,28 +121,28 @@ def test_owners_that_go_round_in_a_circle_end_all_the_same(store: ClusterStore) 
 # namespaces and definitions
 
 
-def test_a_namespace_goes_with_all_that_is_in_it(store: ClusterStore) -> None:
+def test_a_namespace_is_deleted_with_its_objects(store: ClusterStore) -> None:
     store.create(NAMESPACES, {"metadata": {"name": "n"}})
     store.create(CONFIG_MAPS, config_map("n", "a"))
     store.create(POD_GROUPS, pod_group("n", "g"))
     assert store.delete(NAMESPACES, "", "n")["kind"] == "Status"
-    assert _refused(store.get, NAMESPACES, "", "n").status == 404
+    assert _error_of(store.get, NAMESPACES, "", "n").status == 404
     assert _names(store, CONFIG_MAPS, "n") == _names(store, POD_GROUPS, "n") == []
 
 
-def test_a_terminating_namespace_takes_nothing_new(store: ClusterStore) -> None:
+def test_a_terminating_namespace_rejects_new_objects(store: ClusterStore) -> None:
     store.create(NAMESPACES, {"metadata": {"name": "n"}})
     store.create(PODS, pod("n", "a"))
     store.bind("n", "a", "", "n1")
     assert store.delete(NAMESPACES, "", "n")["status"]["phase"] == "Terminating"
-    problem = _refused(store.create, CONFIG_MAPS, config_map("n", "late"))
+    problem = _error_of(store.create, CONFIG_MAPS, config_map("n", "late"))
     assert (problem.status, problem.details["causes"][0]["reason"]) == (403, "NamespaceTerminating")
     store.delete(PODS, "n", "a", grace_seconds=0)
-    assert _refused(store.get, NAMESPACES, "", "n").status == 404
+    assert _error_of(store.get, NAMESPACES, "", "n").status == 404
 
 
-def test_the_first_namespaces_stay(store: ClusterStore) -> None:
-    assert _refused(store.delete, NAMESPACES, "", "default").status == 403
+def test_system_namespaces_cannot_be_deleted(store: ClusterStore) -> None:
+    assert _error_of(store.delete, NAMESPACES, "", "default").status == 403
     assert store.get(NAMESPACES, "", "default")["metadata"]["labels"] == {"kubernetes.io/metadata.name": "default"}
 
 
@@ -165,15 +165,17 @@ DEFINITION: Raw = {
 THINGS = Resource("example.com", "v1", "things", "Thing")
 
 
-def test_a_definition_brings_a_kind_and_takes_it_away(store: ClusterStore) -> None:
-    assert _refused(store.list, THINGS).status == 404
+def test_a_crd_adds_a_kind_and_removes_it(store: ClusterStore) -> None:
+    assert _error_of(store.list, THINGS).status == 404
     made = store.create(DEFINITIONS, DEFINITION)
-    assert {one["type"]: one["status"] for one in made["status"]["conditions"]}["Established"] == "True"
+    assert {condition["type"]: condition["status"] for condition in made["status"]["conditions"]}[
+        "Established"
+    ] == "True"
     assert store.kind("example.com", "v1", "things").short_names == ("th",)
     store.create(THINGS, {**kind_of(THINGS), "metadata": {"name": "a", "namespace": "default"}, "spec": {}})
     store.delete(DEFINITIONS, "", "things.example.com")
-    assert _refused(store.list, THINGS).status == 404
-    assert _refused(store.get, DEFINITIONS, "", "things.example.com").status == 404
+    assert _error_of(store.list, THINGS).status == 404
+    assert _error_of(store.get, DEFINITIONS, "", "things.example.com").status == 404
 
 
 @pytest.mark.parametrize(
@@ -181,60 +183,60 @@ def test_a_definition_brings_a_kind_and_takes_it_away(store: ClusterStore) -> No
     [{}, {"group": "example.com"}, {**DEFINITION["spec"], "versions": []}, {**DEFINITION["spec"], "versions": [1]},
      {**DEFINITION["spec"], "names": []}, {**DEFINITION["spec"], "group": "other.com"}],
 )  # fmt: skip
-def test_definitions_that_make_no_sense_are_refused(store: ClusterStore, spec: Any) -> None:
-    assert _refused(store.create, DEFINITIONS, {**DEFINITION, "spec": spec}).status in (400, 422)
+def test_invalid_crds_are_rejected(store: ClusterStore, spec: Any) -> None:
+    assert _error_of(store.create, DEFINITIONS, {**DEFINITION, "spec": spec}).status in (400, 422)
 
 
 # history and watches
 
 
-def test_a_version_that_is_too_old_has_expired() -> None:
+def test_a_watch_of_a_compacted_version_is_expired() -> None:
     store = ClusterStore(history=10)
     start, first = store.version, store.create(CONFIG_MAPS, config_map("default", "a"))
     for i in range(60):
         store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
     for since in (start, first["metadata"]["resourceVersion"]):
-        assert (_refused(store.watch, CONFIG_MAPS, since).status) == 410
-    assert _refused(store.watch, CONFIG_MAPS, "99999").status == 410
-    assert _refused(store.watch, CONFIG_MAPS, "soon").status == 400
+        assert (_error_of(store.watch, CONFIG_MAPS, since).status) == 410
+    assert _error_of(store.watch, CONFIG_MAPS, "99999").status == 410
+    assert _error_of(store.watch, CONFIG_MAPS, "soon").status == 400
     with store.watch(PODS, start):
         """Histories are kept kind by kind."""
 
 
-def test_a_page_that_is_too_old_has_expired() -> None:
+def test_a_continue_token_of_a_compacted_version_is_expired() -> None:
     store = ClusterStore(history=10)
     for name in "abc":
         store.create(CONFIG_MAPS, config_map("default", name))
     more = store.list(CONFIG_MAPS, limit=1).more
     for i in range(60):
         store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
-    assert _refused(store.list, CONFIG_MAPS, limit=1, after=more).status == 410
-    assert _refused(store.list, CONFIG_MAPS, limit=1, after="nonsense").status == 400
+    assert _error_of(store.list, CONFIG_MAPS, limit=1, after=more).status == 410
+    assert _error_of(store.list, CONFIG_MAPS, limit=1, after="nonsense").status == 400
 
 
-def test_a_reader_that_is_too_slow_is_cut_off() -> None:
+def test_a_slow_watch_is_expired() -> None:
     store = ClusterStore(history=10)
     with store.watch(CONFIG_MAPS, store.version) as watch:
         store.create(CONFIG_MAPS, config_map("default", "a"))
         for i in range(60):
             store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": str(i)}})
-        assert _refused(watch.take).status == 410
+        assert _error_of(watch.take).status == 410
         assert watch.closed
 
 
-def test_a_watch_from_nowhere_tells_first_what_is_there(store: ClusterStore) -> None:
+def test_a_watch_without_a_version_sends_existing_objects_first(store: ClusterStore) -> None:
     store.create(CONFIG_MAPS, config_map("default", "a"))
     with store.watch(CONFIG_MAPS, "0") as watch:
-        assert [(one.type, one.object["metadata"]["name"]) for one in watch.take()] == [("ADDED", "a")]
+        assert [(change.type, change.object["metadata"]["name"]) for change in watch.take()] == [("ADDED", "a")]
     with store.watch(CONFIG_MAPS, "", initial=True) as watch:
         store.create(CONFIG_MAPS, config_map("default", "b"))
-        told = watch.take()
-        assert [one.type for one in told] == ["ADDED", "BOOKMARK"]
-        assert told[1].object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-        assert [one.object["metadata"]["name"] for one in watch.take()] == ["b"]
+        changes = watch.take()
+        assert [change.type for change in changes] == ["ADDED", "BOOKMARK"]
+        assert changes[1].object["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert [change.object["metadata"]["name"] for change in watch.take()] == ["b"]
 
 
-async def test_bookmarks_tell_how_far_a_quiet_watch_is() -> None:
+async def test_bookmarks_carry_the_latest_version_of_an_idle_watch() -> None:
     cluster = MemoryCluster(bookmark_seconds=0.01)
     start = cluster.store.version
     async with cluster.watch(CONFIG_MAPS, start) as seen:
@@ -245,7 +247,7 @@ async def test_bookmarks_tell_how_far_a_quiet_watch_is() -> None:
     assert int(mark.resource_version) > int(start)
 
 
-async def test_whoever_waits_is_woken_and_closing_ends_it() -> None:
+async def test_a_change_wakes_a_watch_and_closing_ends_it() -> None:
     store = ClusterStore()
     watch = store.watch(CONFIG_MAPS, store.version)
     seen = changes(watch)
@@ -260,13 +262,13 @@ async def test_whoever_waits_is_woken_and_closing_ends_it() -> None:
         await waiting
 
 
-def test_bindings_and_evictions_are_not_written_like_objects(store: ClusterStore) -> None:
+def test_binding_and_eviction_cannot_be_patched(store: ClusterStore) -> None:
     store.create(PODS, pod("default", "a"))
     for name in ("binding", "eviction", "nonsense"):
-        assert _refused(store.patch, PODS, "default", "a", {"spec": None}, subresource=name).status == 405
+        assert _error_of(store.patch, PODS, "default", "a", {"spec": None}, subresource=name).status == 405
 
 
-# dry runs, collections, strictness
+# dry runs, collections, field validation
 
 
 def test_a_dry_run_changes_nothing(store: ClusterStore) -> None:
@@ -282,27 +284,27 @@ def test_a_dry_run_changes_nothing(store: ClusterStore) -> None:
     store.bind("default", "p", "", "n1", dry_run=True)
     store.evict("default", "p", dry_run=True)
     assert store.version == version
-    assert _refused(store.create, POD_GROUPS, pod_group("default", "g", minMember=0), dry_run=True).status == 422
+    assert _error_of(store.create, POD_GROUPS, pod_group("default", "g", minMember=0), dry_run=True).status == 422
 
 
 def test_collections_are_deleted_by_selector(store: ClusterStore) -> None:
     for name, labels in (("a", {"x": "1"}), ("b", {"x": "2"}), ("c", {"x": "1"})):
         store.create(CONFIG_MAPS, config_map("default", name, labels))
-    found = store.delete_collection(CONFIG_MAPS, "default", labels="x=1")
-    assert [raw["metadata"]["name"] for raw in found.items] == ["a", "c"]
+    deleted = store.delete_collection(CONFIG_MAPS, "default", labels="x=1")
+    assert [raw["metadata"]["name"] for raw in deleted.items] == ["a", "c"]
     assert _names(store, CONFIG_MAPS) == ["b"]
 
 
-def test_strictness_refuses_fields_that_are_not_known(store: ClusterStore) -> None:
+def test_strict_field_validation_rejects_unknown_fields(store: ClusterStore) -> None:
     raw = pod_group("default", "g", minMembr=1)
-    problem = _refused(store.create, POD_GROUPS, raw, on_unknown_fields=reject_unknown_fields)
+    problem = _error_of(store.create, POD_GROUPS, raw, on_unknown_fields=reject_unknown_fields)
     assert problem.status == 400
     assert 'unknown field "spec.minMembr"' in problem.message
 
 
 def test_every_problem_is_a_cause(store: ClusterStore) -> None:
     groups = [{"name": "a", "parent": "none", "minMember": 1}, {"name": "a", "minMember": 1}]
-    problem = _refused(store.create, POD_GROUPS, pod_group("default", "g", subGroups=groups))
+    problem = _error_of(store.create, POD_GROUPS, pod_group("default", "g", subGroups=groups))
     assert problem.status == 422
     assert len(problem.details["causes"]) >= 2
 
@@ -325,23 +327,23 @@ def test_every_problem_is_a_cause(store: ClusterStore) -> None:
         {"metadata": {"name": "a"}, "spec": {"x": "\ud800"}},
     ],
 )
-def test_what_is_no_object_is_a_bad_request(store: ClusterStore, raw: Any) -> None:
-    assert _refused(store.create, PODS, raw).status == 400
+def test_a_body_that_is_no_object_is_a_bad_request(store: ClusterStore, raw: Any) -> None:
+    assert _error_of(store.create, PODS, raw).status == 400
 
 
-def test_what_is_too_deep_or_too_large_is_refused(store: ClusterStore) -> None:
+def test_too_deep_and_too_large_bodies_are_rejected(store: ClusterStore) -> None:
     deep: Any = {}
     for _ in range(150):
         deep = {"a": deep}
-    assert _refused(store.create, CONFIG_MAPS, {"metadata": {"name": "a"}, "data": deep}).status == 400
+    assert _error_of(store.create, CONFIG_MAPS, {"metadata": {"name": "a"}, "data": deep}).status == 400
     large = config_map("default", "a", x="x" * (4 * 2**20))
-    assert _refused(store.create, CONFIG_MAPS, large).status == 413
+    assert _error_of(store.create, CONFIG_MAPS, large).status == 413
 
 
-# budgets, events, and what else is filled in
+# budgets, events and defaults
 
 
-def test_budgets_follow_their_pods(store: ClusterStore) -> None:
+def test_the_status_of_a_budget_follows_its_pods(store: ClusterStore) -> None:
     spec = {"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}}
     store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     for name in ("a", "b", "c"):
@@ -349,13 +351,15 @@ def test_budgets_follow_their_pods(store: ClusterStore) -> None:
     _ready(store, "other", {"app": "b"})
 
     def status() -> tuple[int, ...]:
-        found = store.get(BUDGETS, "default", "b")["status"]
-        return tuple(found[name] for name in ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed"))
+        budget_status = store.get(BUDGETS, "default", "b")["status"]
+        return tuple(
+            budget_status[name] for name in ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
+        )
 
     assert status() == (3, 3, 2, 1)
     store.evict("default", "a")
     assert status() == (3, 2, 2, 0)
-    assert _refused(store.evict, "default", "b").status == 429
+    assert _error_of(store.evict, "default", "b").status == 429
     store.delete(PODS, "default", "a", grace_seconds=0)
     assert status() == (2, 2, 1, 1)
     store.patch(BUDGETS, "default", "b", {"spec": {"minAvailable": None, "maxUnavailable": 0}})
@@ -364,7 +368,7 @@ def test_budgets_follow_their_pods(store: ClusterStore) -> None:
     assert status() == (1, 1, 1, 0)
 
 
-def test_unhealthy_pods_may_go_by_policy(store: ClusterStore) -> None:
+def test_unhealthy_pods_are_evicted_by_policy(store: ClusterStore) -> None:
     spec = {"minAvailable": 1, "selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"}
     store.create(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
     _ready(store, "a")
@@ -373,7 +377,7 @@ def test_unhealthy_pods_may_go_by_policy(store: ClusterStore) -> None:
     assert store.get(PODS, "default", "a")["metadata"]["deletionTimestamp"]
 
 
-def test_events_are_one_and_the_same_in_both_groups(store: ClusterStore) -> None:
+def test_both_event_groups_serve_the_same_events(store: ClusterStore) -> None:
     raw = {
         "metadata": {"name": "e", "namespace": "default"},
         "regarding": {"kind": "Pod", "name": "a"},
@@ -390,7 +394,7 @@ def test_events_are_one_and_the_same_in_both_groups(store: ClusterStore) -> None
     assert store.list(NEW_EVENTS, fields="regarding.name=a").items
 
 
-def test_events_are_forgotten_after_an_hour() -> None:
+def test_events_expire_after_an_hour() -> None:
     time = Time()
     store = ClusterStore(clock=time)
     for name in ("a", "b"):
@@ -402,12 +406,12 @@ def test_events_are_forgotten_after_an_hour() -> None:
     assert _names(store, EVENTS) == ["b", "c"]
 
 
-def test_secrets_take_plain_text(store: ClusterStore) -> None:
+def test_string_data_of_secrets_is_encoded(store: ClusterStore) -> None:
     made = store.create(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "b"}})
     assert (made["type"], made["data"], "stringData" in made) == ("Opaque", {"a": "Yg=="}, False)
 
 
-def test_nodes_keep_the_status_that_they_come_with(store: ClusterStore) -> None:
+def test_nodes_are_created_with_their_status(store: ClusterStore) -> None:
     made = store.create(NODES, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "8"}}})
     assert made["status"] == {"capacity": {"cpu": "8"}}
     cordoned = store.patch(NODES, "", "n", {"spec": {"unschedulable": True}, "status": {"capacity": {}}})
@@ -415,14 +419,14 @@ def test_nodes_keep_the_status_that_they_come_with(store: ClusterStore) -> None:
 
 
 def test_a_pod_can_be_replaced_by_its_own_manifest(store: ClusterStore) -> None:
-    """Defaults are filled in again, so what the manifest leaves out does not count as a change."""
+    """Defaults are applied again, so fields that the manifest leaves out are no change."""
     made = store.create(PODS, pod("default", "a"))
     again = store.replace(PODS, pod("default", "a", labels={"x": "y"}))
     assert again["spec"] == made["spec"]
     assert again["metadata"]["labels"] == {"x": "y"}
 
 
-def test_names_that_are_generated_can_be_replayed() -> None:
+def test_generated_names_are_deterministic() -> None:
     def names() -> list[str]:
         numbers = count(1)
         store = ClusterStore(clock=lambda: START, new_uid=lambda: f"uid-{next(numbers)}")
@@ -432,7 +436,7 @@ def test_names_that_are_generated_can_be_replayed() -> None:
     assert names() == names()
 
 
-def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side_apply(store: ClusterStore) -> None:
+def test_server_side_apply_after_kubectls_client_side_apply_has_no_conflicts(store: ClusterStore) -> None:
     last = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"default"},"data":{"x":"1"}}'
     raw = config_map("default", "a", x="1", y="1")
     raw["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": last}
@@ -440,7 +444,7 @@ def test_kubectls_client_side_apply_does_not_stand_in_the_way_of_its_server_side
     kind: Any = "application/apply-patch+yaml"
     changed = store.patch(CONFIG_MAPS, "default", "a", {"data": {"x": "2"}}, kind, field_manager="kubectl")
     assert changed["data"] == {"x": "2", "y": "1"}
-    problem = _refused(store.patch, CONFIG_MAPS, "default", "a", {"data": {"y": "2"}}, kind, field_manager="kubectl")
+    problem = _error_of(store.patch, CONFIG_MAPS, "default", "a", {"data": {"y": "2"}}, kind, field_manager="kubectl")
     assert problem.status == 409
 
 
@@ -452,7 +456,9 @@ def test_apply_merges_containers_by_name(store: ClusterStore) -> None:
     sidecar = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "c:1"}]}}}}
     store.patch(DEPLOYMENTS, "default", "d", sidecar, kind, field_manager="two")
     only = {"spec": {"template": {"spec": {"containers": [{"name": "b", "image": "b:2"}]}}}}
-    found = store.patch(DEPLOYMENTS, "default", "d", only, kind, field_manager="one")
-    containers = {one["name"]: one["image"] for one in found["spec"]["template"]["spec"]["containers"]}
+    deployment = store.patch(DEPLOYMENTS, "default", "d", only, kind, field_manager="one")
+    containers = {
+        container["name"]: container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]
+    }
     assert containers == {"b": "b:2", "c": "c:1"}
-    assert found["spec"].get("replicas", 1) == 1
+    assert deployment["spec"].get("replicas", 1) == 1

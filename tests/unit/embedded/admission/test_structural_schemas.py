@@ -1,4 +1,4 @@
-"""Structural schemas: pruning, defaults, and what does not fit."""
+"""Structural schemas: pruning, defaulting and validation."""
 
 from typing import Any
 
@@ -54,15 +54,15 @@ def test_unknown_fields_are_pruned_and_metadata_is_not() -> None:
         "spec": {"size": 1, "no": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a", "no": 1}]},
         "no": 1,
     }
-    found = prune(raw, SCHEMA)
-    assert found["metadata"] == raw["metadata"]
-    assert found["spec"] == {"size": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a"}]}
-    assert "no" not in found
+    pruned = prune(raw, SCHEMA)
+    assert pruned["metadata"] == raw["metadata"]
+    assert pruned["spec"] == {"size": 1, "free": {"any": [1]}, "words": {"w": "x"}, "map": [{"k": "a"}]}
+    assert "no" not in pruned
     assert sorted(unknown_fields(raw, SCHEMA)) == ["no", "spec.map[0].no", "spec.no"]
-    assert list(unknown_fields(found, SCHEMA)) == []
+    assert list(unknown_fields(pruned, SCHEMA)) == []
 
 
-def test_defaults_fill_what_is_missing_and_what_is_null() -> None:
+def test_defaults_replace_missing_and_null_fields() -> None:
     raw = {"spec": {"size": 1, "on": None, "map": [{"k": "a"}]}}
     assert apply_schema_defaults(raw, SCHEMA) == {
         "spec": {"size": 1, "on": True, "mode": "a", "map": [{"k": "a", "v": 1}]}
@@ -80,7 +80,7 @@ def test_defaults_fill_what_is_missing_and_what_is_null() -> None:
         {"size": 1, "map": [{"k": "a"}, {"k": "b"}]},
     ],
 )
-def test_what_fits_has_no_misfits(spec: Any) -> None:
+def test_valid_values_have_no_violations(spec: Any) -> None:
     assert list(schema_violations({"spec": spec}, SCHEMA)) == []
 
 
@@ -112,17 +112,17 @@ def test_what_fits_has_no_misfits(spec: Any) -> None:
         ("map", [{"k": "a"}, {"k": "b"}, {"k": "c"}]),
     ],
 )
-def test_what_does_not_fit_says_where(field: str, value: Any) -> None:
+def test_violations_name_their_field(field: str, value: Any) -> None:
     (problem,) = schema_violations({"spec": {"size": 1, field: value}}, SCHEMA)
     assert problem.field.startswith(f"spec.{field}")
 
 
-def test_what_is_required_is_missed() -> None:
-    assert [one.field for one in schema_violations({}, SCHEMA)] == ["spec"]
-    assert [one.field for one in schema_violations({"spec": {}}, SCHEMA)] == ["spec.size"]
+def test_missing_required_fields_are_violations() -> None:
+    assert [violation.field for violation in schema_violations({}, SCHEMA)] == ["spec"]
+    assert [violation.field for violation in schema_violations({"spec": {}}, SCHEMA)] == ["spec.size"]
 
 
-def test_musters_own_schemas_know_their_own_fields() -> None:
+def test_musters_schemas_declare_all_their_fields() -> None:
     schema = crds()[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     raw = {"spec": {"subGroups": [{"name": "a", "minMember": 1, "nonsense": 1}], "queue": "q"}}
     assert list(unknown_fields(raw, schema)) == ["spec.subGroups[0].nonsense"]
@@ -135,11 +135,11 @@ def test_musters_own_schemas_know_their_own_fields() -> None:
      {"pattern": "("}, {"enum": 1}, {"maxItems": "1"}, {"additionalProperties": 1}, {"minimum": "1"},
      {"properties": {"a": {"items": {"pattern": "["}}}}, {"x-kubernetes-list-map-keys": 1}],
 )  # fmt: skip
-def test_schemas_that_make_no_sense_are_told(schema: Any) -> None:
+def test_invalid_schemas_have_problems(schema: Any) -> None:
     assert len(list(schema_problems(schema, "schema"))) == 1
 
 
-def test_schemas_that_make_sense_are_not() -> None:
+def test_valid_schemas_have_no_problems() -> None:
     schemas = [version["schema"]["openAPIV3Schema"] for crd in crds() for version in crd["spec"]["versions"]]
     for schema in (SCHEMA, *schemas):
         assert list(schema_problems(schema, "schema")) == []

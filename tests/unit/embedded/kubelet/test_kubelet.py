@@ -1,4 +1,4 @@
-"""Simulated kubelets: what becomes of bound pods and of nodes, with a clock that stands still."""
+"""Simulated kubelets: bound pods and nodes, with a manual clock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -36,16 +36,16 @@ class Scene:
 
     def ready(self, name: str = "n1") -> bool:
         conditions = self.store.get(NODES, "", name)["status"]["conditions"]
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 @pytest.fixture
 async def scene() -> AsyncIterator[Scene]:
-    found = Scene()
-    found.store.create(NODES, {"metadata": {"name": "n1"}})
-    async with found.kubelets.running():
+    new_scene = Scene()
+    new_scene.store.create(NODES, {"metadata": {"name": "n1"}})
+    async with new_scene.kubelets.running():
         await settled()
-        yield found
+        yield new_scene
 
 
 @contextmanager
@@ -62,25 +62,25 @@ async def test_nodes_become_ready(scene: Scene) -> None:
     assert scene.ready("n2")
 
 
-async def test_a_bound_pod_runs_after_a_while(scene: Scene) -> None:
+async def test_a_bound_pod_runs_after_the_start_time(scene: Scene) -> None:
     scene.bound("a")
     await scene.clock.advance(1)
     assert scene.phase("a") == "Pending"
     await scene.clock.advance(1)
-    found = scene.store.get(PODS, "default", "a")["status"]
-    assert found["phase"] == "Running"
-    assert {one["type"]: one["status"] for one in found["conditions"]} == {
+    status = scene.store.get(PODS, "default", "a")["status"]
+    assert status["phase"] == "Running"
+    assert {condition["type"]: condition["status"] for condition in status["conditions"]} == {
         "PodScheduled": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True"}  # fmt: skip
-    assert found["containerStatuses"][0]["ready"]
+    assert status["containerStatuses"][0]["ready"]
 
 
-async def test_an_unbound_pod_waits(scene: Scene) -> None:
+async def test_an_unbound_pod_stays_pending(scene: Scene) -> None:
     scene.store.create(PODS, pod("default", "a"))
     await scene.clock.advance(100)
     assert scene.phase("a") == "Pending"
 
 
-async def test_a_pod_that_runs_for_a_time_succeeds(scene: Scene) -> None:
+async def test_a_pod_succeeds_after_its_run_time(scene: Scene) -> None:
     scene.bound("a", **{RUN_FOR: "30s"})
     scene.bound("b", **{RUN_FOR: "nonsense"})
     await scene.clock.advance(2)
@@ -90,7 +90,7 @@ async def test_a_pod_that_runs_for_a_time_succeeds(scene: Scene) -> None:
     assert (scene.phase("a"), scene.phase("b")) == ("Succeeded", "Running")
 
 
-async def test_a_deleted_pod_goes_after_its_grace(scene: Scene) -> None:
+async def test_a_deleted_pod_is_removed_after_its_grace_period(scene: Scene) -> None:
     scene.bound("a")
     await scene.clock.advance(2)
     scene.store.delete(PODS, "default", "a")
@@ -108,14 +108,14 @@ async def test_a_pod_can_be_failed(scene: Scene) -> None:
     assert scene.phase("a") == "Failed"
 
 
-async def test_a_lost_node_takes_its_pods_with_it_and_can_heal(scene: Scene) -> None:
+async def test_a_lost_node_fails_its_pods_and_can_heal(scene: Scene) -> None:
     scene.bound("a")
     await scene.clock.advance(2)
     await scene.kubelets.fail_node("n1")
     await settled()
     assert not scene.ready()
     assert scene.phase("a") == "Failed"
-    assert {one["key"] for one in scene.store.get(NODES, "", "n1")["spec"]["taints"]} == {
+    assert {taint["key"] for taint in scene.store.get(NODES, "", "n1")["spec"]["taints"]} == {
         "node.kubernetes.io/not-ready"
     }
     scene.bound("b")
@@ -128,7 +128,7 @@ async def test_a_lost_node_takes_its_pods_with_it_and_can_heal(scene: Scene) -> 
     assert scene.phase("b") == "Running"
 
 
-async def test_kubelets_survive_a_cluster_that_says_no(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kubelets_retry_after_api_errors(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     real, answers = scene.cluster.patch, iter([500, 429])
 
     async def flaky(*args: Any, **options: Any) -> Any:
@@ -144,7 +144,7 @@ async def test_kubelets_survive_a_cluster_that_says_no(scene: Scene, monkeypatch
     assert scene.phase("a") == "Running"
 
 
-# told from outside --------------------------------------------------------------------------------------------------
+# failures by annotation ----------------------------------------------------------------------------------------------
 
 
 def annotated(scene: Scene, resource: Resource, name: str, value: str | None) -> None:
@@ -154,7 +154,7 @@ def annotated(scene: Scene, resource: Resource, name: str, value: str | None) ->
 
 
 async def test_a_pod_is_failed_by_an_annotation(scene: Scene) -> None:
-    """Issue 5: kubelets can be told to fail; kubectl can tell them."""
+    """`kubectl annotate` makes pods and nodes fail."""
     scene.bound("a")
     scene.bound("b")
     await scene.clock.advance(2)
@@ -165,7 +165,7 @@ async def test_a_pod_is_failed_by_an_annotation(scene: Scene) -> None:
     assert scene.store.get(PODS, "default", "a")["status"]["message"] == "disk full"
 
 
-async def test_a_node_is_lost_for_as_long_as_it_is_annotated(scene: Scene) -> None:
+async def test_a_node_is_lost_while_it_is_annotated(scene: Scene) -> None:
     scene.bound("a")
     await scene.clock.advance(2)
     annotated(scene, NODES, "n1", "true")
@@ -183,8 +183,8 @@ async def test_a_node_is_lost_for_as_long_as_it_is_annotated(scene: Scene) -> No
     assert scene.phase("b") == "Running"
 
 
-async def test_a_node_that_says_it_is_not_ready_has_no_kubelet() -> None:
-    """A captured cluster comes up with the nodes that it had lost."""
+async def test_a_node_that_is_not_ready_has_no_kubelet() -> None:
+    """A captured cluster keeps its lost nodes."""
     scene = Scene()
     lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
     scene.store.create(NODES, {"metadata": {"name": "n1"}, "status": lost})
@@ -198,28 +198,31 @@ async def test_a_node_that_says_it_is_not_ready_has_no_kubelet() -> None:
         assert scene.phase("a") == "Running"
 
 
-# nodes that are gone ------------------------------------------------------------------------------------------------
+# deleted nodes -------------------------------------------------------------------------------------------------------
 
 
-async def test_pods_go_with_a_node_that_is_deleted(scene: Scene) -> None:
-    """As Kubernetes' garbage collector of pods does: failed first, so that whoever watches knows why, then deleted."""
+async def test_pods_of_a_deleted_node_are_removed(scene: Scene) -> None:
+    """As PodGC does: first a failed status with the reason, then the deletion."""
     scene.store.create(NODES, {"metadata": {"name": "n2"}})
     scene.bound("a")
-    scene.bound("leaving")
+    scene.bound("terminating")
     await scene.clock.advance(5)
-    scene.store.delete(PODS, "default", "leaving")
+    scene.store.delete(PODS, "default", "terminating")
     with scene.store.watch(PODS, scene.store.version) as watch:
         scene.store.delete(NODES, "", "n1")
         await scene.clock.advance(2)
-        told = [(one.type, one.object["metadata"]["name"], one.object["status"]["phase"]) for one in watch.take()]
-    for name in ("a", "leaving"):
+        changes = [
+            (change.type, change.object["metadata"]["name"], change.object["status"]["phase"])
+            for change in watch.take()
+        ]
+    for name in ("a", "terminating"):
         with gone():
             scene.phase(name)
-        assert ("MODIFIED", name, "Failed") in told
+        assert ("MODIFIED", name, "Failed") in changes
 
 
-async def test_a_pod_that_is_bound_to_no_node_goes_after_a_moment(scene: Scene) -> None:
-    """Not at once: a node may be heard of later than its pods."""
+async def test_a_pod_bound_to_a_missing_node_is_removed_after_a_delay(scene: Scene) -> None:
+    """Not at once: the event of a node may arrive after those of its pods."""
     for name, node in (("a", "nowhere"), ("b", "late")):
         scene.store.create(PODS, pod("default", name))
         scene.store.bind("default", name, "", node)
@@ -232,8 +235,8 @@ async def test_a_pod_that_is_bound_to_no_node_goes_after_a_moment(scene: Scene) 
     assert scene.phase("b") == "Running"
 
 
-async def test_a_node_that_was_not_heard_of_is_asked_for(scene: Scene) -> None:
-    """Nothing is deleted on the word of a watch that may be late."""
+async def test_a_missing_node_is_read_before_its_pods_are_removed(scene: Scene) -> None:
+    """The watch of nodes may be late."""
     scene.bound("a")
     await scene.clock.advance(2)
     scene.kubelets._nodes.discard("n1")
@@ -242,11 +245,11 @@ async def test_a_node_that_was_not_heard_of_is_asked_for(scene: Scene) -> None:
     assert scene.phase("a") == "Running"
 
 
-# owners -------------------------------------------------------------------------------------------------------------
+# replica controller --------------------------------------------------------------------------------------------------
 
 
-async def test_a_pod_that_was_told_to_fail_comes_back_sound(scene: Scene) -> None:
-    """What it was told was about that pod; its replacement runs."""
+async def test_the_replacement_of_an_annotated_pod_does_not_fail(scene: Scene) -> None:
+    """The annotation is not copied."""
     owner = asyncio.create_task(ReplicaController(scene.cluster, ["default"]).run())
     scene.bound("a")
     await scene.clock.advance(2)
@@ -258,8 +261,8 @@ async def test_a_pod_that_was_told_to_fail_comes_back_sound(scene: Scene) -> Non
     owner.cancel()
 
 
-async def test_nobody_wants_pods_back_where_their_namespace_goes(scene: Scene) -> None:
-    """The owner goes on with those of other namespaces."""
+async def test_pods_of_a_terminating_namespace_are_not_recreated(scene: Scene) -> None:
+    """The controller goes on with other namespaces."""
     owner = asyncio.create_task(ReplicaController(scene.cluster, ["team", "default"]).run())
     scene.store.create(NAMESPACES, {"metadata": {"name": "team"}})
     scene.store.create(PODS, pod("team", "a"))

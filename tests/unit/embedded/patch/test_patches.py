@@ -10,7 +10,7 @@ from muster.kube.errors import ApiError
 
 
 @pytest.mark.parametrize(
-    ("value", "patch", "wanted"),
+    ("value", "patch", "expected"),
     [  # the table of RFC 7386
         ({"a": "b"}, {"a": "c"}, {"a": "c"}),
         ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
@@ -28,12 +28,12 @@ from muster.kube.errors import ApiError
         ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
     ],
 )
-def test_merge_patches_are_those_of_the_rfc(value: Any, patch: Any, wanted: Any) -> None:
-    assert merge_patch(value, patch) == wanted
+def test_merge_patches_follow_the_rfc(value: Any, patch: Any, expected: Any) -> None:
+    assert merge_patch(value, patch) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "operations", "wanted"),
+    ("value", "operations", "expected"),
     [
         ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
         ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
@@ -47,9 +47,9 @@ def test_merge_patches_are_those_of_the_rfc(value: Any, patch: Any, wanted: Any)
         ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
     ],
 )
-def test_json_patches_are_those_of_the_rfc(value: Any, operations: Any, wanted: Any) -> None:
+def test_json_patches_follow_the_rfc(value: Any, operations: Any, expected: Any) -> None:
     before = repr(value)
-    assert json_patch(value, operations) == wanted
+    assert json_patch(value, operations) == expected
     assert repr(value) == before
 
 
@@ -71,7 +71,7 @@ def test_json_patches_are_those_of_the_rfc(value: Any, operations: Any, wanted: 
         (["add"], 400),
     ],
 )
-def test_json_patches_that_do_not_apply_say_so(operations: Any, status: int) -> None:
+def test_json_patches_that_do_not_apply_are_errors(operations: Any, status: int) -> None:
     with pytest.raises(ApiError) as caught:
         json_patch({"a": 1, "list": [1]}, operations)
     assert caught.value.status == status
@@ -81,7 +81,7 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
 
 
 @pytest.mark.parametrize(
-    ("value", "patch", "wanted"),
+    ("value", "patch", "expected"),
     [
         (CONTAINERS, {"containers": [{"name": "b", "image": "b:2"}]}, {"containers": [
             {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:2"}]}),
@@ -107,9 +107,9 @@ CONTAINERS = {"containers": [{"name": "a", "image": "a:1"}, {"name": "b", "image
             {"key": "b", "effect": "x"}]}),
     ],
 )  # fmt: skip
-def test_strategic_patches_merge_as_kubernetes_does(value: Any, patch: Any, wanted: Any) -> None:
+def test_strategic_merge_patches_merge_as_in_kubernetes(value: Any, patch: Any, expected: Any) -> None:
     before = repr(value)
-    assert strategic_merge(value, patch) == wanted
+    assert strategic_merge(value, patch) == expected
     assert repr(value) == before
 
 
@@ -125,14 +125,14 @@ def test_strategic_patches_merge_as_kubernetes_does(value: Any, patch: Any, want
         {"$deleteFromPrimitiveList/replicas": ["a"]},
     ],
 )
-def test_strategic_patches_that_make_no_sense_are_refused(patch: Any) -> None:
-    """An entry without its merge key, and directives about what is no list."""
+def test_invalid_strategic_merge_patches_are_rejected(patch: Any) -> None:
+    """An item without its merge key, and directives for a field that is no list."""
     with pytest.raises(ApiError) as caught:
         strategic_merge({**CONTAINERS, "finalizers": ["a"], "replicas": 1}, patch)
     assert caught.value.status == 400
 
 
-def test_a_patch_must_leave_an_object() -> None:
+def test_the_result_of_a_patch_must_be_an_object() -> None:
     refused: list[Any] = [[], "text", None, 3]
     for patch in refused:
         with pytest.raises(ApiError) as caught:

@@ -1,4 +1,4 @@
-"""Fields and their owners, as values."""
+"""Field sets and field managers, as values."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ POD: Any = {
 }
 
 
-def test_fields_are_told_apart_as_kubernetes_does() -> None:
+def test_field_sets_have_the_paths_of_kubernetes() -> None:
     assert to_fields_v1(field_set(POD, SHAPE)) == {
         "f:metadata": {"f:labels": {"f:x": {}}, "f:finalizers": {'v:"f"': {}}},
         "f:spec": {
@@ -39,7 +39,7 @@ def test_fields_are_told_apart_as_kubernetes_does() -> None:
     }
 
 
-def test_lists_of_custom_kinds_go_by_their_schema() -> None:
+def test_lists_of_custom_kinds_merge_by_their_schema() -> None:
     items = {"type": "object", "properties": {"k": {}, "v": {}}}
     listed = {"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
     schema = {"properties": {"spec": {"properties": {"map": listed, "plain": {"items": items}}}}}
@@ -51,24 +51,24 @@ def test_lists_of_custom_kinds_go_by_their_schema() -> None:
     assert merged == {"spec": {"map": [{"k": "a", "v": 1}, {"k": "b"}], "plain": []}}
 
 
-def test_what_is_taken_away_leaves_no_empty_maps() -> None:
+def test_removed_fields_leave_no_empty_maps() -> None:
     raw = {"a": {"b": {"c": 1}}, "d": 2}
     assert remove_field(raw, ("f:a", "f:b", "f:c"), frozenset()) == {"d": 2}
     assert remove_field(raw, ("f:a", "f:b", "f:c"), frozenset([("f:a",)])) == {"a": {}, "d": 2}
     assert remove_field(raw, ("f:a", "f:x"), frozenset()) == raw
 
 
-def test_an_update_passes_ownership_on() -> None:
+def test_an_update_takes_over_changed_fields() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1"}}
     live = apply_configuration(
         config, config, SHAPE, FieldManager("one", "Apply", "", frozenset(), "t1"), CONFIG_MAPS, force=False
     )
     new = {**live, "data": {"x": "2", "y": "1", "z": "1"}}
-    found = {
-        one.name: one.fields
-        for one in managers_of(record_update(live, new, SHAPE, FieldManager("ed", "Update", "", frozenset(), "t2")))
+    fields = {
+        manager.name: manager.fields
+        for manager in managers_of(record_update(live, new, SHAPE, FieldManager("ed", "Update", "", frozenset(), "t2")))
     }
-    assert found == {
+    assert fields == {
         "one": {("f:data", "f:y")},
         "ed": {("f:data", "f:x"), ("f:data", "f:z")},
     }
@@ -83,15 +83,15 @@ _CONFIGS = st.dictionaries(st.text("pqr", min_size=1, max_size=1), _VALUES, max_
 
 
 @given(_CONFIGS)
-def test_fields_read_back_as_they_were_written(config: Any) -> None:
-    found = field_set(config, SHAPE)
-    assert frozenset(from_fields_v1(to_fields_v1(found))) == found
+def test_fields_v1_round_trips(config: Any) -> None:
+    fields = field_set(config, SHAPE)
+    assert frozenset(from_fields_v1(to_fields_v1(fields))) == fields
 
 
 @settings(max_examples=300)
 @given(_CONFIGS, _CONFIGS)
-def test_one_manager_alone_always_gets_what_it_applies(first: Any, second: Any) -> None:
-    """Whatever it applied before, nobody else owns anything: the outcome is the configuration itself."""
+def test_the_only_manager_gets_what_it_applies(first: Any, second: Any) -> None:
+    """No other manager owns a field: the result is the configuration itself."""
 
     def apply(live: Any, data: Any) -> Any:
         config = {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data}
@@ -105,18 +105,22 @@ def test_one_manager_alone_always_gets_what_it_applies(first: Any, second: Any) 
 
 @settings(max_examples=300)
 @given(_CONFIGS, _CONFIGS)
-def test_whoever_is_not_refused_gets_what_it_applies(first: Any, second: Any) -> None:
-    """Without force an apply is refused, or all its values are there; values that differ are never overwritten."""
-    one, two = ({"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data} for data in (first, second))
+def test_an_apply_conflicts_or_sets_all_its_values(first: Any, second: Any) -> None:
+    """Without force, values of other managers are never overwritten; with force, all values are set."""
+    config_one, config_two = (
+        {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data} for data in (first, second)
+    )
     live = apply_configuration(
-        one, one, SHAPE, FieldManager("one", "Apply", "", frozenset(), "t"), CONFIG_MAPS, force=False
+        config_one, config_one, SHAPE, FieldManager("one", "Apply", "", frozenset(), "t"), CONFIG_MAPS, force=False
     )
     differ = {
-        path for path in field_set(one, SHAPE) & field_set(two, SHAPE) if value_at(one, path) != value_at(two, path)
+        path
+        for path in field_set(config_one, SHAPE) & field_set(config_two, SHAPE)
+        if value_at(config_one, path) != value_at(config_two, path)
     }
     manager = FieldManager("two", "Apply", "", frozenset(), "t")
     if differ:
         with pytest.raises(ApiError, match=f"Apply failed with {len(differ)} conflict"):
-            apply_configuration(live, two, SHAPE, manager, CONFIG_MAPS, force=False)
-    found = apply_configuration(live, two, SHAPE, manager, CONFIG_MAPS, force=True)
-    assert all(value_at(two, path) in ({}, value_at(found, path)) for path in field_set(two, SHAPE))
+            apply_configuration(live, config_two, SHAPE, manager, CONFIG_MAPS, force=False)
+    forced = apply_configuration(live, config_two, SHAPE, manager, CONFIG_MAPS, force=True)
+    assert all(value_at(config_two, path) in ({}, value_at(forced, path)) for path in field_set(config_two, SHAPE))

@@ -1,4 +1,4 @@
-"""The REST face answers as an API server does: status codes, tables, watches, discovery; always with a sentence."""
+"""The REST API responds as an API server does: status codes, tables, watches, discovery, messages."""
 
 import asyncio
 import itertools
@@ -57,7 +57,7 @@ def podgroup(name: str, **spec: Any) -> dict[str, Any]:
 
 
 class World:
-    """A store, its face, and a clock that is moved by hand."""
+    """A store, its API server, and a manual clock."""
 
     def __init__(self, token: str = "") -> None:
         self.now = T0
@@ -167,7 +167,7 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body", "headers", "status", "reason"), FAILURES)
-async def test_every_failure_is_a_status_with_a_sentence(
+async def test_every_failure_is_a_status_with_a_message(
     app: ASGIApp, method: str, path: str, body: Any, headers: dict[str, str], status: int, reason: str
 ) -> None:
     """kubectl prints the message; programs read the reason and the code."""
@@ -179,10 +179,10 @@ async def test_every_failure_is_a_status_with_a_sentence(
     assert "Traceback" not in found["message"]
 
 
-async def test_a_bug_is_a_500_that_tells_nothing(
+async def test_an_internal_error_is_a_500_without_details(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What went wrong is for the log."""
+    """The details are in the log."""
 
     async def broken(*_: object) -> Any:
         raise ZeroDivisionError("secret")
@@ -198,24 +198,24 @@ async def test_a_bug_is_a_500_that_tells_nothing(
 
 
 @pytest.mark.parametrize(
-    ("said", "status"),
+    ("authorization", "status"),
     [("", 401), ("Bearer wrong", 401), ("Basic dG9rZW4=", 401), ("Bearer tökén", 401), ("Bearer token", 200)],
 )
-async def test_only_the_token_opens_it(said: str, status: int) -> None:
-    """Everything but health and version."""
-    reply = await ask(World("token").app, "GET", PODS, headers={"Authorization": said})
+async def test_requests_need_the_token(authorization: str, status: int) -> None:
+    """All paths but health and version."""
+    reply = await ask(World("token").app, "GET", PODS, headers={"Authorization": authorization})
     assert reply.status == status
     assert (reply.headers.get("www-authenticate") == "Bearer") is (status == 401)
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/livez/ping", "/version"])
-async def test_health_and_version_are_told_to_everyone(path: str) -> None:
+async def test_health_and_version_need_no_token(path: str) -> None:
     """Probes have no token."""
     assert (await ask(World("token").app, "GET", path)).status == 200
 
 
-def test_secrets_do_not_show_in_representations() -> None:
-    """What is printed by accident lands in logs."""
+def test_secrets_are_not_in_representations() -> None:
+    """A repr may end up in a log."""
     assert "token" not in repr(World("token").server_context)
     assert "PRIVATE" not in repr(tls.generate(["localhost"], T0))
 
@@ -223,8 +223,8 @@ def test_secrets_do_not_show_in_representations() -> None:
 # writing and reading ------------------------------------------------------------------------------------------------
 
 
-async def test_an_object_lives_and_goes(app: ASGIApp) -> None:
-    """201, 200, 200, 200, 404: with the codes of Kubernetes."""
+async def test_an_object_is_created_read_updated_and_deleted(app: ASGIApp) -> None:
+    """201, 200, 200, 200, 404: the status codes of Kubernetes."""
     created = await ask(app, "POST", PODS, pod("a"))
     assert (created.status, created.json["metadata"]["namespace"]) == (201, "default")
     raw = (await ask(app, "GET", f"{PODS}/a")).json
@@ -239,8 +239,8 @@ async def test_an_object_lives_and_goes(app: ASGIApp) -> None:
     assert (await ask(app, "GET", f"{PODS}/a")).status == 404
 
 
-async def test_yaml_goes_in_and_out(app: ASGIApp) -> None:
-    """As on an API server; tables too."""
+async def test_yaml_is_read_and_written(app: ASGIApp) -> None:
+    """Tables as well."""
     sent = yaml.safe_dump(podgroup("g")).encode()
     created = await ask(app, "POST", GROUPS, sent, {"Content-Type": "application/yaml", "Accept": "application/yaml"})
     assert created.status == 201
@@ -249,7 +249,7 @@ async def test_yaml_goes_in_and_out(app: ASGIApp) -> None:
 
 
 async def test_apply_creates_with_201_and_changes_with_200(app: ASGIApp) -> None:
-    """kubectl tells `created` from `configured` by the object, others by the code."""
+    """Clients distinguish `created` and `configured` by the status code."""
     target = f"{GROUPS}/g?fieldManager=me"
     assert (await ask(app, "PATCH", target, podgroup("g"), APPLY)).status == 201
     assert (await ask(app, "PATCH", target, podgroup("g", minMember=3), APPLY)).json["spec"]["minMember"] == 3
@@ -259,8 +259,8 @@ async def test_apply_creates_with_201_and_changes_with_200(app: ASGIApp) -> None
     assert (forced.status, forced.json["spec"]["minMember"]) == (200, 4)
 
 
-async def test_a_dry_run_leaves_nothing_behind(app: ASGIApp) -> None:
-    """It answers as if."""
+async def test_a_dry_run_stores_nothing(app: ASGIApp) -> None:
+    """The response is that of the real request."""
     assert (await ask(app, "POST", f"{PODS}?dryRun=All", pod("a"))).status == 201
     assert (await ask(app, "GET", f"{PODS}/a")).status == 404
     await ask(app, "POST", PODS, pod("a"))
@@ -268,8 +268,8 @@ async def test_a_dry_run_leaves_nothing_behind(app: ASGIApp) -> None:
     assert (await ask(app, "GET", f"{PODS}/a")).status == 200
 
 
-async def test_unknown_fields_are_refused_when_asked_to(app: ASGIApp) -> None:
-    """kubectl asks for it by default."""
+async def test_strict_field_validation_rejects_unknown_fields(app: ASGIApp) -> None:
+    """kubectl's default."""
     reply = await ask(app, "POST", f"{GROUPS}?fieldValidation=Strict", podgroup("g", minMembre=3))
     assert reply.status == 400
     assert "minMembre" in reply.json["message"]
@@ -278,7 +278,7 @@ async def test_unknown_fields_are_refused_when_asked_to(app: ASGIApp) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "headers"), [("POST", GROUPS, {}), ("PATCH", f"{GROUPS}/g?dryRun=All", MERGE)]
 )
-async def test_unknown_fields_are_told_unless_they_are_ignored(
+async def test_unknown_fields_are_warnings_unless_ignored(
     app: ASGIApp, method: str, path: str, headers: dict[str, str]
 ) -> None:
     """`Warn` is the default; kubectl prints each warning."""
@@ -289,14 +289,14 @@ async def test_unknown_fields_are_told_unless_they_are_ignored(
     assert reply.status in (200, 201)
     assert "wings" not in reply.json["spec"]
     assert "mood" not in reply.json["metadata"]
-    said = reply.headers["warning"]
-    assert r"unknown field \"spec.wings\"" in said or r"unknown field \"metadata.mood\"" in said
+    warning = reply.headers["warning"]
+    assert r"unknown field \"spec.wings\"" in warning or r"unknown field \"metadata.mood\"" in warning
     ignored = await ask(app, "PATCH", f"{GROUPS}/g?fieldValidation=Ignore", {"spec": {"wings": 2}}, MERGE)
     assert "warning" not in ignored.headers
 
 
-async def test_a_collection_goes_at_once(app: ASGIApp) -> None:
-    """Those that the selector finds."""
+async def test_a_collection_is_deleted_in_one_request(app: ASGIApp) -> None:
+    """The objects that the selector matches."""
     for name in "abc":
         await ask(app, "POST", PODS, pod(name, labels={"keep": "yes" if name == "b" else "no"}))
     gone = await ask(app, "DELETE", f"{PODS}?labelSelector=keep%3Dno", {"gracePeriodSeconds": 0})
@@ -305,8 +305,8 @@ async def test_a_collection_goes_at_once(app: ASGIApp) -> None:
     assert [item["metadata"]["name"] for item in left.json["items"]] == ["b"]
 
 
-async def test_a_page_says_how_many_follow(app: ASGIApp) -> None:
-    """Where nothing is selected, as there it would have to be counted; a limit below zero is none."""
+async def test_a_page_has_the_remaining_item_count(app: ASGIApp) -> None:
+    """Only without selectors, as in Kubernetes; a negative limit is no limit."""
     for name in "abc":
         await ask(app, "POST", PODS, pod(name))
     first = (await ask(app, "GET", f"{PODS}?limit=1")).json["metadata"]
@@ -317,19 +317,19 @@ async def test_a_page_says_how_many_follow(app: ASGIApp) -> None:
     assert sorted(whole["metadata"]) == ["resourceVersion"]
 
 
-async def test_a_list_may_be_of_an_earlier_version(app: ASGIApp) -> None:
-    """`Exact`: as it was then; without it, at least as new."""
+async def test_a_list_can_be_at_an_earlier_version(app: ASGIApp) -> None:
+    """`Exact`: at this version; otherwise not older than it."""
     await ask(app, "POST", PODS, pod("a"))
     version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
     await ask(app, "POST", PODS, pod("b"))
     exact = (await ask(app, "GET", f"{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).json
-    assert [one["metadata"]["name"] for one in exact["items"]] == ["a"]
+    assert [item["metadata"]["name"] for item in exact["items"]] == ["a"]
     assert exact["metadata"]["resourceVersion"] == version
     assert len((await ask(app, "GET", f"{PODS}?resourceVersion={version}")).json["items"]) == 2
 
 
-async def test_pages_follow_one_another(app: ASGIApp) -> None:
-    """kubectl asks for 500 at a time."""
+async def test_pages_continue_by_token(app: ASGIApp) -> None:
+    """kubectl requests 500 items at a time."""
     for name in "abc":
         await ask(app, "POST", PODS, pod(name))
     first = (await ask(app, "GET", f"{PODS}?limit=2")).json
@@ -340,7 +340,7 @@ async def test_pages_follow_one_another(app: ASGIApp) -> None:
 
 
 async def test_pods_are_bound_and_evicted(app: ASGIApp) -> None:
-    """The two subresources a scheduler lives by."""
+    """The two subresources that a scheduler writes."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
     await ask(app, "POST", NODES, node)
     await ask(app, "POST", PODS, pod("a"))
@@ -359,13 +359,13 @@ async def test_pods_are_bound_and_evicted(app: ASGIApp) -> None:
 
 def grid(shown: Any, wide: bool = False) -> list[list[Any]]:
     """A table as kubectl prints it."""
-    kept = [i for i, column in enumerate(shown["columnDefinitions"]) if wide or not column["priority"]]
-    heads = [shown["columnDefinitions"][i]["name"] for i in kept]
-    return [heads, *([row["cells"][i] for i in kept] for row in shown["rows"])]
+    visible = [i for i, column in enumerate(shown["columnDefinitions"]) if wide or not column["priority"]]
+    heads = [shown["columnDefinitions"][i]["name"] for i in visible]
+    return [heads, *([row["cells"][i] for i in visible] for row in shown["rows"])]
 
 
-async def test_pods_are_shown_by_their_state(world: World) -> None:
-    """READY, STATUS, RESTARTS, AGE; where, with -o wide."""
+async def test_the_table_of_pods_shows_their_state(world: World) -> None:
+    """READY, STATUS, RESTARTS, AGE; the node with -o wide."""
     await ask(world.app, "POST", PODS, pod("a"))
     status = {
         "phase": "Running",
@@ -389,7 +389,7 @@ async def test_pods_are_shown_by_their_state(world: World) -> None:
     assert "object" not in bare["rows"][0]
 
 
-async def test_podgroups_are_shown_as_their_crd_says(app: ASGIApp) -> None:
+async def test_the_table_of_podgroups_has_the_columns_of_their_crd(app: ASGIApp) -> None:
     """`additionalPrinterColumns`."""
     await ask(app, "POST", GROUPS, podgroup("g"))
     status = {"phase": "Pending", "conditions": [{"type": "Scheduled", "status": "False", "reason": "NoDomain"}]}
@@ -411,16 +411,16 @@ async def test_a_scale_has_its_own_table(app: ASGIApp) -> None:
     assert shown["rows"][0]["cells"][:3] == ["d", 3, 0]
 
 
-async def test_a_table_stands_whatever_its_objects_hold(app: ASGIApp) -> None:
-    """Built-in kinds have no schema that would keep nonsense out."""
+async def test_malformed_objects_do_not_break_a_table(app: ASGIApp) -> None:
+    """Built-in kinds have no complete schema."""
     await ask(app, "POST", NODES, {"metadata": {"name": "odd", "labels": {"a": "b"}}, "spec": {}})
     await ask(app, "PATCH", f"{NODES}/odd/status", {"status": {"conditions": "none", "addresses": 5}}, MERGE)
     shown = await ask(app, "GET", NODES, headers=TABLE)
     assert (shown.status, shown.json["rows"][0]["cells"][0]) == (200, "odd")
 
 
-async def test_metadata_alone_is_enough_for_some(app: ASGIApp) -> None:
-    """Garbage collectors and caches ask for it."""
+async def test_partial_object_metadata_is_served(app: ASGIApp) -> None:
+    """Garbage collectors and caches request it."""
     await ask(app, "POST", PODS, pod("a"))
     one = (await ask(app, "GET", f"{PODS}/a", headers=PARTIAL)).json
     many = (await ask(app, "GET", PODS, headers=PARTIAL_LIST)).json
@@ -431,15 +431,15 @@ async def test_metadata_alone_is_enough_for_some(app: ASGIApp) -> None:
 # watches ------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_watch_tells_what_is_there_and_ends_in_time(app: ASGIApp) -> None:
-    """`timeoutSeconds` is kept, and the stream ends as it should."""
+async def test_a_watch_sends_existing_objects_and_ends_at_its_timeout(app: ASGIApp) -> None:
+    """The stream ends in order after `timeoutSeconds`."""
     await ask(app, "POST", PODS, pod("a"))
     reply = await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1")
     assert [(line["type"], line["object"]["metadata"]["name"]) for line in reply.lines] == [("ADDED", "a")]
 
 
-async def test_a_watch_goes_on_from_a_version(app: ASGIApp) -> None:
-    """Changes in their order, through the selector, as they come."""
+async def test_a_watch_continues_from_a_version(app: ASGIApp) -> None:
+    """Changes in order, as the selector shows them."""
     version = (await ask(app, "GET", PODS)).json["metadata"]["resourceVersion"]
     watch = asyncio.create_task(
         ask(app, "GET", f"{PODS}?watch=true&resourceVersion={version}&labelSelector=x&timeoutSeconds=1")
@@ -452,8 +452,8 @@ async def test_a_watch_goes_on_from_a_version(app: ASGIApp) -> None:
     assert [line["type"] for line in (await watch).lines] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-async def test_a_watched_table_has_its_heads_once(app: ASGIApp) -> None:
-    """kubectl get -w prints them once."""
+async def test_a_watched_table_has_its_column_definitions_once(app: ASGIApp) -> None:
+    """`kubectl get -w` prints the header once."""
     for name in "ab":
         await ask(app, "POST", PODS, pod(name))
     lines = (await ask(app, "GET", f"{PODS}?watch=1&timeoutSeconds=1", headers=TABLE)).lines
@@ -462,45 +462,45 @@ async def test_a_watched_table_has_its_heads_once(app: ASGIApp) -> None:
 
 
 async def test_one_object_is_watched_by_its_name_in_a_field_selector(app: ASGIApp) -> None:
-    """At its own path there is only the object."""
+    """The path of an object does not support watch."""
     for name in "ab":
         await ask(app, "POST", PODS, pod(name))
-    asked = f"{PODS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Db"
-    lines = (await ask(app, "GET", asked, headers=PARTIAL)).lines
+    path = f"{PODS}?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Db"
+    lines = (await ask(app, "GET", path, headers=PARTIAL)).lines
     assert [line["object"]["metadata"]["name"] for line in lines] == ["b"]
     assert (await ask(app, "GET", f"{PODS}/b?watch=1")).json["kind"] == "Pod"
 
 
-async def test_bookmarks_come_to_those_who_ask(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And initial events end with one."""
+async def test_bookmarks_are_sent_where_allowed(app: ASGIApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Initial events end with a bookmark as well."""
     monkeypatch.setattr("muster.embedded.rest.watch_stream.BOOKMARK_SECONDS", 0.2)
     await ask(app, "POST", PODS, pod("a"))
-    asked = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
-    lines = (await ask(app, "GET", f"{asked}&allowWatchBookmarks=true")).lines
+    path = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=true"
+    lines = (await ask(app, "GET", f"{path}&allowWatchBookmarks=true")).lines
     assert [line["type"] for line in lines[:3]] == ["ADDED", "BOOKMARK", "BOOKMARK"]
     assert lines[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    for silent in (asked, f"{PODS}?watch=1&timeoutSeconds=1"):
+    for silent in (path, f"{PODS}?watch=1&timeoutSeconds=1"):
         assert [line["type"] for line in (await ask(app, "GET", silent)).lines] == ["ADDED"]
 
 
-async def test_a_watch_may_leave_out_what_is_there(app: ASGIApp) -> None:
-    """`sendInitialEvents=false`: from now on, also without a version."""
+async def test_a_watch_can_leave_out_initial_events(app: ASGIApp) -> None:
+    """`sendInitialEvents=false`: only changes from now on, also without a version."""
     await ask(app, "POST", PODS, pod("a"))
-    asked = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
-    watch = asyncio.create_task(ask(app, "GET", asked))
+    path = f"{PODS}?watch=1&timeoutSeconds=1&resourceVersionMatch=NotOlderThan&sendInitialEvents=false"
+    watch = asyncio.create_task(ask(app, "GET", path))
     await asyncio.sleep(0.05)
     await ask(app, "POST", PODS, pod("b"))
     assert [line["object"]["metadata"]["name"] for line in (await watch).lines] == ["b"]
 
 
-async def test_a_version_from_the_future_of_another_store_is_refused(app: ASGIApp) -> None:
-    """Nobody waits for what may never come."""
+async def test_a_future_resource_version_is_rejected(app: ASGIApp) -> None:
+    """It may be of another store, and never come."""
     reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=never&timeoutSeconds=1")
     assert (reply.status, reply.json["kind"]) == (400, "Status")
 
 
-async def test_a_version_that_is_too_old_is_told_as_an_event(world: World) -> None:
-    """As API servers do: the client lists anew."""
+async def test_a_compacted_version_is_an_error_event(world: World) -> None:
+    """The client must relist."""
     world.store = ClusterStore(history=2)
     app = application(server_context(world.store))
     for name in string.ascii_lowercase:
@@ -510,8 +510,8 @@ async def test_a_version_that_is_too_old_is_told_as_an_event(world: World) -> No
     assert [(line["type"], line["object"]["code"]) for line in reply.lines] == [("ERROR", 410)]
 
 
-async def test_a_client_that_leaves_ends_its_watch(world: World) -> None:
-    """Nothing is kept for those who are gone."""
+async def test_a_disconnect_closes_the_watch(world: World) -> None:
+    """No state stays for a client that is gone."""
     watch = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1", stays_seconds=0.1))
     await asyncio.sleep(0.05)
     assert len(world.server_context.watches) == 1
@@ -519,8 +519,8 @@ async def test_a_client_that_leaves_ends_its_watch(world: World) -> None:
     assert len(world.server_context.watches) == 0
 
 
-async def test_no_watch_stays_open_after_the_end(world: World) -> None:
-    """A client that comes too late is sent away at once."""
+async def test_no_watch_stays_open_after_the_server_stops(world: World) -> None:
+    """A watch that is opened later is closed at once."""
     watches: OpenWatches = world.server_context.watches
     early = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1"))
     await asyncio.sleep(0.05)
@@ -535,30 +535,29 @@ async def test_no_watch_stays_open_after_the_end(world: World) -> None:
 AGGREGATED = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"}
 
 
-async def test_both_forms_of_discovery_say_the_same(app: ASGIApp) -> None:
-    """Old clients ask group by group, new ones once."""
+async def test_both_forms_of_discovery_list_the_same_resources(app: ASGIApp) -> None:
+    """Older clients request each group, newer ones the aggregated form."""
     core = (await ask(app, "GET", "/api", headers=AGGREGATED)).json
     others = (await ask(app, "GET", "/apis", headers=AGGREGATED)).json
-    told: set[tuple[str, str]] = set()
+    aggregated: set[tuple[str, str]] = set()
     for group in (*core["items"], *others["items"]):
         for version in group["versions"]:
             name = group["metadata"].get("name", "")
             place = f"{name}/{version['version']}" if name else version["version"]
             for resource in version["resources"]:
                 subs = [f"{resource['resource']}/{sub['subresource']}" for sub in resource.get("subresources", ())]
-                told |= {(place, each) for each in (resource["resource"], *subs)}
+                aggregated |= {(place, each) for each in (resource["resource"], *subs)}
     listed: set[tuple[str, str]] = set()
     groups = (await ask(app, "GET", "/apis")).json["groups"]
     for place in ["v1", *(v["groupVersion"] for group in groups for v in group["versions"])]:
-        found = (await ask(app, "GET", f"/apis/{place}" if "/" in place else f"/api/{place}")).json
-        listed |= {(place, resource["name"]) for resource in found["resources"]}
-    assert told == listed
-    assert ("v1", "pods/eviction") in told
-    assert ("scheduling.run.ai/v2alpha2", "podgroups/status") in told
+        resources = (await ask(app, "GET", f"/apis/{place}" if "/" in place else f"/api/{place}")).json
+        listed |= {(place, resource["name"]) for resource in resources["resources"]}
+    assert aggregated == listed
+    assert ("v1", "pods/eviction") in aggregated
+    assert ("scheduling.run.ai/v2alpha2", "podgroups/status") in aggregated
 
 
-async def test_a_new_definition_is_discovered_at_once(app: ASGIApp) -> None:
-    """And served."""
+async def test_a_new_crd_is_discovered_and_served_at_once(app: ASGIApp) -> None:
     crd = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -583,29 +582,29 @@ async def test_a_new_definition_is_discovered_at_once(app: ASGIApp) -> None:
     assert (await ask(app, "POST", "/apis/sea.io/v1/boats", {"metadata": {"name": "b"}})).status == 201
 
 
-def test_versions_are_preferred_as_kubernetes_prefers_them() -> None:
+def test_versions_have_the_order_of_kubernetes() -> None:
     """Stable before beta before alpha, newer before older."""
     versions = ["foo10", "v1alpha1", "v10beta3", "v1", "v2", "v11beta2", "v10"]
-    found = sorted(versions, key=discovery._version_rank)
-    assert found == ["v10", "v2", "v1", "v11beta2", "v10beta3", "v1alpha1", "foo10"]
+    ordered = sorted(versions, key=discovery._version_rank)
+    assert ordered == ["v10", "v2", "v1", "v11beta2", "v10beta3", "v1alpha1", "foo10"]
 
 
-async def test_the_groups_that_newer_clients_prefer_come_in_their_own_media_type(app: ASGIApp) -> None:
-    """client-go reads the answer by its content type."""
+async def test_aggregated_discovery_has_its_own_media_type(app: ASGIApp) -> None:
+    """client-go decodes the response by its content type."""
     assert "as=APIGroupDiscoveryList" in (await ask(app, "GET", "/apis", headers=AGGREGATED)).headers["content-type"]
     assert (await ask(app, "GET", "/apis", headers={"Accept": "*/*"})).json["kind"] == "APIGroupList"
     assert (await ask(app, "GET", "/api")).json["versions"] == ["v1"]
 
 
-async def test_openapi_says_that_fields_are_validated_here(app: ASGIApp) -> None:
-    """Otherwise kubectl validates by itself, with an older document that knows no kinds of ours."""
+async def test_openapi_declares_server_side_field_validation(app: ASGIApp) -> None:
+    """Otherwise kubectl validates by itself with OpenAPI v2, which has no custom kinds."""
     places = (await ask(app, "GET", "/openapi/v3")).json["paths"]
     assert "apis/scheduling.run.ai/v2alpha2" in places
     for place in places.values():
-        found = (await ask(app, "GET", place["serverRelativeURL"])).json
-        patches = [item["patch"] for item in found["paths"].values() if "patch" in item]
+        document = (await ask(app, "GET", place["serverRelativeURL"])).json
+        patches = [item["patch"] for item in document["paths"].values() if "patch" in item]
         assert all("fieldValidation" in {p["name"] for p in patch["parameters"]} for patch in patches)
-        assert all(schema["x-kubernetes-group-version-kind"] for schema in found["components"]["schemas"].values())
+        assert all(schema["x-kubernetes-group-version-kind"] for schema in document["components"]["schemas"].values())
 
 
 @pytest.mark.parametrize(
@@ -619,7 +618,7 @@ async def test_openapi_says_that_fields_are_validated_here(app: ASGIApp) -> None
         ("apis/scheduling.run.ai/v2alpha2", "ai.run.scheduling.v2alpha2.PodGroup", "metadata ownerReferences uid"),
     ],
 )
-async def test_openapi_explains_the_fields_that_people_ask_for(
+async def test_openapi_has_the_fields_that_kubectl_explains(
     app: ASGIApp, place: str, component: str, path: str
 ) -> None:
     """`kubectl explain pod.spec.containers.image`."""
@@ -629,15 +628,15 @@ async def test_openapi_explains_the_fields_that_people_ask_for(
     assert schema["type"]
 
 
-async def test_openapi_v2_is_empty_in_both_writings(app: ASGIApp) -> None:
-    """kubectl asks for protobuf."""
+async def test_openapi_v2_is_empty_as_json_and_protobuf(app: ASGIApp) -> None:
+    """kubectl requests protobuf."""
     media = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
     binary = await ask(app, "GET", "/openapi/v2", headers={"Accept": media})
     assert binary.body.startswith(b"\x0a\x032.0")
     assert (await ask(app, "GET", "/openapi/v2")).json["paths"] == {}
 
 
-async def test_whoever_holds_the_token_may_do_everything(app: ASGIApp) -> None:
+async def test_access_reviews_allow_everything(app: ASGIApp) -> None:
     """`kubectl auth can-i`, `kubectl auth whoami`."""
     review = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
     can = await ask(app, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
@@ -649,14 +648,14 @@ async def test_whoever_holds_the_token_may_do_everything(app: ASGIApp) -> None:
 
 
 def test_every_subresource_that_is_served_has_verbs() -> None:
-    """A kind that brings a new one must say what it answers with."""
+    """A new subresource needs its verbs and its response kind."""
     assert {name for kind in BUILT_IN for name in kind.subresources} <= set(discovery.SUBRESOURCES)
 
 
 # on a socket --------------------------------------------------------------------------------------------------------
 
 
-async def test_it_listens_behind_tls_and_a_token(tmp_path: Path) -> None:
+async def test_the_server_needs_tls_and_a_token(tmp_path: Path) -> None:
     """The kubeconfig is all that a client needs; only its owner may read it."""
     path = tmp_path / "kubeconfig"
     async with serve(MemoryCluster(), kubeconfig_path=path) as serving:
@@ -675,20 +674,20 @@ async def test_it_listens_behind_tls_and_a_token(tmp_path: Path) -> None:
                 assert (reply.status, (await reply.json())["kind"]) == (200, "PodList")
 
 
-async def test_it_ends_at_once_although_someone_watches() -> None:
-    """The stream of a watch is ended as it should, not cut off."""
+async def test_the_server_stops_at_once_with_open_watches() -> None:
+    """The stream of a watch ends in order."""
     loop = asyncio.get_running_loop()
     async with aiohttp.ClientSession() as session:
         async with serve(MemoryCluster(), token="t") as serving:
-            asked = f"{serving.address}/api/v1/pods?watch=1"
-            reply = await session.get(asked, ssl=False, headers={"Authorization": "Bearer t"})
+            url = f"{serving.address}/api/v1/pods?watch=1"
+            reply = await session.get(url, ssl=False, headers={"Authorization": "Bearer t"})
             begun = loop.time()
         assert loop.time() - begun < 2
         assert await reply.read() == b""
 
 
-async def test_a_port_that_is_taken_is_told() -> None:
-    """In a sentence, with a way out."""
+async def test_a_port_in_use_is_an_input_error() -> None:
+    """With a hint."""
     async with serve(MemoryCluster()) as serving:
         port = int(serving.address.rpartition(":")[2])
         with pytest.raises(InputError, match="cannot listen on"):

@@ -1,4 +1,4 @@
-"""The protobuf that kubectl sends is read exactly, or refused: nothing is lost without a word."""
+"""The protobuf that kubectl sends is decoded exactly or rejected: no field is dropped silently."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from muster.kube.errors import ApiError
 
 
 def varint(number: int) -> bytes:
-    found = b""
+    encoded = b""
     number %= 2**64
     while number > 127:
-        found += bytes([number & 127 | 128])
+        encoded += bytes([number & 127 | 128])
         number >>= 7
-    return found + bytes([number])
+    return encoded + bytes([number])
 
 
 def field(number: int, value: bytes | str | int) -> bytes:
@@ -104,27 +104,25 @@ SPECS: list[tuple[str, str, bytes, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("api_version", "kind", "raw", "found"), SPECS)
-def test_objects_are_read_as_their_json_would_be(
-    api_version: str, kind: str, raw: bytes, found: dict[str, Any]
-) -> None:
-    """Empty fields that Go always writes are left out; zeros that mean something stay."""
+@pytest.mark.parametrize(("api_version", "kind", "raw", "expected"), SPECS)
+def test_objects_are_decoded_as_their_json(api_version: str, kind: str, raw: bytes, expected: dict[str, Any]) -> None:
+    """Empty fields that Go always writes are left out; significant zeros stay."""
     assert read(sent(api_version, kind, raw)) == {
         "apiVersion": api_version,
         "kind": kind,
         "metadata": {"name": "x"},
-        **found,
+        **expected,
     }
 
 
-def test_what_kubectl_sends_for_a_namespace_is_read() -> None:
+def test_a_namespace_that_kubectl_sends_is_decoded() -> None:
     """Recorded from kubectl 1.33: `kubectl create namespace x`."""
     data = b'k8s\x00\n\x0f\n\x02v1\x12\tNamespace\x12\x19\n\x11\n\x01x\x12\x00\x1a\x00"\x00*\x002\x008\x00B\x00'
     data += b'\x12\x00\x1a\x02\n\x00\x1a\x00"\x00'
     assert read(data) == {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}}
 
 
-def test_times_are_read() -> None:
+def test_times_are_decoded() -> None:
     """As RFC 3339."""
     raw = read(sent("v1", "Namespace", field(1, field(8, field(1, 1767225600)))))
     assert raw["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
@@ -138,16 +136,18 @@ def test_times_are_read() -> None:
         sent("apps/v1", "Deployment", field(2, field(3, field(2, field(1, "volume"))))),
     ],
 )
-def test_more_than_we_know_is_refused(data: bytes) -> None:
-    """Better no object than half of one."""
-    with pytest.raises(ApiError, match="kubectl apply") as found:
+def test_unsupported_fields_and_kinds_are_rejected(data: bytes) -> None:
+    """No object is better than half of one."""
+    with pytest.raises(ApiError, match="kubectl apply") as caught:
         read(data)
-    assert found.value.status == 415
+    assert caught.value.status == 415
 
 
-@pytest.mark.parametrize(("api_version", "kind", "raw", "found"), SPECS)
-def test_what_is_cut_off_or_garbled_is_refused(api_version: str, kind: str, raw: bytes, found: dict[str, Any]) -> None:
-    """At every byte: an object, or an answer that says no."""
+@pytest.mark.parametrize(("api_version", "kind", "raw", "expected"), SPECS)
+def test_truncated_and_corrupt_bodies_are_rejected(
+    api_version: str, kind: str, raw: bytes, expected: dict[str, Any]
+) -> None:
+    """At every byte: an object, or a client error."""
     data = sent(api_version, kind, raw)
     for at in range(len(data)):
         assert status(data[:at]) in (200, 400, 415)
@@ -162,7 +162,7 @@ def status(data: bytes) -> int:
     return 200
 
 
-def test_the_table_names_only_messages_that_it_has() -> None:
-    """A typo there would be a 500 here."""
+def test_the_table_refers_only_to_its_own_messages() -> None:
+    """A typo would be a 500."""
     simple = {"s", "i", "b", "x", "-", "IntOrString", "Quantity", "Time"}
     assert {field.type for fields in MESSAGES.values() for field in fields.values()} <= simple | set(MESSAGES)

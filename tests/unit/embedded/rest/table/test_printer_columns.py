@@ -1,4 +1,4 @@
-"""What a table shows of an object."""
+"""Printer columns."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +20,7 @@ RAW: Any = {
 
 
 @pytest.mark.parametrize(
-    ("path", "wanted"),
+    ("path", "expected"),
     [
         (".metadata.name", ["a"]),
         ("{.metadata.name}", ["a"]),
@@ -38,22 +38,22 @@ RAW: Any = {
         (".metadata.name.deeper", []),
     ],
 )
-def test_paths_find_what_kubectl_would(path: str, wanted: list[Any]) -> None:
-    assert evaluate(RAW, path) == wanted
+def test_json_paths_are_evaluated_as_by_kubectl(path: str, expected: list[Any]) -> None:
+    assert evaluate(RAW, path) == expected
 
 
 @pytest.mark.parametrize(
-    ("seconds", "wanted"),
+    ("seconds", "expected"),
     [(0, "0s"), (119, "119s"), (120, "2m"), (125, "2m5s"), (600, "10m"), (3 * 3600, "3h"), (3 * 3600 + 420, "3h7m"),
      (9 * 3600, "9h"), (2 * 86400, "2d"), (2 * 86400 + 3600, "2d1h"), (9 * 86400, "9d"), (800 * 86400, "2y70d"),
      (730 * 86400, "2y"), (3000 * 86400, "8y")],
 )  # fmt: skip
-def test_ages_read_as_kubectl_has_them(seconds: int, wanted: str) -> None:
+def test_ages_are_printed_as_by_kubectl(seconds: int, expected: str) -> None:
     text = (NOW - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
-    assert printer_columns.age(text, NOW) == wanted
+    assert printer_columns.age(text, NOW) == expected
 
 
-def test_ages_of_nothing_are_unknown() -> None:
+def test_the_age_of_no_time_is_unknown() -> None:
     assert printer_columns.age(None, NOW) == "<unknown>"
     assert printer_columns.age("2027-01-01T00:00:00Z", NOW) == "<invalid>"
 
@@ -62,7 +62,7 @@ def _row(kind: tuple[printer_columns.Column, ...], raw: Any) -> dict[str, Any]:
     return {column.name: column.cell(raw, NOW) for column in kind}
 
 
-def test_a_pods_row_says_how_it_is() -> None:
+def test_the_row_of_a_pod_shows_its_state() -> None:
     raw: Any = {
         "metadata": {"name": "a", "creationTimestamp": "2025-12-31T23:59:00Z"},
         "spec": {"containers": [{}, {}], "nodeName": "n"},
@@ -76,7 +76,7 @@ def test_a_pods_row_says_how_it_is() -> None:
     assert _row(printer_columns.POD, terminating)["Status"] == "Terminating"
 
 
-def test_a_nodes_row_says_whether_it_is_ready() -> None:
+def test_the_row_of_a_node_shows_whether_it_is_ready() -> None:
     raw: Any = {
         "metadata": {"name": "n", "labels": {"node-role.kubernetes.io/gpu": ""}},
         "spec": {"unschedulable": True},
@@ -86,7 +86,7 @@ def test_a_nodes_row_says_whether_it_is_ready() -> None:
     assert (row["Status"], row["Roles"]) == ("Ready,SchedulingDisabled", "gpu")
 
 
-def test_a_workloads_row_says_what_it_runs() -> None:
+def test_the_row_of_a_workload_shows_its_containers() -> None:
     """`-o wide`: containers, images, and the selector by key."""
     selector = {"matchLabels": {"z": "1", "a": "2"}, "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}
     pods = {"spec": {"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "y:2"}]}}
@@ -127,18 +127,18 @@ def test_a_workloads_row_says_what_it_runs() -> None:
         ({"conditions": [{"type": "Suspended", "status": "True"}]}, {}, ("Suspended", "0/1", "")),
     ],
 )
-def test_a_jobs_row_says_how_far_it_is(status: Any, metadata: Any, shown: Any) -> None:
+def test_the_row_of_a_job_shows_its_progress(status: Any, metadata: Any, shown: Any) -> None:
     row = _row(workload_columns.JOB, {"metadata": {"name": "j", **metadata}, "spec": {}, "status": status})
     assert (row["Status"], row["Completions"], row["Duration"]) == shown
 
 
-def test_every_column_can_show_an_object_with_nothing_in_it() -> None:
+def test_every_column_can_show_an_empty_object() -> None:
     for kind in (*BUILT_IN, *ClusterStore().kinds):
         for column in columns_of(kind):
             column.cell({"metadata": {"name": "a"}}, NOW)
 
 
-def test_columns_of_custom_kinds_come_from_their_definition() -> None:
+def test_columns_of_custom_kinds_come_from_their_crd() -> None:
     kind = ClusterStore().kind(POD_GROUPS.group, POD_GROUPS.version, POD_GROUPS.plural)
     raw: Any = {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 3}}
     raw["status"] = {"conditions": [{"type": "Scheduled", "reason": "Fits"}]}
