@@ -1,4 +1,4 @@
-"""Candidates: everything that could be evicted in this cycle, in units (P3, P4), as arrays."""
+"""Candidates: every unit of pods that could be evicted in this cycle (P3, P4), as arrays."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,12 +18,12 @@ from muster.planning.cycle_state import CycleState, Pods
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Units = frozenset[int]  # numbers of candidates
-MOST_ORDERS = 64  # of pods that are kept
-PER_STEP = 64  # nodes and pods that are passed over for one step
+MOST_ORDERS = 64  # of pods that are cached
+PER_STEP = 64  # nodes and pods that one step of a pass pays for
 
 
 class Candidate(Struct, frozen=True, eq=False):
-    """A unit of a gang, and the units that must leave with it."""
+    """A unit of a gang, and the units that must be evicted with it."""
 
     gang: Gang
     pods: Pods  # its own
@@ -31,17 +31,17 @@ class Candidate(Struct, frozen=True, eq=False):
     inside: tuple[int, ...]  # by number
     around: tuple[int, ...]  # units that it is inside of
     is_core: bool
-    order: int  # of leaving, in its gang
+    order: int  # of eviction, in its gang
 
 
 class Candidates:
-    """All units of a cycle; those that leave are no candidates any more."""
+    """All units of a cycle; evicted ones are no candidates any more."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
         self.units: list[Candidate] = list(self._collect_units())
         number = len(self.units)
-        self.staying = np.ones(number, dtype=bool)
+        self.remaining = np.ones(number, dtype=bool)
         self.priority = np.array([unit.gang.priority for unit in self.units], dtype=np.int64)
         self.created = np.array([unit.gang.created for unit in self.units], dtype=np.float64)
         self.order = np.array([unit.order for unit in self.units], dtype=np.int64)
@@ -57,10 +57,10 @@ class Candidates:
         self._tabulate_pods()
         self.freed = self._freed()
         self._held: dict[int, Resources] = {}
-        self.last_to_leave: Ints = np.lexsort((-self.order, self.created, -self.priority))
-        self.first_to_leave: Ints = np.lexsort((self.order, -self.created, self.priority, self.total_pods))
-        self.rank = _places(self.first_to_leave)  # among the first to leave
-        self._last_rank = _places(self.last_to_leave)
+        self.retention_order: Ints = np.lexsort((-self.order, self.created, -self.priority))
+        self.eviction_order: Ints = np.lexsort((self.order, -self.created, self.priority, self.total_pods))
+        self.rank = _places(self.eviction_order)  # in the eviction order
+        self._retention_rank = _places(self.retention_order)
         self._orders: dict[tuple[int, int], Ints] = {}
 
     def _collect_units(self) -> Iterator[Candidate]:
@@ -91,7 +91,7 @@ class Candidates:
                 return units
 
     def _units(self, gang: Gang) -> tuple[Unit, ...]:
-        """Units with pods on nodes that are known; most gangs of a busy cluster are one core."""
+        """Units with pods on existing nodes; most gangs of a busy cluster are one core."""
         root = gang.root
         if isinstance(root, Leaf) and len(root.placed) <= root.need and not gang.leftovers:
             units: tuple[Unit, ...] = (Unit(tuple((root.name, pod) for pod in root.placed), core=True),)
@@ -99,7 +99,7 @@ class Candidates:
             units = units_of(gang)
         known = self.cycle_state.snapshot.node_index
         if not all(member.node in known for unit in units for _, member in unit.pods):
-            return ()  # a node that is gone takes its pods along: what is left is not ours to judge
+            return ()  # pods of a node that no longer exists are about to be deleted: do not judge the rest
         return units if any(unit.pods for unit in units) else ()
 
     def _total_pods(self, number: int) -> int:
@@ -112,7 +112,7 @@ class Candidates:
         return nodes.pop() if len(nodes) == 1 else -1
 
     def _tabulate_pods(self) -> None:
-        """One row a pod: its unit, node and class; and those that inter-pod rules are about."""
+        """One row per pod: its unit, node and class; and the pods that inter-pod rules select."""
         cycle_state = self.cycle_state
         rows = [
             (number, node, cycle_state.pod_class(unit.gang, member.name))
@@ -142,11 +142,11 @@ class Candidates:
                 rows[number] += own[list(unit.inside)].sum(axis=0)
         return rows
 
-    # questions ------------------------------------------------------------------------------------------------------
+    # queries --------------------------------------------------------------------------------------------------------
 
     @property
     def pass_steps(self) -> int:
-        """What a few passes over all nodes and pods cost: a question about all units begins with them (X7)."""
+        """The steps of a few passes over all nodes and pods, with which every question about all units begins (X7)."""
         return (len(self.cycle_state.snapshot.free) + len(self.pod_unit)) // PER_STEP
 
     def of(self, gang: str) -> Mask:
@@ -162,7 +162,7 @@ class Candidates:
         return mask
 
     def capacity_without(self, capacity: Capacity, numbers: Iterable[int]) -> Capacity:
-        """What is free once some units have left."""
+        """The capacity without some units."""
         numbers = set(numbers)
         after = capacity.copy()
         rows = self.rows(numbers)
@@ -183,12 +183,12 @@ class Candidates:
         freed: Ints = self.asks[self.pod_class[rows][self.pod_node[rows] == node]].sum(axis=0)
         return freed
 
-    def last_first(self, numbers: Iterable[int]) -> list[int]:
-        """Some units, the last to leave first."""
-        return sorted(numbers, key=self._last_rank.__getitem__)
+    def by_retention(self, numbers: Iterable[int]) -> list[int]:
+        """Some units, the last to be evicted first."""
+        return sorted(numbers, key=self._retention_rank.__getitem__)
 
     def most_useful_first(self, column: int, ask: int) -> Ints:
-        """All pods by node, on each those that free most of a column, as far as one ask; then the first to leave."""
+        """All pods by node, those first that free most of a column, up to `ask`; then in eviction order."""
         if (column, ask) not in self._orders:
             if len(self._orders) >= MOST_ORDERS:
                 self._orders.clear()
@@ -210,14 +210,14 @@ class Candidates:
         chosen = mask.copy()
         outer, inner = self._nested
         chosen[inner[mask[outer]]] = True
-        return frozenset(np.flatnonzero(chosen & self.staying).tolist())
+        return frozenset(np.flatnonzero(chosen & self.remaining).tolist())
 
     def whole(self, numbers: Iterable[int]) -> Units:
         """With every unit inside that is still there."""
         chosen = set(numbers)
         for number in tuple(chosen):
             chosen.update(self.units[number].inside)
-        return frozenset(number for number in chosen if self.staying[number])
+        return frozenset(number for number in chosen if self.remaining[number])
 
     def outermost(self, numbers: Units) -> list[int]:
         """Units that are inside of no other one of them."""
@@ -235,7 +235,7 @@ class Candidates:
         return (f"{unit.gang.namespace}/{member.name}" for unit, _, member in self.members(numbers))
 
     def count(self, numbers: Iterable[int]) -> int:
-        """How many pods leave."""
+        """How many pods some units have, without those inside."""
         return sum(len(self.units[number].pods) for number in numbers)
 
     def held(self, numbers: Iterable[int]) -> dict[str, Resources]:
@@ -254,11 +254,11 @@ class Candidates:
 
     # what changes ---------------------------------------------------------------------------------------------------
 
-    def leave(self, numbers: Iterable[int]) -> None:
-        """They are no candidates any more; units around them have so much less to take along."""
+    def remove(self, numbers: Iterable[int]) -> None:
+        """Remove evicted units; the units that contain them free so much less."""
         for number in numbers:
             unit = self.units[number]
-            self.staying[number] = False
+            self.remaining[number] = False
             for outer in unit.around:
                 self.total_pods[outer] -= len(unit.pods)
                 for _, member in unit.pods:
@@ -268,7 +268,7 @@ class Candidates:
 
 
 def _places(order: Ints) -> Ints:
-    """Where in an order each number is."""
+    """The position of each number in an order."""
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
     return places

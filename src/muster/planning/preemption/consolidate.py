@@ -1,7 +1,7 @@
 """Consolidate: preemptible pods move aside, each to a proven new place, and few of them (P5, P8).
 
-At most `max_moved_pods` pods move for a gang, and of every resource that queues share no more than the gang asks for.
-Of cpu and memory this holds where the gang asks for them: pods that state none would otherwise move nothing.
+At most `max_moved_pods` pods move for a gang, and of every resource that queues share no more than the gang requests.
+Of cpu and memory this holds where the gang requests them: gangs without requests could otherwise move nothing.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ OFTEN_UNSTATED = ("cpu", "memory")
 
 
 class Consolidate(EvictionRules):
-    """Every pod that leaves has a proven new place in the same plan."""
+    """Every victim has a proven new place in the same plan."""
 
     reason: EvictionReason = "Consolidate"
     run_times = ("preempt_min_runtime", "reclaim_min_runtime")
@@ -43,11 +43,11 @@ class Consolidate(EvictionRules):
         return min(super().most_pods, self.cycle_state.policy.max_moved_pods)
 
     def could_need_more(self, units: Units) -> bool:
-        """The same, within what may move for one gang."""
+        """Whether a larger set, within what may move for one gang, might do (P8)."""
         return self.preemption.share.left < self.cycle_state.policy.max_moved_pods and super().could_need_more(units)
 
     def is_worthwhile(self) -> bool:
-        """Moving pods frees nothing in all: there must be enough already."""
+        """Whether enough is free in total: moving pods frees nothing."""
         if self.most_pods < 1:
             return False
         free = np.maximum(self.cycle_state.later.free, 0).sum(axis=0)
@@ -62,7 +62,7 @@ class Consolidate(EvictionRules):
         return small & self.preemption.relocation.movable(candidates) & self._in_open_queues()
 
     def _in_open_queues(self) -> Mask:
-        """Units that could be scheduled again: of queues that are there and hold no more than their limits (Q2, Q4)."""
+        """Units that could be scheduled again: their queues are open and within their limits (Q2, Q4)."""
         are_open = [
             not why_closed(self.usage.tree, queue) and self._is_within(queue) for queue in self.candidates.queues
         ]
@@ -70,23 +70,23 @@ class Consolidate(EvictionRules):
         return mask
 
     def _is_within(self, queue: str) -> bool:
-        """Whether a queue and those above it hold no more than their limits, as an administrator may have lowered."""
+        """Whether a queue and those above it are within their limits, which an administrator may have lowered."""
         allowance = self.usage.allowance(queue, protected=False, later=True)
         return allowance is None or bool((allowance >= 0).all())
 
     def could_help(self, question: "Question") -> bool:
-        """Whether moving some of the candidates might make room, by totals alone: a bound."""
+        """Whether moving some of the candidates might help, by totals alone: an upper bound."""
         most = dict(self._most_moved(self._asked_at_most()))
         return MoveBounds(question, most).could_help(self.requirement)
 
     def is_cheap(self, units: Units) -> bool:
-        """No more than half of what the gang asks for moves: what takes more room than it makes helps few."""
+        """Whether no more than half of what the gang requests moves: larger moves rarely help."""
         freed = self.candidates.freed_by(units)
         shared = [self.usage.bounds.column[name] for name in self.usage.bounds.shared]
         return all(2 * freed[column] <= self.asks[column] for column in shared if self.asks[column])
 
     def movable_single_pods(self, units: Mask) -> Mask:
-        """Units of one pod each that fits on what is free: the place that it leaves is the gang's."""
+        """Units of one pod each that fit on free capacity: their old place goes to the gang."""
         candidates = self.candidates
         rows = units[candidates.pod_unit]
         classes = np.unique(candidates.pod_class[rows]).tolist()
@@ -96,7 +96,7 @@ class Consolidate(EvictionRules):
         return movable
 
     def movable_now(self, units: Units) -> Units:
-        """Units whose pods, those of each class by themselves, fit on what is free now: most others cannot move."""
+        """Units whose pods fit on free capacity, each class by itself: most others cannot move."""
         candidates = self.candidates
         rows = candidates.rows(units)
         number = len(candidates.asks)
@@ -112,7 +112,7 @@ class Consolidate(EvictionRules):
         return units - unmovable - around
 
     def _asked_at_most(self) -> Resources:
-        """No choice of children and pods asks for more."""
+        """An upper bound on the requests of any choice of children and pods."""
         total = np.zeros(len(self.cycle_state.snapshot.columns), dtype=np.int64)
         ahead = [self.requirement]
         for requirement in ahead:
@@ -122,7 +122,7 @@ class Consolidate(EvictionRules):
         return Resources({name: int(total[i]) for i, name in enumerate(self.cycle_state.snapshot.columns)})
 
     def _most_moved(self, requests: Resources) -> list[tuple[int, int]]:
-        """Columns of which no more is moved than the gang asks for, each with that amount."""
+        """Columns of which no more may move than the gang requests, each with that amount."""
         bounds = self.usage.bounds
         return [
             (bounds.column[name], requests.get(name, 0))
@@ -131,14 +131,14 @@ class Consolidate(EvictionRules):
         ]
 
     def allows(self, units: Units, requests: Resources) -> bool:
-        """Few pods, and no more resources than the gang asks for."""
+        """Whether few enough pods move, with no more resources than the gang requests."""
         freed = self.candidates.freed_by(units)
         if any(freed[column] > most for column, most in self._most_moved(requests)):
             return False
         return super().allows(units, requests)
 
     def add_queue_rows(self, program: "VictimProgram", moves: bool = True) -> None:
-        """Every pod that moves has a new place on some node; what moves is no more than the gang asks for."""
+        """Every pod that moves gets a new node; no more moves than the gang requests."""
         super().add_queue_rows(program, moves=moves)
         for column, _ in self._most_moved(self._asked_at_most()):
             freed = [
@@ -156,12 +156,12 @@ class Consolidate(EvictionRules):
             come = [(program.add_pods(node, pod_class, int(fits[node])), 1) for node in np.flatnonzero(fits).tolist()]
             program.add_equation(come, leave)
 
-    def allowance(self, units: Units) -> Ints | None:  # noqa: ARG002 (pods that move are held by their queue as before)
-        """Limits and quotas as they are."""
+    def allowance(self, units: Units) -> Ints | None:  # noqa: ARG002 (pods that move still count in their queue)
+        """Limits and quotas without any change."""
         return super().allowance(frozenset())
 
     def confirm(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:
-        """Seats for the gang and, at the same time, for every pod that moves: beside it, else in one search for all."""
+        """Nodes for the gang and for every pod that moves: these after the gang, else all in one search."""
         if super().confirm(units, assignment) is None:
             return None
         leaving: dict[str, set[tuple[str, str]]] = {}

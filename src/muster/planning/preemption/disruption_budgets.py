@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets (P6): how many more of the pods that each selects may leave in this cycle.
+"""PodDisruptionBudgets (P6): how many more of its pods each allows to evict in this cycle.
 
 Rule: a pod whose eviction the API server would certainly refuse is no victim.
 """
@@ -22,12 +22,12 @@ TOO_MANY = 2  # budgets that select one pod: the eviction subresource refuses it
 
 
 class DisruptionBudgets:
-    """Budgets by number; every pod with those that select it, the first two of a pod that is stuck by them."""
+    """Budgets by number; by pod those that select it, of which a pod that cannot be evicted has the first two."""
 
     def __init__(self, snapshot: Snapshot, untouchable: Collection[str] = ()) -> None:
         self.left: list[int] = []
         self.of: dict[str, tuple[int, ...]] = {}
-        self.stuck = set(untouchable)  # pods that cannot be evicted, whatever the budgets have left
+        self.stuck = set(untouchable)  # pods that cannot be evicted, whatever the budgets still allow
         if not snapshot.objects.budgets:
             return
         namespaces = _by_namespace(snapshot.objects.pods, snapshot.objects.budgets)
@@ -38,7 +38,7 @@ class DisruptionBudgets:
             self.stuck.update(key(some.pods[i].metadata) for i in some.stuck())
 
     def allows(self, pods: Iterable[str]) -> bool:
-        """Whether all of them may leave."""
+        """Whether all of these pods may be evicted."""
         if self.is_idle:
             return True
         pods = list(pods)
@@ -49,11 +49,11 @@ class DisruptionBudgets:
 
     @property
     def is_idle(self) -> bool:
-        """No pod is held back."""
+        """Whether no pod is protected by a budget or otherwise."""
         return not self.of and not self.stuck
 
     def spend(self, pods: Iterable[str]) -> None:
-        """These pods are evicted."""
+        """Count the eviction of these pods."""
         for pod in pods:
             for number in self.of.get(pod, ()):
                 self.left[number] -= 1
@@ -72,12 +72,12 @@ class _Namespace:
         self._budgets = np.zeros(len(pods), dtype=np.int64)  # that select each of them
 
     def stuck(self) -> list[int]:
-        """Pods that no eviction is granted for."""
+        """Pods that the eviction subresource always refuses."""
         stuck: list[int] = np.flatnonzero((self._budgets >= TOO_MANY) & ~self._are_new).tolist()
         return stuck
 
     def add(self, budget: PodDisruptionBudget, number: int) -> int:
-        """How many more of its pods may leave."""
+        """Add a budget; returns how many of its pods may be evicted."""
         pods = self._labels.selected(budget.spec.selector)
         for pod in pods[(self._budgets[pods] < TOO_MANY) | self._are_new[pods]].tolist():
             self.of[pod].append(number)
@@ -102,7 +102,7 @@ def _is_healthy(pod: Pod) -> bool:
 
 
 def _not_started(pod: Pod) -> bool:
-    """The eviction subresource asks no budget about a pod that waits for its node to start it."""
+    """The eviction subresource checks no budget for a pod that its node has not started."""
     return pod.status.phase == "Pending"
 
 

@@ -1,6 +1,6 @@
-"""Labels of many pods in columns: a selector is judged for all of them at once.
+"""Labels of many pods in columns: a selector is evaluated for all of them at once.
 
-Rule: the same pods as `model.selectors.selects` finds one by one; a property holds the two equal.
+Rule: selects the same pods as `model.selectors.selects` does one by one; a property test holds the two equal.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ ABSENT = -1
 
 
 class LabelColumns:
-    """The labels of pods, by number, as far as their keys matter."""
+    """The labels of pods, by number, for the given keys."""
 
     def __init__(self, labels: Collection[Mapping[str, str]], keys: Iterable[str]) -> None:
         self._size = len(labels)
@@ -41,7 +41,7 @@ class LabelColumns:
         return pods
 
     def _column(self, key: str) -> Ints:
-        """For every pod the number of its value."""
+        """By pod, the number of its value."""
         if key not in self._columns:
             column = self._columns[key] = np.full(self._size, ABSENT, dtype=np.int64)
             for number, pods in enumerate(self._carrying[key].values()):
@@ -68,7 +68,7 @@ class LabelColumns:
 
 
 def keys_of(selector: LabelSelector | None) -> set[str]:
-    """The keys that a selector is about."""
+    """The label keys of a selector."""
     if selector is None:
         return set()
     return {*selector.match_labels, *(expression.key for expression in selector.match_expressions)}

@@ -1,7 +1,7 @@
-"""Nominations: places that are kept for a gang from cycle to cycle (P7).
+"""Nominations: places that stay reserved for a gang from cycle to cycle (P7).
 
-Pods that wait carry theirs in `status.nominatedNodeName`; pods that move and will come back under another name have
-them on their PodGroup (`moved_places`). What is kept is taken from everybody else's reserved and from the gang's queue.
+Waiting pods have theirs in `status.nominatedNodeName`; pods that move, whose replacements have other names, on their
+PodGroup (`moved_places`). Reserved places are not free to other gangs, and count in the gang's queue.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,12 +33,12 @@ Reserved = tuple[tuple[int, Ints], ...]  # node, and amounts by column
 
 
 class Nominations:
-    """What earlier cycles promised, as far as it still holds."""
+    """The places that earlier cycles nominated, as far as they still hold."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
-        self._held: dict[str, Held] = {}  # by gang: seats for its waiting core
-        self._moves: dict[str, Reserved] = {}  # by gang: reserved for pods that come back
+        self._held: dict[str, Held] = {}  # by gang: the assignment of its waiting core
+        self._moves: dict[str, Reserved] = {}  # by gang: for the replacements of its moved pods
         self._hold_nominated()
         self._hold_moves()
 
@@ -57,7 +57,7 @@ class Nominations:
                 self._take(gang, held, 1)
 
     def _nominated(self, gangs: Iterable[Gang]) -> Iterator[tuple[str, str]]:
-        """Pods that wait with a node noted on them, and that node."""
+        """Waiting pods with a nominated node, and that node."""
         snapshot = self.cycle_state.snapshot
         for gang in gangs:
             for leaf in walk(gang.root):
@@ -68,7 +68,7 @@ class Nominations:
                         yield name, node
 
     def _nominated_assignment(self, gang: Gang, nominated: Mapping[str, str]) -> Held:
-        """The nominated seats of a gang; none where it changed, or they would not be enough."""
+        """The nominated assignment of a gang; empty where it no longer satisfies the gang."""
         assignment: list[PodsOnNode] = []
         placed: dict[tuple[str, str], Member] = {}
         for leaf in walk(gang.root):
@@ -85,7 +85,7 @@ class Nominations:
         return tuple(assignment) if good and self._is_allowed(gang, tuple(assignment), later=True) else ()
 
     def _take(self, gang: Gang, held: Held, sign: int) -> None:
-        """Reserved on nodes and in the queue."""
+        """Take an assignment from nodes and queue, or with `sign=-1` give it back."""
         self.cycle_state.take(
             ((assigned.node, assigned.pod_class, assigned.pods) for assigned in held), sign, is_promised=True
         )
@@ -101,12 +101,12 @@ class Nominations:
         )
 
     def _is_allowed(self, gang: Gang, held: Held, later: bool) -> bool:
-        """Within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
+        """Whether it is within the limits and quotas of its queue (Q4); `later`: once terminating pods are gone."""
         requests = self.cycle_state.requested(held)
         return self.cycle_state.usage.excess(gang.queue, requests, self._protected(gang, held), later) is None
 
     def _is_together(self, gang: Gang) -> bool:
-        """Every required level is met (T1), as far as is known."""
+        """Whether every required level is met (T1), as far as the nodes of its pods exist."""
         requirements = Requirements(gang, self.cycle_state.snapshot)
         if requirements.invalid() or any(requirements.lost(group) for group in walk(gang.root)):
             return False
@@ -114,7 +114,7 @@ class Nominations:
         return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
     def _fit(self, assignment: list[PodsOnNode] | Held, later: bool) -> bool:
-        """Whether seats are free now, or once terminating pods have left."""
+        """Whether an assignment is free now, or once terminating pods are gone."""
         capacity = (self.cycle_state.later if later else self.cycle_state.now).copy()
         for assigned in assignment:
             if not capacity.fits(assigned.pod_class)[assigned.node]:
@@ -123,9 +123,9 @@ class Nominations:
         return True
 
     def free_now(self) -> Iterator[tuple[str, Held]]:
-        """Gangs whose places have become free, each with its seats: they are bound before anything else (P7).
+        """Gangs whose nominated places have become free, with the assignment: they are bound first (P7).
 
-        Where inter-pod rules are about them the gang is searched for at its turn, on its own room.
+        Gangs with inter-pod rules are searched for later, with their places free to them.
         """
         touched = self.cycle_state.now.inter_pod.touched
         for name, held in sorted(self._held.items()):
@@ -140,11 +140,11 @@ class Nominations:
                 self._take(gang, held, 1)
 
     def has_reserved(self, gang: str) -> bool:
-        """Whether something is kept for a gang."""
+        """Whether places are reserved for a gang."""
         return gang in self._held or gang in self._moves
 
     def release(self, gang: str) -> Held:
-        """The gang's turn has come: what was kept for it is free to it."""
+        """Release the nominated places of a gang, so that its own search may use them."""
         held = self._held.pop(gang, ())
         if held:
             self.cycle_state.save()
@@ -152,11 +152,11 @@ class Nominations:
         return held
 
     def renominate(self, gang_state: GangState, held: Held) -> GangState:
-        """It could not go elsewhere: it waits for the places that are kept for it."""
+        """Nominate the same places again: the gang fits nowhere else yet."""
         return self.cycle_state.nominate(gang_state, held)
 
     def renominate_victim(self, gang_state: GangState) -> GangState:
-        """A gang that loses pods in this cycle waits for its places still, where they make whole what stays of it."""
+        """Nominate the places of a preempted gang again, where they still satisfy it."""
         held = self._held.get(gang_state.gang.key, ())
         if not held or not is_satisfied(self.cycle_state.with_placed(gang_state.gang, held).root):
             return gang_state
@@ -172,7 +172,7 @@ class Nominations:
                 self.hold_moves(self.cycle_state.with_placed(gang, held) if held else gang)
 
     def hold_moves(self, gang: Gang) -> None:
-        """What is promised to a gang's pods that move, and not fulfilled, is kept for them."""
+        """Reserve the promised places of a gang's moved pods whose replacements have not come yet."""
         places = open_places(gang, self.cycle_state.snapshot.now, self.cycle_state.policy.moved.get(gang.key, ""))
         if not places or why_closed(self.cycle_state.usage.tree, gang.queue):
             return
@@ -182,7 +182,7 @@ class Nominations:
             self._hold(gang, reserved, 1)
 
     def _reservable(self, places: Iterable[PromisedPlace]) -> Iterator[tuple[int, Ints]]:
-        """Reserved of as many pods as there is reserved for once terminating pods have left: more cannot be kept."""
+        """By node, the amounts of as many promised pods as fit once terminating pods are gone."""
         index, left = self.cycle_state.snapshot.node_index, dict[int, Ints]()
         for place in places:
             if place.node in index:
@@ -194,7 +194,7 @@ class Nominations:
                     yield node, each * pods
 
     def release_moves(self, gang: Gang) -> bool:
-        """The gang's turn has come: what is kept for its pods is free to it. Whether anything was."""
+        """Release the places of its moved pods, so that its own search may use them. Whether there were any."""
         reserved = self._moves.pop(gang.key, ())
         if reserved:
             self.cycle_state.save()

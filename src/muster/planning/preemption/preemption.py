@@ -1,4 +1,4 @@
-"""Room for a gang that does not fit: what is being freed already, then consolidate, reclaim, preempt (P5-P8)."""
+"""For a gang that does not fit: wait for terminating pods, else consolidate, reclaim or preempt (P5-P8)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,16 +28,16 @@ from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.selection import select, select_nearby
 from muster.planning.refusal import DisturbanceLimit
 
-EqualTo = tuple[int, str, int, str]  # what gangs have in common for which the same pods may leave
+EqualTo = tuple[int, str, int, str]  # what gangs have in common that have the same candidates
 RUN_TIMES = ("preempt_min_runtime", "reclaim_min_runtime")
-BETTER_PART = 10  # of a cycle's steps, the part that smaller sets than known ones may take: one in so many
-NEARBY_PART = 50  # the same for moves among many units
-PASSES = 4  # over all units that a gang has steps for where room is to be made for it
-EXACT_PART = 2  # of a gang's steps, the part that the search for a smallest set may take: one in so many
+BETTER_PART = 10  # the search for smaller sets of victims may take the cycle's steps divided by this
+NEARBY_PART = 50  # the search for moves among many units: the same
+PASSES = 4  # over all units that a gang must have steps for before preemption starts
+EXACT_PART = 2  # the search for a smallest set may take the gang's steps divided by this
 
 
 class Preemption:
-    """What may be disturbed in this cycle, and for which gangs."""
+    """The preemption of one cycle."""
 
     def __init__(self, cycle_state: CycleState, scheduling_queue: SchedulingQueue) -> None:
         self.cycle_state, self.scheduling_queue = cycle_state, scheduling_queue
@@ -45,7 +45,7 @@ class Preemption:
         self.share = DisturbanceShare(cycle_state)
         self.fitting_soon: dict[
             str, tuple[PodsOnNode, ...]
-        ] = {}  # gangs that fit once terminating pods have left, and where
+        ] = {}  # gangs that fit once terminating pods are gone, and where
         self.limited: dict[str, DisturbanceLimit] = {}  # gangs whose victims would be too many for one cycle (P8)
         self.undecided: set[str] = set()  # gangs for which not all moves were tried: see `select_nearby`
         self.queues = {queue.metadata.name: queue for queue in cycle_state.snapshot.objects.queues}
@@ -53,32 +53,34 @@ class Preemption:
         self._nearby = Budget(cycle_state.policy.cycle_steps // NEARBY_PART)
         self._candidates: Candidates | None = None
         self._budgets: DisruptionBudgets | None = None
-        self._exhausted: dict[EqualTo, tuple[str, ...]] = {}  # no set may leave; and the pods that cannot be evicted
-        self._undecided: set[EqualTo] = set()  # of them, those for which moves were cut short
+        self._exhausted: dict[
+            EqualTo, tuple[str, ...]
+        ] = {}  # no set of victims helps; and the pods that cannot be evicted
+        self._undecided: set[EqualTo] = set()  # of these, gangs for which the search for moves was cut short
         self._busy: Mask | None = None
         self._seen = 0
         self._lowest_priorities: dict[str, int] | None = None
         self._run_long_enough: dict[EvictionReason, Mask] = {}
         self._budget_mask: Mask | None = None
 
-    # what the ways have in common, made when it is first asked for --------------------------------------------------
+    # shared by the kinds of eviction, computed on first use ---------------------------------------------------------
 
     @property
     def candidates(self) -> Candidates:
-        """Every unit that could leave."""
+        """Every unit that could be evicted."""
         if self._candidates is None:
             self._candidates = Candidates(self.cycle_state)
         return self._candidates
 
     @property
     def budgets(self) -> DisruptionBudgets:
-        """PodDisruptionBudgets, with what this cycle has left of them."""
+        """PodDisruptionBudgets, with the evictions that they still allow in this cycle."""
         if self._budgets is None:
             self._budgets = DisruptionBudgets(self.cycle_state.snapshot, self.cycle_state.policy.untouchable)
         return self._budgets
 
     def lowest_priority(self, queue: str, otherwise: int) -> int:
-        """The lowest priority of a gang of a queue of which a part could leave."""
+        """The lowest priority of a gang of a queue that has evictable pods."""
         if self._lowest_priorities is None:
             self._lowest_priorities = {}
             for gang in self.cycle_state.snapshot.gangs:
@@ -89,7 +91,7 @@ class Preemption:
         return self._lowest_priorities.get(queue, otherwise)
 
     def busy(self) -> Mask:
-        """Units of gangs that got something in this cycle: they are no victims in it."""
+        """Units of gangs that were placed in this cycle: they are no victims in it."""
         if self._busy is None:
             self._busy = np.zeros(len(self.candidates.units), dtype=bool)
         for gang in self.cycle_state.busy[self._seen :]:
@@ -99,7 +101,7 @@ class Preemption:
         return self._busy
 
     def run_long_enough(self, rules: EvictionRules) -> Mask:
-        """Units that have run as long as their queues promise, and all extras."""
+        """Units that have run for the minimum run time of their queues, and all extras."""
         if rules.reason not in self._run_long_enough:
             promised = any(getattr(queue.spec, name) for queue in self.queues.values() for name in RUN_TIMES)
             units = self.candidates.units
@@ -108,7 +110,7 @@ class Preemption:
         return self._run_long_enough[rules.reason]
 
     def allowed_by_budgets(self) -> Mask:
-        """Units that can be evicted at all, with those inside; what a cycle spends of a budget comes on top."""
+        """Units that budgets allow to evict with those inside; evictions of this cycle are not counted here."""
         if self._budget_mask is None:
             mask = np.ones(len(self.candidates.units), dtype=bool)
             for number in range(0 if self.budgets.is_idle else len(mask)):
@@ -116,12 +118,12 @@ class Preemption:
             self._budget_mask = mask
         return self._budget_mask
 
-    # room for a gang ------------------------------------------------------------------------------------------------
+    # victims for a gang ---------------------------------------------------------------------------------------------
 
     def evict_for(self, gang_state: GangState, requirement: Requirement) -> GangState | None:
-        """The gang with places that are being freed for it. OutOfSteps: unknown.
+        """Evict victims for a gang and nominate it on their places. OutOfSteps: unknown.
 
-        None: no unit's leaving would help, it is not allowed, or there will be room without: pods are terminating.
+        None: no eviction helps, none is allowed, or the gang fits once terminating pods are gone.
         """
         if (equal_to := _equal_to(gang_state.gang, requirement)) in self._exhausted:
             self.undecided |= {gang_state.gang.key} if equal_to in self._undecided else set()
@@ -129,7 +131,7 @@ class Preemption:
         if self._await_terminating(gang_state.gang, requirement):
             return None
         if self.cycle_state.gang_budget.left < PASSES * self.candidates.pass_steps:
-            raise OutOfSteps  # not every way could be asked for
+            raise OutOfSteps  # not every kind of eviction could be tried
         ways = (
             Consolidate(self, gang_state.gang, requirement),
             Reclaim(self, gang_state.gang, requirement),
@@ -158,14 +160,14 @@ class Preemption:
         return None
 
     def is_known_to_fail(self, gang: Gang, requirement: Requirement) -> bool:
-        """Whether `evict_for` has nothing to find out: it was asked for an equal gang, and no set may leave."""
+        """Whether `evict_for` failed for an equal gang, with every set of victims tried."""
         is_open, equal_to = gang.key in self.fitting_soon or gang.key in self.limited, _equal_to(gang, requirement)
         return not is_open and equal_to in self._exhausted and equal_to not in self._undecided
 
     def _give_up(
         self, gang: Gang, equal_to: EqualTo, ways: Sequence[EvictionRules], cut_short: Sequence[EvictionReason]
     ) -> None:
-        """No set was found: there is none, or moves were not all tried. OutOfSteps: unknown."""
+        """Record that no set of victims helps, or that not all moves were tried. OutOfSteps: unknown."""
         if cut_short and (not self.cycle_state.gang_budget.left or list(cut_short) != ["Consolidate"]):
             raise OutOfSteps
         self._exhausted[equal_to] = self._find_unevictable(ways)
@@ -180,7 +182,7 @@ class Preemption:
         )
 
     def _select(self, rules: EvictionRules) -> Selection | DisturbanceLimit | None:
-        """The set that leaves; a refusal: with all of the cycle's share there might be one (P8)."""
+        """The set of victims; DisturbanceLimit: there might be one with all of the cycle's share (P8)."""
         self.cycle_state.gang_budget.spend(self.candidates.pass_steps)
         mask = rules.evictable()
         if not mask.any():
@@ -196,7 +198,7 @@ class Preemption:
         return selection
 
     def unevictable_pods(self, gang: Gang, requirement: Requirement) -> tuple[str, ...]:
-        """Pods that might have made room for a gang for which no set may leave, but cannot be evicted (P6)."""
+        """Pods whose eviction might have helped a gang, but that cannot be evicted (P6)."""
         return self._exhausted.get(_equal_to(gang, requirement), ())
 
     def _find_unevictable(self, ways: Sequence[EvictionRules]) -> tuple[str, ...]:
@@ -210,10 +212,10 @@ class Preemption:
         return DisturbanceLimit(self.share.spent, self.share.allowed, self.share.running)
 
     def _await_terminating(self, gang: Gang, requirement: Requirement) -> bool:
-        """Whether it fits once terminating pods have left. Then it waits, and no unit has to leave for it.
+        """Whether the gang fits once terminating pods are gone: then it waits, and nothing is evicted for it.
 
-        What it will need is taken from `later` alone, so that no other gang counts on it; what is free now is not
-        held back by a gang that was promised nothing (P8).
+        What it will need is taken from `later` alone, so that no other gang counts on it; free capacity stays
+        available, as the gang is not nominated (P8).
         """
         assignment = self._assignment_later(gang, requirement)
         if assignment is None:
@@ -245,7 +247,7 @@ class Preemption:
                 self.relocation.write(victim, rules.new_places[victim])
         self.share.spend(self.candidates.count(selection.units))
         self.budgets.spend(self.candidates.names(selection.units))
-        self.candidates.leave(selection.units)
+        self.candidates.remove(selection.units)
         return made
 
 

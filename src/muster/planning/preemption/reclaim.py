@@ -1,8 +1,8 @@
 """Reclaim: a queue below its fair share takes from queues above theirs (P5).
 
-Per resource that the gang asks for and queues share, and for every queue below the lowest common ancestor:
-the reclaimer's queues stay within their fair shares; each unit leaves a queue that stands above its fair share and its
-quota before that unit goes; and for a reclaimer above its own quota no queue ends below its quota.
+Per resource that the gang requests and queues share, and for every queue below the lowest common ancestor:
+the reclaimer's queues stay within their fair shares; each victim's queue is above its fair share and its quota before
+that unit is evicted; and for a reclaimer above its own quota no queue ends below its quota.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ class Reclaim(EvictionRules):
         self._ways: dict[str, tuple[Sequence[QueueNode], Sequence[QueueNode]]] = {}
 
     def is_worthwhile(self) -> bool:
-        """Its own queue must stay within its fair share; queues above are judged with the victims gone."""
+        """Whether its own queue stays within its fair share; queues above are checked with the victims."""
         return bool(self.asked) and bool((self.asks <= self.entitled).all())
 
     def _entitled(self) -> Ints:
-        """By column what the gang's own queue may still take within its fair share."""
+        """By column, what the gang's own queue may still take within its fair share."""
         entitled = np.full(len(self.cycle_state.snapshot.columns), NO_END, dtype=np.int64)
         for name in self.shared:
             share = self.usage.shares[self.gang.queue].get(name, 0)
@@ -57,7 +57,7 @@ class Reclaim(EvictionRules):
         return entitled
 
     def reachable(self) -> Mask:
-        """Units of other leaf queues that hold more than they should, all the way below the common ancestor."""
+        """Units of other leaf queues that are above their shares, on the whole path below the common ancestor."""
         good = [
             queue != self.gang.queue
             and queue in self.usage.tree.nodes
@@ -68,7 +68,7 @@ class Reclaim(EvictionRules):
         return mask
 
     def _ways_down(self, victim: str) -> tuple[Sequence[QueueNode], Sequence[QueueNode]]:
-        """The ways down from the lowest common ancestor, to the gang's queue and to the victim's."""
+        """The paths from the lowest common ancestor down to the gang's queue and to the victim's."""
         if victim not in self._ways:
             theirs = self.usage.tree.path(victim)
             shared = 0
@@ -80,7 +80,7 @@ class Reclaim(EvictionRules):
     # sets of units --------------------------------------------------------------------------------------------------
 
     def allows(self, units: Units, requests: Resources) -> bool:
-        """From queues that stand above their share and quota; what the gang may take is in its allowance."""
+        """Whether every unit comes from queues above their share and quota."""
         if not super().allows(units, requests):
             return False
         taken = _TakenFromQueues(self, units)
@@ -91,9 +91,9 @@ class Reclaim(EvictionRules):
         )
 
     def _stands_above(self, node: QueueNode, gone: Mapping[str, int], largest: Mapping[str, int]) -> bool:
-        """Whether a queue holds more than its share and quota of something asked for, before the last unit goes.
+        """Whether a queue is above its share and quota of a requested resource before its last unit is evicted.
 
-        The largest unit goes last. A queue whose quota is unlimited never holds more.
+        The largest unit goes last. A queue with an unlimited quota is never above it.
         """
         held, share = self.usage.allocated[node.name], self.usage.shares[node.name]
         for name in self.asked:
@@ -104,7 +104,7 @@ class Reclaim(EvictionRules):
         return False
 
     def allowance(self, units: Units) -> Ints | None:
-        """Within the fair share of every queue on its way below the victims', and its quota where it has to be."""
+        """Within the fair shares of its queues, and within its quota where victims fall below theirs."""
         allowance = self.max_allowance(units).copy()
         taken = _TakenFromQueues(self, units)
         for victim in taken.queues:
@@ -117,12 +117,12 @@ class Reclaim(EvictionRules):
         return allowance
 
     def max_allowance(self, units: Units) -> Ints:
-        """Where it is taken from can only make it less."""
+        """The allowance without the conditions on the queues of the victims: these only lower it."""
         base = super().allowance(units)
         return self.entitled if base is None else np.minimum(base, self.entitled)
 
     def _cap(self, allowance: Ints, node: QueueNode, taken: "_TakenFromQueues", most: Mapping[str, int]) -> None:
-        """No more than what a queue holds leaves of some amounts, with the victims gone."""
+        """Cap the allowance at some amounts, less what a queue holds without the victims."""
         held, gone = self.usage.allocated[node.name], taken.gone(node)
         for name in self.shared:
             if name in most:
@@ -158,7 +158,7 @@ class Reclaim(EvictionRules):
             self._entitled_rows(program, is_taken, own, theirs)
 
     def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
-        """By resource a variable that is one only where the queue stands above its share and quota to the last unit."""
+        """By resource, a variable that is one only where the queue is above share and quota up to the last unit."""
         variables = []
         for name in self.asked:
             quota, share = node.share(name).quota, self.usage.shares[node.name].get(name, 0)
@@ -178,7 +178,7 @@ class Reclaim(EvictionRules):
         return variables
 
     def _last(self, program: "VictimProgram", number: int) -> int:
-        """A variable that may be one where a unit leaves that is part of no other one that does."""
+        """A variable that may be one where a unit is evicted and no unit around it is."""
         variable = program.model.add_variable(1)
         program.add_link([(variable, 1), (program.leaves[number], -1)], most=0)
         for outer in self.candidates.units[number].around:
@@ -237,7 +237,7 @@ class _TakenFromQueues:
         return {queue for queue in self.queues if node in self.tree.path(queue)}
 
     def gone(self, node: QueueNode) -> Mapping[str, int]:
-        """What leaves from a queue and those below it."""
+        """What is evicted from a queue and those below it."""
         if node.name not in self._gone:
             total = Resources()
             for queue in self._under(node):
@@ -246,7 +246,7 @@ class _TakenFromQueues:
         return self._gone[node.name]
 
     def largest(self, node: QueueNode) -> Mapping[str, int]:
-        """By resource the largest unit that can leave last: units inside of it leave before it."""
+        """By resource, the largest unit that can be evicted last: units inside of it go first."""
         under, largest = self._under(node), Resources()
         for queue, amount in self.units:
             for name, number in amount.items() if queue in under else ():

@@ -1,4 +1,4 @@
-"""What consolidate, reclaim and preempt share: which units may leave for a gang, and what it may take then (P5, P6)."""
+"""The rules that consolidate, reclaim and preempt share: which units may be evicted for a gang (P5, P6)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -30,10 +30,10 @@ Ints = NDArray[np.int64]
 
 
 class EvictionRules:
-    """One gang that waits, and one way to make room for it."""
+    """The rules of one kind of eviction for one gang."""
 
     reason: EvictionReason
-    run_times: Sequence[str] = ()  # fields of queues that promise a minimum run time
+    run_times: Sequence[str] = ()  # fields of queues that state a minimum run time
 
     def __init__(self, preemption: "Preemption", gang: Gang, requirement: Requirement) -> None:
         self.preemption = preemption
@@ -46,16 +46,16 @@ class EvictionRules:
 
     @property
     def candidates(self) -> Candidates:
-        """Every unit that could leave."""
+        """Every unit that could be evicted."""
         return self.preemption.candidates
 
     @property
     def most_pods(self) -> int:
-        """How many pods may leave for the gang (P8)."""
+        """How many pods may be evicted for the gang (P8)."""
         return self.preemption.share.left
 
     def could_need_more(self, units: Units) -> bool:
-        """Whether a set of these units might do that is larger than what is left of the cycle's share (P8)."""
+        """Whether these units have more pods than what is left of the cycle's share (P8)."""
         return self.preemption.share.left < self.candidates.count(units)
 
     # which units ----------------------------------------------------------------------------------------------------
@@ -64,38 +64,38 @@ class EvictionRules:
         """Whether it could help at all."""
         return True
 
-    def could_help(self, question: "Question") -> bool:  # noqa: ARG002 (for moves there are bounds)
-        """Whether some of the candidates' leaving might make room, by totals alone: a bound."""
+    def could_help(self, question: "Question") -> bool:  # noqa: ARG002 (consolidation has bounds)
+        """Whether evicting some of the candidates might help, by totals alone: an upper bound."""
         return True
 
-    def is_cheap(self, units: Units) -> bool:  # noqa: ARG002 (some ways ask what it is worth)
+    def is_cheap(self, units: Units) -> bool:  # noqa: ARG002 (consolidation compares amounts)
         """Whether it is worth a try on a large cluster."""
         return True
 
     def movable_single_pods(self, units: Mask) -> Mask:
-        """Of units of one pod each, those that could have a new place as things are, where they need one."""
+        """Of units of one pod each, those that could get a new place now, where this kind of eviction needs one."""
         return units
 
     def movable_now(self, units: Units) -> Units:
-        """Those that could have a new place as things are, where they need one."""
+        """Units that could get a new place now, where this kind of eviction needs one."""
         return units
 
     def evictable(self) -> Mask:
-        """Units that may leave for the gang, each by itself."""
+        """Units that may be evicted for the gang, each by itself."""
         return self.eligible() & self.preemption.allowed_by_budgets()
 
     def eligible(self) -> Mask:
-        """The same, whether or not budgets let them go."""
+        """The same, whether or not budgets allow it."""
         candidates = self.candidates
-        mask = candidates.staying & self.reachable() & ~candidates.of(self.gang.key) & ~self.preemption.busy()
+        mask = candidates.remaining & self.reachable() & ~candidates.of(self.gang.key) & ~self.preemption.busy()
         return mask & self.preemption.run_long_enough(self)
 
     def reachable(self) -> Mask:
-        """Units that this way may disturb, whatever else holds."""
+        """Units that this kind of eviction may choose, other rules aside."""
         raise NotImplementedError
 
     def has_run_long_enough(self, victim: Gang) -> bool:
-        """Whether a gang has run as long as its queue promises it."""
+        """Whether a gang has run for the minimum run time of its queue."""
         now = self.cycle_state.snapshot.now
         since = past_moment(victim.source.metadata.annotations.get(names.LAST_START, ""), now)
         if since is None or now is None:
@@ -123,29 +123,29 @@ class EvictionRules:
     # which sets of them ---------------------------------------------------------------------------------------------
 
     def allowance(self, units: Units) -> Ints | None:
-        """What the gang's new pods may take, by column, with some units gone; None: any."""
+        """What the gang's new pods may take, by column, without some units; None: any."""
         if not self.is_limited:
             return None
         after = self.usage.without(self.candidates.held(units))
         return after.allowance(self.gang.queue, self.is_protected, later=True)
 
     def max_allowance(self, units: Units) -> Ints | None:
-        """A bound on the allowance with only some of these gone: the more leave, the more room there is."""
+        """An upper bound on the allowance without any subset of these units."""
         return self.allowance(units)
 
-    def allows(self, units: Units, requests: Resources) -> bool:  # noqa: ARG002 (some ways ask what it is for)
-        """Whether these may leave together for a gang that asks for so much: budgets (P6), and P8."""
+    def allows(self, units: Units, requests: Resources) -> bool:  # noqa: ARG002 (consolidation limits what moves)
+        """Whether these may be evicted together for a gang with these requests: by budgets (P6) and P8."""
         if self.candidates.count(units) > self.most_pods:
             return False
         return self.preemption.budgets.allows(self.candidates.names(units))
 
     def equivalence(self, pod: str) -> object:
-        """What tells pods apart in these rules, beyond class, node and queue: budgets and inter-pod rules."""
+        """What distinguishes pods of one class, node and queue in these rules: budgets and inter-pod rules."""
         rule_matches = self.cycle_state.snapshot.inter_pod_rules.running.get(pod)
         return repr((self.preemption.budgets.of.get(pod, ()), rule_matches))
 
     def confirm(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> tuple[PodsOnNode, ...] | None:  # noqa: ARG002
-        """The seats that will do, once they are known; None: something stands against them, as a quota (Q4)."""
+        """The final assignment of the gang, after the last checks; None: one fails, as a quota (Q4)."""
         return assignment if self.cycle_state.quota_excess(self.gang, assignment) is None else None
 
     def add_rows(self, program: "VictimProgram") -> None:
@@ -164,7 +164,7 @@ class EvictionRules:
         self.add_queue_rows(program)
 
     def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
-        """Limits, and the quotas of what is protected, on the way up (Q4); pods that move are held as before."""
+        """Limits and quotas for non-preemptible pods, up to the top queue (Q4); pods that move count as before."""
         for queue, resource, column, limit, quota in self.usage.bounds.above(self.gang.queue):
             if not self.asks[column]:
                 continue
@@ -176,7 +176,7 @@ class EvictionRules:
                 program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
 
     def is_within(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> bool:
-        """Whether seats stay within the allowance."""
+        """Whether an assignment stays within the allowance."""
         allowance = self.allowance(units)
         if allowance is None:
             return True

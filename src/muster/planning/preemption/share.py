@@ -14,7 +14,7 @@ NO_END = 1 << 62
 
 
 class DisturbanceShare:
-    """What is allowed, and what is spent of it; gangs that are released as stale do not count: they do no work."""
+    """How many pods may be disturbed, and how many are; stale gangs do not count, as they do no work."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         snapshot = cycle_state.snapshot
@@ -28,30 +28,30 @@ class DisturbanceShare:
 
     @property
     def left(self) -> int:
-        """How many pods may leave for the next gang: any number for the first, then what is left of the share."""
+        """How many pods may be disturbed for the next gang: any number for the first, then the rest of the share."""
         return max(self.allowed - self.spent, 0) if self.spent else NO_END
 
     @property
     def could_run_out(self) -> bool:
-        """Whether one gang's victims may cost another gang its own in this cycle."""
+        """Whether the victims of one gang may leave too little of the share for another."""
         return self.allowed < self.running
 
     def spend(self, pods: int) -> None:
-        """So many pods leave for a gang."""
+        """Count the victims of a gang."""
         self.spent += pods
 
     def figures(self) -> CycleDisturbance:
-        """What the cycle came to, for which gangs."""
+        """How much the cycle disturbs, and for which gangs."""
         by_gang: dict[str, list[Eviction]] = {}
         for gang_state in self.cycle_state.gang_states.values():
             for eviction in gang_state.evictions:
                 if eviction.reason != "Stale":
                     by_gang.setdefault(eviction.preemptor, []).append(eviction)
-        gangs = [_made_room(gang, evictions) for gang, evictions in by_gang.items()]
+        gangs = [_gang_disturbance(gang, evictions) for gang, evictions in by_gang.items()]
         return CycleDisturbance(self.running, self.allowed, tuple(sorted(gangs)))
 
 
-def _made_room(gang: str, evictions: list[Eviction]) -> GangDisturbance:
+def _gang_disturbance(gang: str, evictions: list[Eviction]) -> GangDisturbance:
     moved = sum(bool(eviction.move_to) for eviction in evictions)
     return GangDisturbance(gang, len(evictions) - moved, moved, evictions[0].proof)
 
@@ -59,24 +59,24 @@ def _made_room(gang: str, evictions: list[Eviction]) -> GangDisturbance:
 class ByPriority:
     """Higher priority first (P8): the share goes to gangs by priority, whatever the order of their queues (G4).
 
-    A gang that does not fit while a gang of a higher priority below its minimum waits for its turn is postponed: it is
-    tried again as soon as no such gang is left, on what is free then. What fits is bound at its turn as always.
+    A gang that does not fit is postponed while a gang of a higher priority below its minimum is still to be tried, and
+    tried again on what is free then. A gang that fits is bound in the order of the queues as always.
     """
 
     def __init__(self) -> None:
         self.postponed: set[str] = set()
-        self._expected: list[tuple[int, str]] = []  # gangs below their minimum whose turn is to come
+        self._expected: list[tuple[int, str]] = []  # gangs below their minimum that are still to be tried
         self._tried: set[str] = set()
-        self._held_back: list[tuple[int, int, str]] = []  # by priority, then as their turns came
+        self._held_back: list[tuple[int, int, str]] = []  # by priority, then in the order of their attempts
         self._number = 0
 
     def expect(self, gang: Gang, now: Standing) -> None:
-        """A gang joins the line."""
+        """A gang is enqueued."""
         if not now.satisfied:
             heappush(self._expected, (-gang.priority, gang.key))
 
     def postpone(self, gang: Gang) -> bool:
-        """Whether the gang has to let gangs of a higher priority go first."""
+        """Postpone a gang while gangs of a higher priority are to be tried; False: there are none."""
         self._tried.add(gang.key)
         if self._highest() <= gang.priority:
             return False
@@ -87,15 +87,15 @@ class ByPriority:
 
     @property
     def is_holding_back(self) -> bool:
-        """Whether a gang is postponed: its turn could come after any other."""
+        """Whether any gang is postponed, and so could be tried after any other."""
         return bool(self._held_back)
 
     def pass_over(self, gangs: Iterable[str]) -> None:
-        """These gangs had their turns together with the one before them."""
+        """These gangs were tried together with the one before them."""
         self._tried.update(gangs)
 
     def next(self, scheduling_queue: SchedulingQueue) -> str | None:
-        """The gang whose turn it is: one that was held back, where nothing holds it back any more, else by G4."""
+        """The next gang to try: a postponed one where no higher priority is left, else by G4."""
         if self._held_back and self._highest() <= -self._held_back[0][0]:
             return self._released()
         gang = scheduling_queue.next()
@@ -110,7 +110,7 @@ class ByPriority:
         return key
 
     def _highest(self) -> int:
-        """The highest priority of a gang whose turn is still to come."""
+        """The highest priority of a gang that is still to be tried."""
         while self._expected and self._expected[0][1] in self._tried:
             heappop(self._expected)
         return -self._expected[0][0] if self._expected else -NO_END

@@ -1,1 +1,1 @@
-"""Pods that move aside, and the places promised to them."""
+"""Victims that move to new nodes, and the places reserved for them."""

@@ -1,8 +1,8 @@
-"""Bounds for moves: totals that prove that no pods moved aside could make room for a gang (P5, P8).
+"""Bounds for moves: totals that prove that no moves of pods could help a gang (P5, P8).
 
-A pod that moves takes as much room as it gives back, so moves free nothing in all: what a gang asks for must be free
-already, on nodes that it or the moved pods can use; and where a group is bound to a domain, free there or held there by
-pods that may move. What these bounds exclude is impossible, what they leave is open.
+A pod that moves takes as much as it frees, so moves free nothing in total: what a gang requests must be free already,
+on nodes that it or the moved pods can use; and where a group is held to a domain, free there or held there by pods that
+may move. What these bounds exclude is impossible; what they do not exclude is open.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -32,7 +32,7 @@ class MoveBounds:
         self.moved = np.unique(candidates.pod_class[candidates.rows(question.all)]).tolist()
 
     def could_help(self, requirement: Requirement) -> bool:
-        """Whether moves might make room for a goal."""
+        """Whether moves might let a requirement fit."""
         asks = least_requests_by_kind(requirement, self.cycle_state.pod_classes.requests)
         classes = {*self.moved, *pod_classes(requirement)}
         return self._has_total(classes, asks[requirement.kind]) and self._has_domains(requirement, asks)
@@ -43,7 +43,7 @@ class MoveBounds:
         return all(self.free[self._usable(classes, column), column].sum() >= asks[column] for column in columns)
 
     def _usable(self, classes: Iterable[int], column: int) -> Mask:
-        """Nodes where a pod of some class that asks for a resource fits, or would once all others have moved away.
+        """Nodes where a pod of a class that requests a resource fits, or would without all pods that may move.
 
         Elsewhere that resource is of no use to any of them.
         """
@@ -72,7 +72,7 @@ class MoveBounds:
         return _some(enough, requirement.required)
 
     def _room(self, level: Level, usable: Mask, column: int) -> Ints:
-        """By domain what is free on some nodes, and what could be by moves."""
+        """By domain, what is free on some nodes, and what moves could free."""
         free = level.sums(np.where(usable, self.free[:, column], 0))
         held = level.sums(np.where(usable, self.held[:, column], 0))
         most = self.most_moved.get(column)
@@ -80,7 +80,7 @@ class MoveBounds:
 
 
 def _some(domains: Mask, spot: RequiredLevel) -> bool:
-    """Whether there is such a domain; where other pods are in one, that one (T3)."""
+    """Whether there is such a domain; where placed pods pin one, that one (T3)."""
     if spot.pinned is None:
         return bool(domains.any())
     return spot.pinned >= 0 and bool(domains[spot.pinned])

@@ -1,4 +1,4 @@
-"""Relocation: pods that are evicted and find another place in the same plan are moved, not lost (P5, P6)."""
+"""Relocation: victims that get another node in the same plan move instead of waiting (P5, P6)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -33,7 +33,7 @@ MARK = "\0"  # between the names of a gang and of its leaf
 
 
 class Relocation:
-    """New places for pods that leave, written on the board."""
+    """New places for victims, written to the cycle state."""
 
     def __init__(self, cycle_state: CycleState) -> None:
         self.cycle_state = cycle_state
@@ -41,7 +41,7 @@ class Relocation:
         self._satisfied: dict[str, frozenset[str]] = {}
         self._movable: Mask | None = None
 
-    # who can be moved -----------------------------------------------------------------------------------------------
+    # movable units --------------------------------------------------------------------------------------------------
 
     def movable(self, candidates: Candidates) -> Mask:
         """Units all of whose pods can be moved, with those inside."""
@@ -52,9 +52,9 @@ class Relocation:
         return self._movable
 
     def _is_movable(self, candidates: Candidates, number: int) -> bool:
-        """Pods that inter-pod rules are about stay where they are: what cannot be proved is not moved.
+        """Whether the pods of a unit may move: not where inter-pod rules concern them, as no place could be proved.
 
-        So do pods of groups below their minimum: there is no whole that they could be part of again.
+        Nor pods of groups below their minimum, which no move could satisfy.
         """
         unit = candidates.units[number]
         if unit.gang.unknown_class:
@@ -64,7 +64,7 @@ class Relocation:
         return not any(self._has_rules(unit.gang, member) for _, member in unit.pods)
 
     def _has_rules(self, gang: Gang, member: Member) -> bool:
-        """Whether inter-pod rules are about a running pod, its class, or are its own."""
+        """Whether inter-pod rules select a running pod or its class, or the pod has its own."""
         if self._ruled is None:
             self._ruled = _pods_with_rules(self.cycle_state.snapshot)
         pod = f"{gang.namespace}/{member.name}"
@@ -83,10 +83,10 @@ class Relocation:
             self._satisfied[gang.key] = frozenset(group.name for group in groups if isinstance(group, Leaf))
         return self._satisfied[gang.key]
 
-    # what becomes of them -------------------------------------------------------------------------------------------
+    # new places -----------------------------------------------------------------------------------------------------
 
     def place_victims(self) -> None:
-        """Victims without a new place get one, if one is left once every gang had its turn; the victim's gang pays."""
+        """Find new places for victims on what is free once every gang was tried; the victim's gang pays the steps."""
         for key in sorted(key for key, gang_state in self.cycle_state.gang_states.items() if gang_state.evictions):
             self.cycle_state.attempt(key, partial(self._place_victims_of, key))
 
@@ -120,7 +120,7 @@ class Relocation:
         return touched or f"{gang.namespace}/{member.name}" in self._ruled
 
     def _keep_in_place(self, key: str) -> None:
-        """Pods that would come back to where they are stay: single units, or all of the gang that were to go."""
+        """Cancel evictions of pods whose new place is their old node: whole units, or all victims of a gang."""
         gang_state = self.cycle_state.gang_states[key]
         core = {
             (leaf, pod.name)
@@ -146,7 +146,7 @@ class Relocation:
         self.cycle_state.gang_states[key] = replace(gang_state, evictions=evictions, verdict=verdict)
 
     def _whole_units(self, key: str, back: list[Eviction]) -> set[Pod]:
-        """Pods of units that come back as a whole."""
+        """Pods of units all of whose pods return to their nodes."""
         names = {(eviction.sub_group, eviction.pod) for eviction in back}
         staying: set[Pod] = set()
         for unit in units(self.cycle_state.before[key].root):
@@ -156,7 +156,7 @@ class Relocation:
         return staying
 
     def write(self, key: str, new_places: NewPlaces) -> None:
-        """They are evicted from where they are, and their new places are kept for them."""
+        """Reserve new places for evicted pods, and note them in the evictions."""
         gang_state = self.cycle_state.gang_states[key]
         if not new_places:
             return
@@ -175,9 +175,9 @@ class Relocation:
 
 
 def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: set[Pod]) -> NewPlaces:
-    """New places on a ledger for pods of a gang: its core whole or not at all, then extras; the ledger moves along.
+    """New places for evicted pods of a gang: its core whole or not at all, then extras. Takes them from `capacity`.
 
-    In `gang` they are placed still, or terminating: here they wait, and no other pod of it does.
+    In `gang` these pods are placed or terminating; here they wait, and no other pod of it does.
     """
     gang = _waiting(gang, leaving)
     new_places: NewPlaces = {}
@@ -203,7 +203,7 @@ def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, lea
 def _next_assignment(
     cycle_state: CycleState, capacity: Capacity, gang: Gang, requirements: Requirements, allowance: Ints | None
 ) -> tuple[PodsOnNode, ...] | None:
-    """Seats for the core if that is missing, else for the next further part that fits."""
+    """Nodes for the core if that is missing, else for the next further part that fits."""
     if not requirements.standings[gang.root.name].satisfied:
         for requirement in requirements.cores():
             if (
@@ -226,7 +226,7 @@ def place_beside(
     gangs: Mapping[str, Gang],
     leaving: LeavingPods,
 ) -> dict[str, NewPlaces] | None:
-    """New places for all pods that leave, gang by gang beside seats that are taken; None: not found this way."""
+    """New places for all victims, gang by gang, after an assignment is taken; None: not found this way."""
     capacity = capacity.copy()
     for assigned in assignment:
         capacity.put(assigned.node, assigned.pod_class, assigned.pods)
@@ -253,9 +253,9 @@ def place_together(
     gangs: Mapping[str, Gang],
     leaving: LeavingPods,
 ) -> tuple[tuple[PodsOnNode, ...], dict[str, NewPlaces]] | None:
-    """Seats for a goal, and new places for all pods of some gangs that leave, found as one goal; None: there are none.
+    """Nodes for a requirement and new places for all victims, found in one search; None: there are none.
 
-    Every gang is whole again: as many pods in every part, all levels kept. OutOfSteps: unknown.
+    Every gang has as many pods in every part as before, and keeps its levels. OutOfSteps: unknown.
     """
     parts = [_renamed(cycle_state, "", requirement)]
     after: dict[str, Gang] = {}
@@ -281,7 +281,7 @@ def place_together(
 
 
 def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Requirement:
-    """The goal with names that no other gang has; bottom up, as trees may be deep."""
+    """The requirement with names that no other gang has; bottom up, as trees may be deep."""
     order: list[Requirement] = [requirement]
     made: dict[int, Requirement] = {}
     for part in order:
@@ -296,7 +296,7 @@ def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Req
 
 
 def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
-    """The gang with those that leave waiting for a place, and no other pod of it."""
+    """The gang with its victims waiting, and no other pod of it."""
     back = {
         (leaf, member.name): replace(member, state=PodState.PENDING, node="")
         for leaf, member in _members(gang, leaving)

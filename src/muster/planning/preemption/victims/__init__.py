@@ -1,1 +1,1 @@
-"""Which units leave."""
+"""The choice of victims."""

@@ -1,6 +1,6 @@
-"""Eviction cost: what a seat costs in pods that have to leave. A ledger on which cheap fits come first, and a bound.
+"""Eviction cost: how many pods must be evicted for a place. A capacity with cheap places first, and a lower bound.
 
-The cost guides the search, the bound proves that no smaller set exists; what really leaves is decided in `victims`.
+The cost guides the search, the bound proves that no smaller set exists; `selection` decides on the victims.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ class Stacks(Struct, frozen=True, eq=False):
         return self._sums(self.candidates.asks[self.candidates.pod_class[self.order], column])
 
     def weights(self) -> Ints:
-        """What it costs that they leave: fewest pods, then the lower priorities."""
+        """The cost of evicting them: fewest pods, then lower priorities."""
         _, priority = np.unique(self.candidates.priority[self.candidates.pod_unit[self.order]], return_inverse=True)
         return self._sums(POD + priority)
 
@@ -64,10 +64,10 @@ class Stacks(Struct, frozen=True, eq=False):
 
 
 class CostCapacity(Capacity):
-    """A ledger on which some units are gone, and every seat has a cost: the pods that must leave for it."""
+    """The capacity without some units, on which every place costs the pods that must be evicted for it."""
 
     def __init__(self, free: Capacity, vacated: Capacity, candidates: Candidates, numbers: Units) -> None:
-        """`vacated`: what is free once these units have left."""
+        """`vacated`: the capacity without these units."""
         super().__init__(vacated.pod_classes, vacated.free, vacated.inter_pod)
         self.vacated = vacated
         self.free_before = free.free
@@ -75,7 +75,7 @@ class CostCapacity(Capacity):
         self._costs: dict[int, list[tuple[int, Ints]]] = {}
 
     def fits(self, pod_class: int) -> Ints:
-        """As without the units: costs change nothing in it."""
+        """Pods that fit by node without the units; costs do not change it."""
         return self.vacated.fits(pod_class)
 
     @property
@@ -84,7 +84,7 @@ class CostCapacity(Capacity):
         return True
 
     def costs(self, pod_class: int) -> list[tuple[int, Ints]]:
-        """Seats by node for every cost, cheapest first."""
+        """Pods that fit by node for every cost, cheapest first."""
         if pod_class not in self._costs:
             self._costs[pod_class] = self._count_costs(pod_class)
         return self._costs[pod_class]
@@ -110,11 +110,11 @@ class CostCapacity(Capacity):
         return sorted(by_cost.items(), key=lambda item: item[0])
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Cheap fits first."""
+        """Cheap places first."""
         return [fits for _, fits in self.costs(pod_class)]
 
     def bid(self, pod_class: int, nodes: Ints, need: int) -> int:
-        """The fewest pods that would leave for so many fits, with a minus."""
+        """The lowest cost of `need` pods on these nodes, negated."""
         total = 0
         for cost, fits in self.costs(pod_class):
             taken = min(need, int(fits[nodes].sum()))
@@ -138,9 +138,9 @@ class CostCapacity(Capacity):
 
 
 def _costs_by_pod(fits: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """For the first, the second, … seat: the rows of nodes that can have it, and what it costs there.
+    """For the first, the second, … pod on a node: the rows of nodes where it fits, and its cost there.
 
-    Both tables are by node and by the number of pods that leave it.
+    Both tables are by node and by the number of pods evicted from it.
     """
     nodes = np.arange(len(fits))
     paid = np.zeros(len(fits), dtype=np.int64)
@@ -157,10 +157,9 @@ def _costs_by_pod(fits: Ints, weight: Ints) -> Iterator[tuple[Ints, Ints]]:
 
 
 def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_class: int, fits: Ints, need: int) -> int:
-    """A number of pods that must leave at least so that `need` pods of one class fit somewhere: a bound.
+    """A lower bound on the pods that must be evicted so that `need` pods of one class fit somewhere.
 
-    `seats`: by node, once all of these units have left. Any pod may leave by itself here, and of each column only as
-    many as that column lacks.
+    `fits`: by node, without these units. The bound lets any pod be evicted by itself, and each column by itself.
     """
     usable = fits > 0
     most = min(int(fits.max(initial=0)), need)
@@ -176,7 +175,7 @@ def fewest_pods(free: Capacity, candidates: Candidates, numbers: Units, pod_clas
 
 
 def _too_few(fits: Ints, most: int) -> Ints:
-    """By node and number of fits, from 1: how many entries of its row are below that number."""
+    """By node and number of pods, from 1: how many entries of its row are below that number."""
     nodes = len(fits)
     key = np.clip(fits, 0, most) + np.arange(nodes)[:, None] * (most + 1)
     counts = np.bincount(key.ravel(), minlength=nodes * (most + 1)).reshape(nodes, most + 1)
@@ -184,7 +183,7 @@ def _too_few(fits: Ints, most: int) -> Ints:
 
 
 def _cheapest_total(costs: Ints, fits: Ints, need: int) -> int:
-    """Seats one by one, each node's on the lower hull of its costs: never more than any choice of whole fits."""
+    """Sum the cheapest pods on the lower hull of each node's costs: never more than any real choice."""
     rows, counts = _distinct(np.column_stack((np.minimum(fits, costs.shape[1]), costs))[fits > 0])
     steps: list[tuple[Fraction, int]] = []
     for row, times in zip(rows.tolist(), counts.tolist(), strict=True):
@@ -204,7 +203,7 @@ def _cheapest_total(costs: Ints, fits: Ints, need: int) -> int:
 
 
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
-    """Every row once, and how often it is there; written as one number where that is large enough."""
+    """Distinct rows and their counts; rows are packed into one integer where that is large enough."""
     base = int(rows.max(initial=0)) + 1
     if base ** rows.shape[1] > UNLIMITED_PODS:
         unique = np.unique(rows, axis=0, return_counts=True)

@@ -13,18 +13,18 @@ from muster.planning.preemption.victims.eviction_cost import CostCapacity
 from muster.planning.preemption.victims.question import QUESTION_STEPS, Question
 
 Ints = NDArray[np.int64]
-Short = dict[int, Ints]  # by node and column: what seats still lack there
+Short = dict[int, Ints]  # by node and column: what the assignment still lacks there
 
 
 def greedy_set(question: Question, among: Units) -> Units | None:
-    """Units in the way of the cheapest seats, if they are enough and allowed."""
+    """The units that occupy the cheapest places, if they are enough and allowed."""
     assignment = cheapest_assignment(question, among)
-    units = None if assignment is None else in_the_way(question, assignment, among)
+    units = None if assignment is None else units_in_the_way(question, assignment, among)
     return units if units is not None and question.is_enough(units) else None
 
 
 def cheapest_assignment(question: Question, among: Units) -> tuple[PodsOnNode, ...] | None:
-    """Seats by eviction cost, with some units gone; None: there are none."""
+    """The assignment of lowest eviction cost without some units; None: there is none."""
     question.cycle_state.gang_budget.spend(QUESTION_STEPS + question.candidates.pass_steps)
     capacity = CostCapacity(question.cycle_state.later, question.capacity_without(among), question.candidates, among)
     search = question.cycle_state.search(capacity, allowance=question.rules.max_allowance(among))
@@ -32,8 +32,8 @@ def cheapest_assignment(question: Question, among: Units) -> tuple[PodsOnNode, .
     return None if state is None else search.pods_on_nodes(state)
 
 
-def in_the_way(question: Question, assignment: Iterable[PodsOnNode], among: Units) -> Units | None:
-    """Units on the nodes of the seats, until all of these fit; for these seats none of them can be left out."""
+def units_in_the_way(question: Question, assignment: Iterable[PodsOnNode], among: Units) -> Units | None:
+    """Units on the nodes of an assignment, until it fits; for this assignment none of them can be left out."""
     candidates = question.candidates
     short = _lacking(question.cycle_state, assignment)
     rows = np.flatnonzero(candidates.rows(among) & np.isin(candidates.pod_node, list(short)))
@@ -63,7 +63,7 @@ def _lacking(cycle_state: CycleState, assignment: Iterable[PodsOnNode]) -> Short
 
 
 def _most_useful_first(candidates: Candidates, numbers: list[int], short: Ints, node: int) -> list[int]:
-    """Units that free most of what is short there, for the fewest pods; then the first to leave."""
+    """Units that free most of what is short there, for the fewest pods; then in eviction order."""
     lacking = np.flatnonzero(short > 0)
     if not len(lacking):
         return []
@@ -78,15 +78,15 @@ def _most_useful_first(candidates: Candidates, numbers: list[int], short: Ints, 
 
 
 def _count(candidates: Candidates, number: int, short: Short, sign: int) -> None:
-    """A unit leaves, or stays after all: so much less, or more, is short on its nodes."""
+    """Count a unit as evicted, or with `sign=-1` as staying, in what is short on its nodes."""
     for node in dict.fromkeys(candidates.units[number].nodes):
         if node in short:
             short[node] = short[node] - sign * candidates.freed_on(number, node)
 
 
 def _without_needless(candidates: Candidates, gone: set[int], short: Short) -> Units:
-    """Without units that are not needed for the seats, the last to leave first."""
-    for number in candidates.last_first(gone):
+    """Without units that the assignment does not need, the last to be evicted first."""
+    for number in candidates.by_retention(gone):
         if any(outer in gone for outer in candidates.units[number].around):
             continue
         _count(candidates, number, short, -1)
@@ -99,10 +99,10 @@ def _without_needless(candidates: Candidates, gone: set[int], short: Short) -> U
 
 
 def reduced(question: Question, units: Units) -> Units:
-    """One unit after the other stays if the rest is enough, the last to leave first, as long as there are steps."""
+    """Drop one unit after the other while the rest is enough, the last to be evicted first, as far as steps allow."""
     candidates = question.candidates
     try:
-        for number in candidates.last_first(units):
+        for number in candidates.by_retention(units):
             if not any(outer in units for outer in candidates.units[number].around):
                 fewer = units - {number}
                 units = fewer if question.is_enough(fewer) else units

@@ -1,4 +1,4 @@
-"""One question about victims: are these units enough? Answers are remembered, and every search is paid for (X7)."""
+"""One question about victims: does the gang fit without these units? Answers are cached, searches cost steps (X7)."""
 
 from functools import cached_property
 
@@ -18,11 +18,11 @@ from muster.planning.preemption.rules import EvictionRules
 from muster.planning.preemption.victims.eviction_cost import fewest_pods
 
 Ints = NDArray[np.int64]
-QUESTION_STEPS = 8  # that a search on a changed ledger costs before its first step
+QUESTION_STEPS = 8  # that a search on another capacity costs before its first step
 
 
 class Selection(Struct, frozen=True, eq=False):
-    """The units that leave, the seats that this makes room for, and what is proved of it."""
+    """The victims, the assignment that this allows, and what is proved of the set."""
 
     units: Units
     assignment: tuple[PodsOnNode, ...]
@@ -30,7 +30,7 @@ class Selection(Struct, frozen=True, eq=False):
 
 
 class Question:
-    """One gang's goal and one way to make room for it. Answers are remembered; every search is paid for."""
+    """The requirement of one gang and one kind of eviction. Answers are cached; every search costs steps."""
 
     def __init__(self, cycle_state: CycleState, requirement: Requirement, rules: EvictionRules, mask: Mask) -> None:
         self.cycle_state, self.requirement, self.rules = cycle_state, requirement, rules
@@ -44,7 +44,7 @@ class Question:
 
     @cached_property
     def fewest(self) -> int:
-        """So many pods have to leave at least, by a bound: for pods of one class they can be counted."""
+        """A lower bound on the pods to evict: for pods of one class they can be counted."""
         classes, later = pod_classes(self.requirement), self.cycle_state.later
         if len(classes) > 1 or classes[0] in later.inter_pod.touched:
             return 1
@@ -52,7 +52,7 @@ class Question:
         return fewest_pods(later, self.candidates, self.all, classes[0], assignment, size(self.requirement))
 
     def _useful(self, mask: Mask) -> Mask:
-        """Units with pods on nodes that the gang could use; all of them where a limit is in the way."""
+        """Units with pods on nodes that the gang could use; all of them where a limit stops the gang."""
         if self.rules.max_allowance(frozenset()) is not None:
             return mask
         allowed = np.any(
@@ -61,20 +61,20 @@ class Question:
         return mask & self.candidates.on_nodes(allowed)
 
     def capacity_without(self, units: Units) -> Capacity:
-        """What is free once these have left."""
+        """The capacity without these units."""
         return self.vacated if units is self.all else self.candidates.capacity_without(self.cycle_state.later, units)
 
     @cached_property
     def vacated(self) -> Capacity:
-        """What is free once all candidates have left."""
+        """The capacity without all candidates."""
         return self.candidates.capacity_without(self.cycle_state.later, self.all)
 
     def could_fit(self, units: Units) -> bool:
-        """Whether there are seats with these, or only some of them, gone: a bound."""
+        """Whether the gang could fit without these units or a subset of them: an upper bound."""
         return self._ask(units, self.rules.max_allowance(units)) is not None
 
     def assignment(self, units: Units) -> tuple[PodsOnNode, ...] | None:
-        """Seats with these gone, whatever is preferred."""
+        """An assignment without these units, preferences aside."""
         return self._ask(units, self.rules.allowance(units))
 
     def _ask(self, units: Units, allowance: Ints | None) -> tuple[PodsOnNode, ...] | None:
@@ -87,7 +87,7 @@ class Question:
         return self._answers[key]
 
     def is_enough(self, units: Units) -> bool:
-        """There are seats, these units may leave, and nothing else stands against it."""
+        """Whether the gang fits without these units and every rule allows their eviction."""
         if units not in self._settled:
             assignment = self.assignment(units)
             allowed = assignment is not None and self.rules.allows(units, self.cycle_state.requested(assignment))
@@ -97,7 +97,7 @@ class Question:
         return self._settled[units]
 
     def selection(self, units: Units, proof: Proof) -> Selection | None:
-        """The set with seats that the gang prefers (T2), where there are such."""
+        """The set with an assignment that the gang prefers (T2), where there is one."""
         for assignment in self._preferred(units), self.assignment(units):
             if assignment is not None and self.rules.allows(units, self.cycle_state.requested(assignment)):
                 settled = self.rules.confirm(units, assignment)

@@ -1,6 +1,6 @@
-"""Which units leave: in tiers, each paid from the budget of the gang (P6, X7, decision 0018).
+"""The choice of victims, in tiers, each paid from the budget of the gang (P6, X7, decision 0018).
 
-(a) Bounds and one search with every candidate gone: if that is no, no unit leaves. (b) A greedy set by eviction cost,
+(a) Bounds and one search without any candidate: if that fails, nothing helps. (b) A greedy set by eviction cost,
 reduced until no unit can be left out. (c) The smallest set: a bound that the greedy set meets, a search over sets where
 units are few, or an integer program.
 """
@@ -15,24 +15,24 @@ from muster.placement.budget import Budget, OutOfSteps
 from muster.placement.search.search_state import PodsOnNode
 from muster.planning.disturbance import Proof
 from muster.planning.preemption.candidates import Units
-from muster.planning.preemption.victims.greedy import cheapest_assignment, greedy_set, in_the_way, reduced
+from muster.planning.preemption.victims.greedy import cheapest_assignment, greedy_set, reduced, units_in_the_way
 from muster.planning.preemption.victims.question import Question, Selection
 from muster.planning.preemption.victims.smallest import smallest
 
 Ints = NDArray[np.int64]
-SOME = 256  # units that are looked at together
+SOME = 256  # units that are checked at once
 SETS_STEPS = 600  # that a search over sets may take before the integer program takes over
-BETTER_STEPS = 5_000  # that a smaller set than the greedy one is worth where units are many
-MANY = 256  # units of which a smaller set is not looked for at any price
+BETTER_STEPS = 5_000  # for a smaller set than the greedy one where units are many
+MANY = 256  # units above which the search for a smaller set is limited to BETTER_STEPS
 FEW = 64  # units that a search over sets can go through
 NEIGHBOURHOODS = 4  # sets of units whose moving is tried for one gang on a large cluster
 NEIGHBOURHOOD_STEPS = 1_000  # that one of them may cost
 
 
 def select(question: Question, exact_steps: int, better: Budget) -> Selection | None:
-    """The set that leaves; None: no set is enough, or none is allowed. OutOfSteps: unknown.
+    """The set of victims; None: no set is enough, or none is allowed. OutOfSteps: unknown.
 
-    `better`: what the cycle has left for smaller sets than those that are known (X7).
+    `better`: the steps that the cycle has left for smaller sets than known ones (X7).
     """
     if (single := _single_pod(question)) is not None:
         return single
@@ -71,7 +71,7 @@ def _smallest(question: Question, greedy: Units | None) -> tuple[Units | None, P
 
 
 def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, Proof]:
-    """A search over sets within a small part of the steps: it knows all of the order in which units leave."""
+    """A search over sets within a small part of the steps: it respects the whole eviction order."""
     whole = question.cycle_state.gang_budget
     try:
         question.cycle_state.gang_budget = whole.part(SETS_STEPS)
@@ -83,7 +83,7 @@ def _by_search(question: Question, greedy: Units | None) -> tuple[Units | None, 
 
 
 def select_nearby(question: Question, exact_steps: int, better: Budget, nearby: Budget) -> Selection | None:
-    """The same for moves (P8): all sets where units are few, else a few neighbourhoods, the cheapest seats first.
+    """The same for moves (P8): all sets where units are few, else a few neighbourhoods, cheapest first.
 
     None: no moves within P8 would do. OutOfSteps: unknown, as after neighbourhoods of which none would do.
     `nearby`: what the cycle has left for neighbourhoods (X7).
@@ -115,11 +115,11 @@ def _nearby(question: Question) -> Selection | None:
 
 
 def _neighbourhoods(question: Question) -> Iterator[Units]:
-    """Units in the way of the cheapest seats, then of the cheapest without those, and so on."""
+    """The units that occupy the cheapest places, then those of the cheapest places without them, and so on."""
     among = question.rules.movable_now(question.all)
     for _ in range(NEIGHBOURHOODS):
         assignment = cheapest_assignment(question, among) if among else None
-        units = None if assignment is None else in_the_way(question, assignment, among)
+        units = None if assignment is None else units_in_the_way(question, assignment, among)
         if not units:
             return
         yield units
@@ -127,13 +127,13 @@ def _neighbourhoods(question: Question) -> Iterator[Units]:
 
 
 def _move(question: Question, units: Units) -> Selection | None:
-    """These units, or some of them, moved aside, if few steps find it. OutOfSteps: the gang has none left."""
+    """Move these units, or some of them, if few steps find how. OutOfSteps: the gang has none left."""
     whole = question.cycle_state.gang_budget
     try:
         question.cycle_state.gang_budget = whole.part(NEIGHBOURHOOD_STEPS)
         return question.selection(reduced(question, units), "irreducible") if question.is_enough(units) else None
     except OutOfSteps:
-        whole.spend(0)  # raises where it is the gang's own budget that ran out
+        whole.spend(0)  # raises where the gang's own budget ran out
         return None
     finally:
         question.cycle_state.gang_budget = whole
@@ -143,7 +143,7 @@ def _move(question: Question, units: Units) -> Selection | None:
 
 
 def _single_pod(question: Question) -> Selection | None:
-    """For a goal of one pod that can be anywhere: one pod in the way, if one is enough."""
+    """For a requirement of one pod without levels: a single victim, if one is enough."""
     requirement, candidates = question.requirement, question.candidates
     if (
         not requirement.is_leaf
@@ -156,11 +156,11 @@ def _single_pod(question: Question) -> Selection | None:
     pod_class = requirement.pods[0][0]
     if pod_class in question.cycle_state.later.inter_pod.touched:
         return None
-    mask = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.staying
+    mask = question.mask & (candidates.only_node >= 0) & (candidates.total_pods == 1) & candidates.remaining
     mask &= question.rules.movable_single_pods(mask)
-    order = candidates.first_to_leave[mask[candidates.first_to_leave]]
+    order = candidates.eviction_order[mask[candidates.eviction_order]]
     for start in range(0, len(order), SOME):
-        for number in _making_room(question, pod_class, order[start : start + SOME]):
+        for number in _single_victims(question, pod_class, order[start : start + SOME]):
             units = candidates.whole([number])
             assignment = (PodsOnNode(requirement.name, pod_class, int(candidates.only_node[number]), 1),)
             question.cycle_state.gang_budget.spend()
@@ -173,8 +173,8 @@ def _single_pod(question: Question) -> Selection | None:
     return None
 
 
-def _making_room(question: Question, pod_class: int, numbers: Ints) -> list[int]:
-    """Units each of which makes room for a pod of a class on its node."""
+def _single_victims(question: Question, pod_class: int, numbers: Ints) -> list[int]:
+    """Units each of whose eviction lets a pod of a class fit on its node."""
     cycle_state, candidates, capacity = question.cycle_state, question.candidates, question.cycle_state.later
     columns, nodes = cycle_state.pod_classes.columns[pod_class], candidates.only_node[numbers]
     free = capacity.free[np.ix_(nodes, columns)] + candidates.freed[np.ix_(numbers, columns)]
@@ -201,10 +201,10 @@ def smallest_set(question: Question, greedy: Units | None) -> tuple[Units | None
 
 
 def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[Units]:
-    """Depth first over sets: the last to leave stays if the rest could still be enough."""
+    """Depth first over sets: the last in eviction order stays if the rest could still be enough."""
     candidates = question.candidates
     least = candidates.count(greedy) + 1 if greedy is not None else question.rules.most_pods + 1
-    order = candidates.last_first(question.numbers)
+    order = candidates.by_retention(question.numbers)
     equivalence = {n: _equivalence(question, n) for n in question.all}
     ahead: list[tuple[Units, Units]] = [(frozenset(), question.all)]
     while ahead:
@@ -219,14 +219,16 @@ def _smaller_and_smaller(question: Question, greedy: Units | None) -> Iterator[U
         if number is None:
             continue
         around = [outer for outer in candidates.units[number].around if outer in undecided]
-        alike = [n for n in undecided if equivalence[n] == equivalence[number]]  # they leave before it, and are as good
+        alike = [
+            n for n in undecided if equivalence[n] == equivalence[number]
+        ]  # they are evicted before it, and free as much
         taken = candidates.whole([number, *alike])
         ahead.append((gone | taken, undecided - taken))
         ahead.append((gone, undecided - {number, *around}))
 
 
 def _equivalence(question: Question, number: int) -> object:
-    """Units that look alike can take each other's place."""
+    """A key that equal units share: one can be evicted instead of the other."""
     unit, cycle_state = question.candidates.units[number], question.cycle_state
     if unit.inside:
         return number

@@ -1,8 +1,9 @@
 """The smallest set of units as one integer program (decision 0018): the exact tier for victims.
 
-A 0/1 for every unit, seats of the gang by class, region and node, and room on every node with what the chosen units
-free. Each way adds its rows: budgets, limits, fair shares, new places of pods that move. What the program leaves out
-(levels of gangs that move, quotas of semi-preemptible cores) is checked on its solution, and what fails is cut off.
+A 0/1 variable for every unit, pods of the gang by class, region and node, and capacity rows for every node with what
+the chosen units free. Each kind of eviction adds rows: budgets, limits, fair shares, new places of pods that move. What
+the program leaves out (levels of moved gangs, quotas of semi-preemptible cores) is checked on its solution; solutions
+that fail are cut off.
 """
 
 from collections import Counter
@@ -28,7 +29,7 @@ LARGEST_PROGRAM = 20_000  # coefficients; half as many have taken seconds
 
 
 def smallest(question: Question, known: Units | None) -> tuple[Units | None, Proof]:
-    """The smallest set; None: there is none. `known` is enough. OutOfSteps: unknown."""
+    """The smallest set; None: there is none. `known`: a set that is enough. OutOfSteps: unknown."""
     if any(
         pod_class in question.cycle_state.later.inter_pod.touched for pod_class in pod_classes(question.requirement)
     ):
@@ -64,14 +65,16 @@ class VictimProgram(Groups):
         self.leaves = {number: self.model.add_variable(1, cost) for number, cost in self._costs()}
         self._under = self._units_by_queue()
         self._gone: dict[tuple[str, str], Terms] = {}
-        self.on_node: dict[int, list[tuple[int, int]]] = {}  # by node: class and variable of pods that may come there
-        self._leave_together()
+        self.on_node: dict[
+            int, list[tuple[int, int]]
+        ] = {}  # by node: class and variable of pods that may be placed there
+        self._evict_together()
         self._assign_nodes()
         self.rules.add_rows(self)
         self._fit()
 
     def _check_size(self) -> None:
-        """A program that could not be written down and solved in time is not begun."""
+        """Raise OutOfSteps for a program that is too large to build and solve in time."""
         nodes = [self.node_sets[key].nodes for _, key in self.demands]
         fits = [self.search.base.fits(pod_class) for pod_class, _ in self.demands]
         assignment = sum(int(np.count_nonzero(row[inside])) for row, inside in zip(fits, nodes, strict=True))
@@ -88,24 +91,24 @@ class VictimProgram(Groups):
             yield number, len(self.candidates.units[number].pods) * one_pod + level
 
     def chosen(self, solution: Solution) -> Units:
-        """The units that leave."""
+        """The units that the solution evicts."""
         return frozenset(number for number, variable in self.leaves.items() if solution.values[variable])
 
     def cut_off(self, units: Units, needs_more: bool) -> None:
-        """Never this set again; `needs_more`: nor a part of it."""
+        """Exclude this set; `needs_more`: and every subset of it."""
         others = [(variable, 1) for number, variable in self.leaves.items() if number not in units]
         chosen = [] if needs_more else [(self.leaves[number], -1) for number in units]
         self.model.add_row([*others, *chosen], least=1 - len(chosen))
 
     def add_row(self, terms: Iterable[Term], most: int) -> None:
-        """A sum that stays within a bound; coefficients are made small, which whole numbers allow."""
+        """A sum within a bound; divided by the common divisor of its coefficients."""
         summed = _summed(terms)
         self._pay(len(summed))
         unit = gcd(*(value for _, value in summed)) or 1
         self.model.add_row([(variable, value // unit) for variable, value in summed], most=most // unit)
 
     def add_equation(self, left: Terms, right: Terms) -> None:
-        """Two sums that are the same."""
+        """Two equal sums."""
         self._pay(len(left) + len(right))
         self.model.add_row(_summed([*left, *((variable, -value) for variable, value in right)]), 0, 0)
 
@@ -115,7 +118,7 @@ class VictimProgram(Groups):
         self.model.add_row(terms, most=most)
 
     def _pay(self, terms: int) -> None:
-        """Writing a program down costs steps, too; one that could not be solved in time is not even finished."""
+        """Charge the steps of building the program; OutOfSteps where it grows too large."""
         self.question.cycle_state.gang_budget.spend(1 + terms)
         if self.model.size > LARGEST_PROGRAM:
             raise OutOfSteps
@@ -132,11 +135,11 @@ class VictimProgram(Groups):
         ]
 
     def asked_at_most(self, column: int) -> int:
-        """No solution asks for more of a column."""
+        """An upper bound on what any solution takes of a column."""
         return sum(max(value, 0) * self.model.upper[variable] for variable, value in self.asked(column))
 
     def gone(self, resource: str, queue: str) -> Terms:
-        """What units take along of a resource, of one queue and those below it."""
+        """What evicted units free of a resource, in one queue and those below it."""
         if (resource, queue) not in self._gone:
             held = ((number, self.candidates.held_by(number).get(resource, 0)) for number in self.under(queue))
             self._gone[resource, queue] = [(self.leaves[number], amount) for number, amount in held if amount]
@@ -157,7 +160,7 @@ class VictimProgram(Groups):
 
     # rows -------------------------------------------------------------------------------------------------------------
 
-    def _leave_together(self) -> None:
+    def _evict_together(self) -> None:
         for number, variable in self.leaves.items():
             for inner in self.candidates.units[number].inside:
                 if inner in self.leaves:
@@ -173,13 +176,13 @@ class VictimProgram(Groups):
             self.add_equation(taken, wanted)
 
     def add_pods(self, node: int, pod_class: int, most: int) -> int:
-        """A variable: how many pods of a class come to a node."""
+        """A variable: how many pods of a class are placed on a node."""
         variable = self.model.add_variable(most)
         self.on_node.setdefault(node, []).append((pod_class, variable))
         return variable
 
     def _fit(self) -> None:
-        """On every node no more than is free with what the chosen units free."""
+        """On every node, no more than is free without the chosen units."""
         later, pod_classes_ = self.question.cycle_state.later, self.search.base.pod_classes
         freed = self._freed_by_node()
         for node, pods in self.on_node.items():
