@@ -53,12 +53,12 @@ async def ask(
         "server": ("127.0.0.1", 443),
     }
     sent: list[Message] = []
-    given = False
+    is_sent = False
 
     async def receive() -> Message:
-        nonlocal given
-        if not given:
-            given = True
+        nonlocal is_sent
+        if not is_sent:
+            is_sent = True
             return {"type": "http.request", "body": data, "more_body": False}
         await asyncio.sleep(stays_seconds)
         return {"type": "http.disconnect"}
@@ -68,5 +68,5 @@ async def ask(
 
     await app(scope, receive, send)
     start = sent[0]
-    found = {key.decode("latin-1"): value.decode("latin-1") for key, value in start["headers"]}
-    return Reply(start["status"], found, b"".join(message["body"] for message in sent[1:]))
+    reply_headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in start["headers"]}
+    return Reply(start["status"], reply_headers, b"".join(message["body"] for message in sent[1:]))

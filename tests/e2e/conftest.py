@@ -38,8 +38,8 @@ async def site(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.01)
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.05)
-    async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as found:
-        yield found
+    async with CLUSTERS[request.param](request) as cluster, fresh(cluster).open() as opened:
+        yield opened
 
 
 @pytest.fixture

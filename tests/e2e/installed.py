@@ -52,8 +52,8 @@ async def registered(cluster: Cluster, port: int, *, converting: bool = False) -
     await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
     await put(cluster, SECRETS, next(raw for raw in manifests("30-config.yaml") if raw["kind"] == "Secret"))
     await put(cluster, SERVICES, local_service())
-    found = [*manifests("60-webhook.yaml"), *(manifests("optional/conversion.yaml") if converting else [])]
-    for resource, raw in zip(CONFIGURATIONS, found, strict=False):
+    raws = [*manifests("60-webhook.yaml"), *(manifests("optional/conversion.yaml") if converting else [])]
+    for resource, raw in zip(CONFIGURATIONS, raws, strict=False):
         for hook in raw["webhooks"]:
             hook["clientConfig"]["service"]["port"] = port
         await put(cluster, resource, raw)
@@ -97,7 +97,7 @@ def _ask(apiserver: ApiServer, method: str, path: str, raw: Any, media: str) -> 
         body = None if raw is None else msgspec.json.encode(raw)
         connection.request(method, path, body, {"Authorization": f"Bearer {ADMIN}", "Content-Type": media})
         answer = connection.getresponse()
-        warnings = [_text(said) for said in answer.headers.get_all("Warning") or ()]
+        warnings = [_text(warning) for warning in answer.headers.get_all("Warning") or ()]
         return Told(answer.status, warnings, msgspec.json.decode(answer.read()))
     finally:
         connection.close()
@@ -119,7 +119,7 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> 
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port

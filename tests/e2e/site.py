@@ -58,28 +58,28 @@ class Seen(Struct, frozen=True):
 
     def seats(self, gang: str = "") -> dict[str, str]:
         """Where every placed pod is, of one gang or of all."""
-        found = [raw for raw in self.pods if placed(raw) and gang in ("", gang_of(raw))]
-        return {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in found}
+        placed_pods = [raw for raw in self.pods if placed(raw) and gang in ("", gang_of(raw))]
+        return {raw["metadata"]["name"]: raw["spec"]["nodeName"] for raw in placed_pods}
 
     def sizes(self) -> dict[str, int]:
         """How many pods of each leaf are placed."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for raw in filter(placed, self.pods):
-            found[leaf_of(raw)] = found.get(leaf_of(raw), 0) + 1
-        return found
+            counts[leaf_of(raw)] = counts.get(leaf_of(raw), 0) + 1
+        return counts
 
     def status(self, gang: str) -> Raw:
         return self.groups[gang].get("status") or {}
 
     def condition(self, gang: str, kind: str = "Scheduled") -> Raw:
-        found = self.status(gang).get("conditions") or ()
-        return next((one for one in found if one["type"] == kind), {})
+        conditions = self.status(gang).get("conditions") or ()
+        return next((condition for condition in conditions if condition["type"] == kind), {})
 
     def running(self, gang: str) -> bool:
         """Every seat of it is taken by a pod that is Ready, and its status says as much."""
         ready = [raw for raw in self.pods if placed(raw) and gang_of(raw) == gang]
-        told = self.status(gang)
-        return all(map(is_ready, ready)) and (told.get("phase"), told.get("running")) == ("Running", len(ready))
+        status = self.status(gang)
+        return all(map(is_ready, ready)) and (status.get("phase"), status.get("running")) == ("Running", len(ready))
 
 
 def is_ready(raw: Raw) -> bool:
@@ -88,8 +88,8 @@ def is_ready(raw: Raw) -> bool:
 
 def said(raw: Raw, kind: str) -> Raw:
     """One condition of a pod."""
-    found = raw.get("status", {}).get("conditions") or ()
-    return next((one for one in found if one["type"] == kind), {})
+    conditions = raw.get("status", {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 class Site:
@@ -159,8 +159,11 @@ class Site:
         """A node of this site; its whole name."""
         whole = f"{self.name}-{name}"
         labels = {SITE: self.name, ZONE: zone, RACK: rack, "kubernetes.io/hostname": whole}
-        room = {"nvidia.com/gpu": str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
-        raw = {"metadata": {"name": whole, "labels": labels}, "status": {"capacity": room, "allocatable": room}}
+        allocatable = {"nvidia.com/gpu": str(gpus), "cpu": "64", "memory": "512Gi", "pods": "110"}
+        raw = {
+            "metadata": {"name": whole, "labels": labels},
+            "status": {"capacity": allocatable, "allocatable": allocatable},
+        }
         self.nodes[whole] = await self._create(NODES, raw)
         return whole
 
@@ -192,8 +195,10 @@ class Site:
             {"priorityClassName": f"{self.name}-{spec['priorityClassName']}"} if "priorityClassName" in spec else {}
         )
         groups = [
-            {**one, "topologyConstraint": {**one["topologyConstraint"], **here}} if "topologyConstraint" in one else one
-            for one in spec.get("subGroups") or ()
+            {**part, "topologyConstraint": {**part["topologyConstraint"], **here}}
+            if "topologyConstraint" in part
+            else part
+            for part in spec.get("subGroups") or ()
         ]
         return {
             **spec,
@@ -209,19 +214,19 @@ class Site:
 
     async def until(self, test: Callable[[Seen], bool], what: str = "", seconds: float = LONGEST_SECONDS) -> Seen:
         """What is seen when it holds."""
-        found = await self.seen()
+        seen = await self.seen()
 
         async def holds() -> bool:
-            nonlocal found
-            found = await self.seen()
-            return test(found)
+            nonlocal seen
+            seen = await self.seen()
+            return test(seen)
 
         try:
             await until(holds, seconds)
         except AssertionError:
-            conditions = {name: found.condition(name) for name in found.groups}
-            raise AssertionError(f"{what or 'waited in vain'}: {found.seats()}, {conditions}") from None
-        return found
+            conditions = {name: seen.condition(name) for name in seen.groups}
+            raise AssertionError(f"{what or 'waited in vain'}: {seen.seats()}, {conditions}") from None
+        return seen
 
     def racks(self, seats: Mapping[str, str], label: str = RACK) -> set[str]:
         """In which domains these seats are."""
@@ -307,9 +312,9 @@ class Process:
         if not self.scheduler.ready or (isinstance(cluster, Faulty) and cluster.held):
             return False
         known = {
-            (one.metadata.uid, one.spec.node_name, one.status.phase)
-            for one in self.scheduler.watched.cache.objects.pods
-            if one.metadata.namespace == self.site.name
+            (pod.metadata.uid, pod.spec.node_name, pod.status.phase)
+            for pod in self.scheduler.watched.cache.objects.pods
+            if pod.metadata.namespace == self.site.name
         }
         stored = {
             (raw["metadata"]["uid"], raw["spec"].get("nodeName", ""), raw["status"]["phase"]) for raw in seen.pods
@@ -350,7 +355,7 @@ async def ended(tasks: Iterable["asyncio.Task[None]"]) -> None:
 
 def _errors(error: BaseException | None) -> Iterator[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        for one in error.exceptions:
-            yield from _errors(one)
+        for inner in error.exceptions:
+            yield from _errors(inner)
     elif error is not None and not isinstance(error, Crash | asyncio.CancelledError):
         yield error

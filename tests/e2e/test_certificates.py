@@ -28,10 +28,10 @@ from tests.support.apiserver.apiserver import ApiServer
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
-    found = connect(apiserver.kubeconfig)
-    await put(found, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "webhook"}})
-    yield found
-    await found.close()
+    client = connect(apiserver.kubeconfig)
+    await put(client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "webhook"}})
+    yield client
+    await client.close()
 
 
 def bring(folder: Path, bundle: Bundle) -> None:
@@ -76,13 +76,13 @@ class Muster:
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.seen)
             writer.write(b"GET /readyz/certificate HTTP/1.1\r\nhost: muster\r\nconnection: close\r\n\r\n")
-            said = await reader.read()
+            reply = await reader.read()
             writer.close()
         except OSError:
             return ""
-        return said.partition(b"\r\n\r\n")[2].decode().strip()
+        return reply.partition(b"\r\n\r\n")[2].decode().strip()
 
-    async def told(self, *words: str) -> None:
+    async def logs(self, *words: str) -> None:
         """Until the log has a warning with these words."""
 
         async def found() -> bool:
@@ -117,7 +117,7 @@ async def test_what_the_user_gets_wrong_changes_nothing(
             await until(lambda: trusted(apiserver))
             before = await bundles(cluster)
             bring(tmp_path, wrong(good))
-            await muster.told(*words)
+            await muster.logs(*words)
             await asyncio.sleep(1.5)
             assert await bundles(cluster) == before
             assert await trusted(apiserver)
@@ -148,10 +148,10 @@ async def test_what_no_api_server_takes_is_not_ready(
     bring(tmp_path, made(**wrong))
     async with registered(cluster, muster.port):
         with muster.running():
-            await muster.told("the API server rejects the certificate", problem)
+            await muster.logs("the API server rejects the certificate", problem)
             assert problem in await muster.ready()
-            told = await ask(apiserver, *tried(INVALID))
-            assert "failed calling webhook" in told.message
+            reply = await ask(apiserver, *tried(INVALID))
+            assert "failed calling webhook" in reply.message
             bring(tmp_path, made())
             await until(lambda: trusted(apiserver))
             assert await muster.ready() == "ok"
@@ -165,11 +165,11 @@ async def test_manifests_are_applied_again_without_a_conflict(
     bring(tmp_path, made())
 
     async def hook() -> Raw:
-        (found,) = (await cluster.get(CONFIGURATIONS[0], "", "muster"))["webhooks"]
+        (webhook,) = (await cluster.get(CONFIGURATIONS[0], "", "muster"))["webhooks"]
         return {
-            "failurePolicy": found["failurePolicy"],
-            "timeoutSeconds": found["timeoutSeconds"],
-            "caBundle": found["clientConfig"].get("caBundle", ""),
+            "failurePolicy": webhook["failurePolicy"],
+            "timeoutSeconds": webhook["timeoutSeconds"],
+            "caBundle": webhook["clientConfig"].get("caBundle", ""),
         }
 
     async with registered(cluster, muster.port):

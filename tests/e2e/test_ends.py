@@ -49,13 +49,13 @@ observability: {host: 127.0.0.1, port: %d}
 
 def written(folder: Path, scheduler: str) -> Path:
     """A gang whose search does not end, for a scheduler of that name; and a place for the lease."""
-    found: list[Raw] = [
+    raws: list[Raw] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}},
         group("endless", subGroups=[leaf("endless", 1)]),
         gpu_pod("endless-0", "endless", 1, leaf="endless", scheduler=scheduler),
     ]
     path = folder / "gang.yaml"
-    path.write_text("\n---\n".join(msgspec.json.encode(raw).decode() for raw in found), encoding="utf-8")
+    path.write_text("\n---\n".join(msgspec.json.encode(raw).decode() for raw in raws), encoding="utf-8")
     return path
 
 
@@ -67,28 +67,28 @@ def process(folder: Path, *words: str) -> Iterator["subprocess.Popen[str]"]:
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    ) as found:
+    ) as started:
         try:
-            yield found
+            yield started
         finally:
-            found.kill()
+            started.kill()
 
 
-def said(found: "subprocess.Popen[str]", word: str) -> None:
+def said(process: "subprocess.Popen[str]", word: str) -> None:
     """Until it says that."""
-    assert found.stderr is not None
-    for line in found.stderr:
+    assert process.stderr is not None
+    for line in process.stderr:
         if word in line:
             return
     raise AssertionError(f"it ended without a word of {word}")
 
 
-def ended(found: "subprocess.Popen[str]", number: signal.Signals) -> float:
+def ended(process: "subprocess.Popen[str]", number: signal.Signals) -> float:
     """Told to end, it ends by itself: after so many seconds, with exit code 0."""
     began = time.monotonic()
-    found.send_signal(number)
-    _, rest = found.communicate(timeout=20)
-    assert found.returncode == 0, rest
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=20)
+    assert process.returncode == 0, rest
     assert "Traceback" not in rest
     return time.monotonic() - began
 

@@ -108,8 +108,8 @@ async def running(home: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    async with running(tmp_path) as found:
-        yield found
+    async with running(tmp_path) as kubectl:
+        yield kubectl
 
 
 # get ----------------------------------------------------------------------------------------------------------------
@@ -218,9 +218,9 @@ async def test_describe_tells_an_object_and_its_events(cluster: Cluster) -> None
         "source": {"component": "muster"},
     }
     cluster.store.create(EVENTS, event, namespace="default")
-    told = await kubectl("describe", "pg", "g")
-    assert re.search(r"Min Member: +2", told)
-    assert "no rack holds it" in told
+    output = await kubectl("describe", "pg", "g")
+    assert re.search(r"Min Member: +2", output)
+    assert "no rack holds it" in output
     assert "Node:" in await kubectl("describe", "pod", "a")
     assert "default                     a" in await kubectl("describe", "node", "n1")
     assert "no rack holds it" in await kubectl("get", "events")
@@ -304,8 +304,8 @@ async def test_edit_in_place(cluster: Cluster) -> None:
     await kubectl("create", "-f", "-", send=deployment("d"))
     container = '{"spec":{"template":{"spec":{"containers":[{"name":"side","image":"y"}]}}}}'
     await kubectl("patch", "deploy", "d", "-p", container)
-    found = (await kubectl.json("get", "deploy", "d"))["spec"]["template"]["spec"]["containers"]
-    assert sorted(one["name"] for one in found) == ["main", "side"]
+    containers = (await kubectl.json("get", "deploy", "d"))["spec"]["template"]["spec"]["containers"]
+    assert sorted(one["name"] for one in containers) == ["main", "side"]
     await kubectl("label", "cm", "c", "x=1")
     await kubectl("annotate", "cm", "c", "y=2")
     metadata = (await kubectl.json("get", "cm", "c"))["metadata"]

@@ -38,11 +38,15 @@ async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> No
     async with world.running() as live:
         await live.settle()
         assert world.seats() == {}
-        told = world.condition(world.group("g"), "Scheduled")
-        assert (told["status"], told["reason"]) == ("False", "NoRoom")
+        condition = world.condition(world.group("g"), "Scheduled")
+        assert (condition["status"], condition["reason"]) == ("False", "NoRoom")
         for i in range(4):
             waits = world.condition(world.pod(f"g-{i}"), "PodScheduled")
-            assert (waits["status"], waits["reason"], waits["message"]) == ("False", "Unschedulable", told["message"])
+            assert (waits["status"], waits["reason"], waits["message"]) == (
+                "False",
+                "Unschedulable",
+                condition["message"],
+            )
         assert world.group("g")["status"]["phase"] == "Pending"
         world.create(NODES, node("b"))
         await live.settle()
@@ -112,7 +116,7 @@ async def test_the_same_event_is_not_told_again_and_again() -> None:
     async with world.running() as live:
         await live.settle()
         first = events(world, "g")
-        assert [(one["reason"], one["type"], one["source"]["component"]) for one in first] == [
+        assert [(event["reason"], event["type"], event["source"]["component"]) for event in first] == [
             ("NoRoom", "Warning", "muster")
         ]
         cycles = live.scheduler.cycles
@@ -120,7 +124,7 @@ async def test_the_same_event_is_not_told_again_and_again() -> None:
         assert events(world, "g") == first
         await world.time.advance(301)
         await live.settle()
-        assert [(one["metadata"]["uid"], one["count"]) for one in events(world, "g")] == [
+        assert [(event["metadata"]["uid"], event["count"]) for event in events(world, "g")] == [
             (first[0]["metadata"]["uid"], 2)
         ]
 
@@ -132,10 +136,10 @@ async def test_a_pod_whose_podgroup_comes_late_is_told_and_then_bound() -> None:
     world.want(gpu_pod("not-ours", "g", scheduler="default-scheduler"))
     async with world.running() as live:
         await live.settle()
-        told = world.condition(world.pod("g-0"), "PodScheduled")
-        assert (told["status"], told["reason"]) == ("False", "NoSuchPodGroup")
-        assert "`default/g`" in told["message"]
-        assert [(one["reason"], one["count"]) for one in events(world, "g-0")] == [("NoSuchPodGroup", 1)]
+        condition = world.condition(world.pod("g-0"), "PodScheduled")
+        assert (condition["status"], condition["reason"]) == ("False", "NoSuchPodGroup")
+        assert "`default/g`" in condition["message"]
+        assert [(event["reason"], event["count"]) for event in events(world, "g-0")] == [("NoSuchPodGroup", 1)]
         world.submit(group("g", minMember=1), {})
         await live.settle()
     assert world.seats() == {"g-0": "a"}
@@ -255,7 +259,7 @@ async def test_a_dry_run_writes_nothing() -> None:
     async with world.running(cluster, replace(HASTY, dry_run=True)) as live:
         await live.until(lambda: live.scheduler.cycles > 3)
         assert live.scheduler.last is not None
-        assert [one.pod for one in live.scheduler.last[1].bindings] == ["g-0", "g-1"]
+        assert [binding.pod for binding in live.scheduler.last[1].bindings] == ["g-0", "g-1"]
     assert cluster.writes() == ()
     assert world.seats() == {}
 

@@ -53,9 +53,9 @@ async def installed(cluster: Cluster, webhook_port: int) -> AsyncIterator[None]:
     """Every manifest, for the first time; but for the Service, which leads to this machine."""
     await gone(cluster, LEASES, HOME, "muster")
     await gone(cluster, SECRETS, HOME, "muster-webhook-certificates")
-    found = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
-    found = [raw for raw in found if raw["kind"] != "Service"] + [local_service()]
-    for raw in found:
+    raws = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
+    raws = [raw for raw in raws if raw["kind"] != "Service"] + [local_service()]
+    for raw in raws:
         for hook in raw.get("webhooks", ()):
             hook["clientConfig"]["service"]["port"] = webhook_port
         await put(cluster, resource_of(raw), raw)
@@ -80,9 +80,9 @@ async def token(apiserver: ApiServer) -> str:
     """Of muster's account, as a kubelet asks for it."""
     path = f"/api/v1/namespaces/{HOME}/serviceaccounts/muster/token"
     wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    told = await ask(apiserver, "POST", path, wanted)
-    assert told.status == 201, told.message
-    return str(told.json["status"]["token"])
+    reply = await ask(apiserver, "POST", path, wanted)
+    assert reply.status == 201, reply.message
+    return str(reply.json["status"]["token"])
 
 
 def kubeconfig(apiserver: ApiServer, secret: str) -> str:
@@ -166,7 +166,7 @@ def claim(name: str) -> Raw:
 
 
 def objects() -> list[Raw]:
-    room = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
+    allocatable = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
     share = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}},
@@ -189,16 +189,14 @@ def objects() -> list[Raw]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": "rbac-a", "labels": {"rbac": "yes"}},
-            "status": {"allocatable": room},
+            "status": {"allocatable": allocatable},
         },
     ]
 
 
 async def seats(cluster: Cluster, gang: str) -> list[str]:
-    found = (await cluster.list(PODS, SPACE)).items
-    return [
-        raw["spec"].get("nodeName", "") for raw in found if raw["metadata"]["annotations"]["pod-group-name"] == gang
-    ]
+    pods = (await cluster.list(PODS, SPACE)).items
+    return [raw["spec"].get("nodeName", "") for raw in pods if raw["metadata"]["annotations"]["pod-group-name"] == gang]
 
 
 async def bound(cluster: Cluster, gang: str) -> None:
@@ -217,9 +215,9 @@ async def scenario(apiserver: ApiServer, cluster: Cluster) -> None:
 
         async def accepted(gang: Raw = gang) -> bool:
             """The webhook of this very process is asked, and may not be there yet."""
-            told = await ask(apiserver, "POST", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{SPACE}/podgroups", gang)
-            assert told.status in (201, 500), told
-            return told.status == 201
+            reply = await ask(apiserver, "POST", f"/apis/scheduling.run.ai/v2alpha2/namespaces/{SPACE}/podgroups", gang)
+            assert reply.status in (201, 500), reply
+            return reply.status == 201
 
         await until(accepted)
         for i in range(2):
@@ -229,7 +227,7 @@ async def scenario(apiserver: ApiServer, cluster: Cluster) -> None:
         await bound(cluster, name)
     for i in range(2):
         await cluster.create(PODS, pod(f"low-again-{i}", "low"))
-    await until(lambda: told(cluster, "low", "NoRoom"))
+    await until(lambda: has_condition(cluster, "low", "NoRoom"))
     await until(lambda: queue_tells(cluster))
     await until(lambda: event_tells(cluster))
 
@@ -238,17 +236,17 @@ async def leave(cluster: Cluster) -> None:
     """There is no kubelet: pods that were evicted go because we say so."""
 
     async def evicted() -> bool:
-        found = (await cluster.list(PODS, SPACE)).items
-        return sum(bool(raw["metadata"].get("deletionTimestamp")) for raw in found) == 2
+        pods = (await cluster.list(PODS, SPACE)).items
+        return sum(bool(raw["metadata"].get("deletionTimestamp")) for raw in pods) == 2
 
     await until(evicted)
     for i in range(2):
         await cluster.delete(PODS, SPACE, f"low-{i}", grace_seconds=0)
 
 
-async def told(cluster: Cluster, gang: str, reason: str) -> bool:
+async def has_condition(cluster: Cluster, gang: str, reason: str) -> bool:
     conditions = ((await cluster.get(POD_GROUPS, SPACE, gang)).get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Scheduled" and one["reason"] == reason for one in conditions)
+    return any(condition["type"] == "Scheduled" and condition["reason"] == reason for condition in conditions)
 
 
 async def queue_tells(cluster: Cluster) -> bool:
@@ -268,8 +266,8 @@ async def faults(account: Cluster) -> None:
 
 async def later(account: Cluster, admin: Cluster) -> None:
     """What only time brings about: an event is told again after some minutes (`control.events`)."""
-    told = (await admin.list(EVENTS, SPACE)).items[0]["metadata"]["name"]
-    await account.patch(EVENTS, SPACE, told, {"count": 2})
+    event = (await admin.list(EVENTS, SPACE)).items[0]["metadata"]["name"]
+    await account.patch(EVENTS, SPACE, event, {"count": 2})
 
 
 async def forbidden(account: Cluster) -> None:
@@ -291,29 +289,29 @@ async def forbidden(account: Cluster) -> None:
 
 @pytest.fixture
 async def admin(apiserver: ApiServer) -> AsyncIterator[Cluster]:
-    found = connect(apiserver.kubeconfig)
+    client = connect(apiserver.kubeconfig)
     for raw in objects():
         await put(
-            found,
+            client,
             {"PriorityClass": PRIORITY_CLASSES, "StorageClass": STORAGE_CLASSES}.get(raw["kind"]) or resource_of(raw),
             raw,
         )
-    await put(found, NODES, objects()[-1])
+    await put(client, NODES, objects()[-1])
     status = {"status": objects()[-1]["status"]}
-    await found.patch(NODES, "", "rbac-a", status, subresource="status")
-    yield found
-    for raw in (await found.list(PODS, SPACE)).items:
-        await gone(found, PODS, SPACE, raw["metadata"]["name"])
+    await client.patch(NODES, "", "rbac-a", status, subresource="status")
+    yield client
+    for raw in (await client.list(PODS, SPACE)).items:
+        await gone(client, PODS, SPACE, raw["metadata"]["name"])
     for gang in ("low", "high"):
-        await gone(found, POD_GROUPS, SPACE, gang)
+        await gone(client, POD_GROUPS, SPACE, gang)
     for resource, name in (
         (NODES, "rbac-a"),
         (QUEUES, "rbac"),
         (PRIORITY_CLASSES, "rbac-high"),
         (STORAGE_CLASSES, "rbac"),
     ):
-        await gone(found, resource, "", name)
-    await found.close()
+        await gone(client, resource, "", name)
+    await client.close()
 
 
 @asynccontextmanager
@@ -323,8 +321,8 @@ async def muster_run(folder: Path, settings: str, access: str) -> AsyncIterator[
     (folder / "kubeconfig").write_text(access, encoding="utf-8")
     files = ["--config", str(folder / "config.yaml"), "--kubeconfig", str(folder / "kubeconfig")]
     log = folder / "log"
-    with log.open("wb") as said:
-        process = subprocess.Popen([sys.executable, "-m", "muster.cli.main", "run", *files], stderr=said)
+    with log.open("wb") as stream:
+        process = subprocess.Popen([sys.executable, "-m", "muster.cli.main", "run", *files], stderr=stream)
         try:
             yield log
         finally:
@@ -351,23 +349,23 @@ async def test_muster_has_exactly_the_rights_that_it_uses(apiserver: ApiServer, 
         calls = audited(apiserver)
         await forbidden(account)
         await account.close()
-    said = log.read_text(encoding="utf-8")
+    logged = log.read_text(encoding="utf-8")
     refused = {call for call, code in calls if code in (401, 403)}
     assert refused == set()
-    assert "forbidden" not in said.lower()
+    assert "forbidden" not in logged.lower()
     left_over = {right for right in granted() if not used(right, [call for call, _ in calls])}
     assert left_over == set(), "granted, but nobody needs it"
-    assert secret not in said
-    assert "PRIVATE" not in said
+    assert secret not in logged
+    assert "PRIVATE" not in logged
 
 
 @pytest.mark.skipif(KUBECTL is None, reason=MISSING)
 async def test_kubectl_applies_the_manifests(apiserver: ApiServer, admin: Cluster, tmp_path: Path) -> None:
     """The command of the guide, checked by the API server field by field; nothing is stored."""
     await put(admin, resource_of(manifests("00-namespace.yaml")[0]), manifests("00-namespace.yaml")[0])
-    said = await Kubectl(apiserver.kubeconfig, tmp_path)(
+    output = await Kubectl(apiserver.kubeconfig, tmp_path)(
         *("apply", "--dry-run=server", "--validate=strict"),
         *("-f", str(MANIFESTS), "-f", str(MANIFESTS / "optional" / "conversion.yaml")),
     )
-    found = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
-    assert said.count("(server dry run)") == len(found)
+    raws = [raw for name in FILES for raw in manifests(f"{name}.yaml")] + manifests("optional/conversion.yaml")
+    assert output.count("(server dry run)") == len(raws)

@@ -24,9 +24,9 @@ SHORT = "leaderElection: {leaseSeconds: 5, renewDeadlineSeconds: 3, retrySeconds
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
         return port
 
 
@@ -40,8 +40,8 @@ def pod(name: str) -> Raw:
 
 
 def node(name: str) -> Raw:
-    room = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": room}}
+    allocatable = {"cpu": "64", "pods": "110", "nvidia.com/gpu": "8"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"allocatable": allocatable}}
 
 
 async def until(holds: Callable[[], Awaitable[bool]], seconds: float = 60.0) -> None:
@@ -90,8 +90,8 @@ class Replica:
     def stopped(self) -> str:
         """Told to stop, it stops by itself; what it wrote."""
         self.process.terminate()
-        _, said = self.process.communicate(timeout=30)
-        return said.decode()
+        _, logged = self.process.communicate(timeout=30)
+        return logged.decode()
 
 
 @contextmanager
@@ -111,21 +111,21 @@ def replica(apiserver: ApiServer, folder: Path, more: str = "") -> Iterator[Repl
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
-    found = connect(apiserver.kubeconfig)
+    client = connect(apiserver.kubeconfig)
     for name in ("run", "muster-system"):
-        await made(found, name)
+        await made(client, name)
     with suppress(ApiError):  # a queue of our own: where others have left theirs, there is no default one
-        await found.create(QUEUES, {"metadata": {"name": "run"}, "spec": {}})
-    yield found
+        await client.create(QUEUES, {"metadata": {"name": "run"}, "spec": {}})
+    yield client
     for kind, namespace in ((PODS, "run"), (POD_GROUPS, "run"), (NODES, ""), (QUEUES, "")):
-        for one in (await found.list(kind, namespace)).items:
+        for raw in (await client.list(kind, namespace)).items:
             with suppress(ApiError):
-                await found.delete(kind, namespace, one["metadata"]["name"], grace_seconds=0)
-    await found.close()
+                await client.delete(kind, namespace, raw["metadata"]["name"], grace_seconds=0)
+    await client.close()
 
 
 async def seats(cluster: Cluster) -> list[str]:
-    return [one["spec"].get("nodeName", "") for one in (await cluster.list(PODS, "run")).items]
+    return [raw["spec"].get("nodeName", "") for raw in (await cluster.list(PODS, "run")).items]
 
 
 async def gang(cluster: Cluster, pods: int) -> None:
@@ -142,8 +142,8 @@ async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: 
 
         async def waits() -> bool:
             stored = await cluster.get(POD_GROUPS, "run", "gang")
-            told = (stored.get("status") or {}).get("conditions") or []
-            return any(one["type"] == "Scheduled" and one["reason"] == "NoRoom" for one in told)
+            conditions = (stored.get("status") or {}).get("conditions") or []
+            return any(condition["type"] == "Scheduled" and condition["reason"] == "NoRoom" for condition in conditions)
 
         await until(waits)
         assert not any(await seats(cluster)), "half a gang"
@@ -154,10 +154,10 @@ async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: 
 
         await until(runs)
 
-        async def told() -> bool:
+        async def conditions() -> bool:
             return bool((await cluster.get(POD_GROUPS, "run", "gang"))["status"]["phase"] == "Running")
 
-        await until(told)
+        await until(conditions)
         assert await muster.asked("/livez") == (200, "[+] cycle ok\nlivez ok\n")
         status, text = await muster.asked("/readyz")
         assert (status, "[+] watch-pods ok" in text, text.count("[+]")) == (200, True, 13)
@@ -165,8 +165,8 @@ async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: 
         assert await muster.leads()
         for counted in ("cycle_duration_seconds_count", "decision_latency_seconds_count", "search_steps_count"):
             assert await muster.metric(counted) > 0, counted
-        said = muster.stopped()
-    assert muster.process.returncode == 0, said[-2000:]
+        logged = muster.stopped()
+    assert muster.process.returncode == 0, logged[-2000:]
     lease = await cluster.get(LEASES, "muster-system", "muster")
     assert not lease["spec"].get("holderIdentity")
 

@@ -33,12 +33,12 @@ PODS_EACH = {"prefill": 8, "decode": 4}
 
 def replicas(seen: Seen) -> dict[str, int]:
     """Whole replicas of each role; half ones must not be."""
-    found: dict[str, int] = defaultdict(int)
+    counts: dict[str, int] = defaultdict(int)
     for name, pods in seen.sizes().items():
         role = name.split("-")[0]
         assert pods == PODS_EACH[role], f"G2: {name} is there with {pods} pods"
-        found[role] += 1
-    return dict(found)
+        counts[role] += 1
+    return dict(counts)
 
 
 def well_placed(site: Site, seen: Seen) -> None:
@@ -47,8 +47,8 @@ def well_placed(site: Site, seen: Seen) -> None:
         of_role = {name: node for name, node in seen.seats().items() if name.startswith(role)}
         assert len(site.racks(of_role, ZONE)) == 1, f"{role} in several zones"
         for i in range(WHOLE[role]):
-            seats = {name: node for name, node in of_role.items() if name.startswith(f"{role}-{i}-")}
-            assert len(site.racks(seats)) <= 1, f"{role}-{i} in several racks"
+            nodes_by_pod = {name: node for name, node in of_role.items() if name.startswith(f"{role}-{i}-")}
+            assert len(site.racks(nodes_by_pod)) <= 1, f"{role}-{i} in several racks"
 
 
 async def rack(site: Site, name: str, zone: str, nodes: int) -> None:
@@ -72,8 +72,8 @@ async def test_the_dynamo_example_starts_with_its_core_and_grows(site: Site) -> 
         await rack(site, "r2", "z1", 2)
         seen = await site.until(lambda seen: replicas_when_still(seen) == CORE and seen.running("dynamo"))
         well_placed(site, seen)
-        levels = {one.get("name", ""): one for one in seen.status("dynamo")["levels"]}
-        assert {name for name, one in levels.items() if one.get("satisfied")} == {"", *CORE, *seen.sizes()}
+        levels = {level.get("name", ""): level for level in seen.status("dynamo")["levels"]}
+        assert {name for name, level in levels.items() if level.get("satisfied")} == {"", *CORE, *seen.sizes()}
         assert (seen.status("dynamo")["running"], seen.status("dynamo")["pending"]) == (28, 12)
         assert seen.status("dynamo")["resourcesStatus"]["allocatedNonPreemptible"] == {"nvidia.com/gpu": "28"}
         core = seen.seats()
@@ -90,8 +90,8 @@ async def test_the_dynamo_example_starts_with_its_core_and_grows(site: Site) -> 
 
 def replicas_when_still(seen: Seen) -> dict[str, int]:
     """Between two bindings a replica is there in part; once the status is told it must not be."""
-    placed, told = sum(seen.sizes().values()), seen.status("dynamo").get("running")
-    return replicas(seen) if placed == told else {}
+    placed, running = sum(seen.sizes().values()), seen.status("dynamo").get("running")
+    return replicas(seen) if placed == running else {}
 
 
 # waiting ------------------------------------------------------------------------------------------------------------
@@ -104,12 +104,12 @@ async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in(site: S
     async with site.scheduling():
         seen = await site.until(lambda seen: len(seen.events) > 0 and waits(seen, 4), "nobody is told")
         assert seen.seats() == {}
-        told = seen.condition("g")
-        assert (told["status"], told["reason"]) == ("False", "NoRoom")
-        assert "4 pods" in told["message"], told
-        assert [said(raw, "PodScheduled")["message"] for raw in seen.pods] == [told["message"]] * 4
-        assert [one["reason"] for one in seen.events] == ["NoRoom"]
-        assert told["message"] in seen.events[0]["message"]
+        condition = seen.condition("g")
+        assert (condition["status"], condition["reason"]) == ("False", "NoRoom")
+        assert "4 pods" in condition["message"], condition
+        assert [said(raw, "PodScheduled")["message"] for raw in seen.pods] == [condition["message"]] * 4
+        assert [event["reason"] for event in seen.events] == ["NoRoom"]
+        assert condition["message"] in seen.events[0]["message"]
         assert seen.events[0]["involvedObject"]["uid"] == seen.groups["g"]["metadata"]["uid"]
 
         await site.node("b")
@@ -118,8 +118,8 @@ async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in(site: S
 
 
 def waits(seen: Seen, number: int) -> bool:
-    told = [raw for raw in seen.pods if said(raw, "PodScheduled").get("reason") == "Unschedulable"]
-    return len(told) == number and bool(seen.condition("g"))
+    unschedulable = [raw for raw in seen.pods if said(raw, "PodScheduled").get("reason") == "Unschedulable"]
+    return len(unschedulable) == number and bool(seen.condition("g"))
 
 
 # disturbing ---------------------------------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ async def test_the_example_is_applied_by_kubectl_and_told_by_it(site: Site, kube
         await kubectl("apply", *files)
         await kubectl("create", "-f", "-", send=pods)
         async with site.scheduling(scheduler_names=("muster",)):
-            columns, cells = await told(kubectl, running=len(pods) - 1)
+            columns, cells = await printed_status(kubectl, running=len(pods) - 1)
         assert columns == ["NAME", "QUEUE", "MIN-PODS", "MIN-GROUPS", "SATISFIED", "PHASE", "REASON", "AGE"]
         assert cells[:-1] == ["dynamo-inference", "inference", "2", "true", "Running", cells[-2]]
         stored = (await kubectl.json("get", "pods", "-n", "inference"))["items"]
@@ -354,7 +354,7 @@ async def make_namespace(kubectl: Kubectl, name: str) -> None:
     await kubectl("apply", "-f", "-", send={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def told(kubectl: Kubectl, running: int) -> list[list[str]]:
+async def printed_status(kubectl: Kubectl, running: int) -> list[list[str]]:
     """The head and the line of the only PodGroup, once it says that so many run."""
 
     async def runs() -> bool:

@@ -39,10 +39,10 @@ def run(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def kubectl(kubeconfig: Path, *args: str, code: int = 0) -> str:
     """What it prints, and complains where it is to fail."""
-    found = shutil.which("kubectl")
-    if found is None:
+    path = shutil.which("kubectl")
+    if path is None:
         pytest.skip(MISSING)
-    words = [found, "--kubeconfig", str(kubeconfig), "--cache-dir", str(kubeconfig.parent / "cache"), *args]
+    words = [path, "--kubeconfig", str(kubeconfig), "--cache-dir", str(kubeconfig.parent / "cache"), *args]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
     return done.stderr if code else done.stdout
@@ -50,10 +50,10 @@ def kubectl(kubeconfig: Path, *args: str, code: int = 0) -> str:
 
 def until(test: Callable[[], Any], seconds: float = 60.0) -> Any:
     end = time.monotonic() + seconds
-    while not (found := test()):
+    while not (result := test()):
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.05)
-    return found
+    return result
 
 
 @contextmanager
@@ -75,13 +75,13 @@ def up(folder: Path, *words: str, name: str = "kubeconfig", code: int = 0) -> It
         finally:
             process.send_signal(signal.SIGINT)
             try:
-                said, _ = process.communicate(timeout=30)
+                output, _ = process.communicate(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
-            assert process.returncode == code, said
-            assert "Traceback" not in said
-            assert "WebSocket" not in said, "what a library would like to have is not for users"
+            assert process.returncode == code, output
+            assert "Traceback" not in output
+            assert "WebSocket" not in output, "what a library would like to have is not for users"
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_the_demonstration_is_drawn_over_itself_on_a_terminal(tmp_path: Path) ->
     if not pid:
         os.chdir(tmp_path)
         os.execvpe(MUSTER[0], [*MUSTER, "up", "--demo"], os.environ | {"TERM": "xterm", "COLUMNS": "120"})
-    said = b""
+    output = b""
     while chunk := _read(terminal):
-        said += chunk
+        output += chunk
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert said.count(b"\x1b[1A") > 50, "lines are drawn again where they were"
-    assert said.count(b"running on") > 12
-    assert b"Healed: 8 pods" in said
+    assert output.count(b"\x1b[1A") > 50, "lines are drawn again where they were"
+    assert output.count(b"running on") > 12
+    assert b"Healed: 8 pods" in output
 
 
 def _read(terminal: int) -> bytes:
@@ -159,27 +159,27 @@ def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, wrong: list[str])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = [port if word == "TAKEN" else word for word in wrong]
-        told = run("up", *words, "--kubeconfig", "precious", cwd=tmp_path)
-    assert (told.returncode, "hint:" in told.stderr) == (2, True)
+        result = run("up", *words, "--kubeconfig", "precious", cwd=tmp_path)
+    assert (result.returncode, "hint:" in result.stderr) == (2, True)
     assert path.read_text() == "mine"
 
 
 def test_a_second_cluster_does_not_take_over_the_file_of_the_first(cluster: Path, tmp_path: Path) -> None:
     before = cluster.read_bytes()
-    told = run("up", "--nodes", "1", "--kubeconfig", str(cluster), cwd=tmp_path)
-    assert (told.returncode, "still runs" in told.stderr, "--kubeconfig" in told.stderr) == (2, True, True)
+    result = run("up", "--nodes", "1", "--kubeconfig", str(cluster), cwd=tmp_path)
+    assert (result.returncode, "still runs" in result.stderr, "--kubeconfig" in result.stderr) == (2, True, True)
     assert cluster.read_bytes() == before
 
 
 def test_a_loop_that_dies_ends_the_cluster_with_an_error(tmp_path: Path) -> None:
     """A cluster without a scheduler that goes on serving in silence is worse than none."""
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", DYING], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.returncode == 2
-    assert "the scheduler ended by itself" in told.stderr
-    assert "this loop died" in told.stderr
-    assert "Traceback" not in told.stderr
+    assert result.returncode == 2
+    assert "the scheduler ended by itself" in result.stderr
+    assert "this loop died" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not (tmp_path / "kubeconfig").exists()
 
 
@@ -210,7 +210,7 @@ def test_a_snapshot_comes_up_as_the_cluster_that_it_was_taken_of(tmp_path: Path)
     with up(tmp_path, "--nodes", "0", "captured", name="second") as (path, _):
         second = run("plan", "-o", "json", "--kubeconfig", str(path), cwd=tmp_path).stdout
         assert _running(path, tmp_path, 41)
-    assert [one["verdict"] for one in json.loads(first)["podGroups"]] == ["Scheduled", "Waiting"]
+    assert [gang["verdict"] for gang in json.loads(first)["podGroups"]] == ["Scheduled", "Waiting"]
     assert first == read == second
 
 

@@ -41,12 +41,12 @@ Now = Callable[[], datetime]
 
 @pytest.fixture
 async def cluster(apiserver: ApiServer) -> AsyncIterator[Cluster]:
-    found = connect(apiserver.kubeconfig)
-    await put(found, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "webhook"}})
-    await gone(found, POD_GROUPS, "webhook", "gang")
-    yield found
-    await gone(found, POD_GROUPS, "webhook", "gang")
-    await found.close()
+    client = connect(apiserver.kubeconfig)
+    await put(client, NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "webhook"}})
+    await gone(client, POD_GROUPS, "webhook", "gang")
+    yield client
+    await gone(client, POD_GROUPS, "webhook", "gang")
+    await client.close()
 
 
 class OneByOne:
@@ -97,8 +97,8 @@ async def asked(apiserver: ApiServer) -> None:
     """Until the API server asks us, and trusts us."""
 
     async def found() -> bool:
-        told = await ask(apiserver, *tried(INVALID))
-        return "denied the request" in told.message
+        reply = await ask(apiserver, *tried(INVALID))
+        return "denied the request" in reply.message
 
     await until(found)
 
@@ -113,10 +113,10 @@ async def test_what_is_invalid_is_refused_with_every_problem_and_its_way_out(
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
         await asked(apiserver)
-        told = await ask(apiserver, "POST", PATH, INVALID)
-    assert told.status == 422
-    assert told.json["reason"] == "Invalid"
-    assert told.message.startswith('admission webhook "validate.muster.dev" denied the request: ')
+        reply = await ask(apiserver, "POST", PATH, INVALID)
+    assert reply.status == 422
+    assert reply.json["reason"] == "Invalid"
+    assert reply.message.startswith('admission webhook "validate.muster.dev" denied the request: ')
     for words in (
         "podgroup `webhook/gang` is invalid",
         "spec.subGroups[0].minSubGroup: needs 3 children, but `roles` has 1 (V2)",
@@ -125,8 +125,8 @@ async def test_what_is_invalid_is_refused_with_every_problem_and_its_way_out(
         "hint: known: idle, leader, roles, worker",
         "spec.subGroups[3].minMember: is missing: leaf `idle` must say how many pods it needs (V2)",
     ):
-        assert words in told.message, told.message
-    fields = [cause["field"] for cause in told.json["details"]["causes"]]
+        assert words in reply.message, reply.message
+    fields = [cause["field"] for cause in reply.json["details"]["causes"]]
     assert fields == ["spec.subGroups[0].minSubGroup", "spec.subGroups[3].minMember", "spec.subGroups[2].parent"]
     with pytest.raises(ApiError, match="not found"):
         await cluster.get(POD_GROUPS, "webhook", "gang")
@@ -165,10 +165,10 @@ async def test_queues_and_topologies_are_asked_about_too(
     settings = replace(SETTINGS, port=free_port())
     async with registered(cluster, settings.port), running(cluster, settings):
         await asked(apiserver)
-        told = await ask(apiserver, "POST", f"{path}?dryRun=All", raw)
-    assert told.status == 422
-    assert "denied the request" in told.message
-    assert says in told.message
+        reply = await ask(apiserver, "POST", f"{path}?dryRun=All", raw)
+    assert reply.status == 422
+    assert "denied the request" in reply.message
+    assert says in reply.message
 
 
 async def test_what_is_valid_passes_and_what_is_doubtful_passes_with_a_warning(
@@ -198,9 +198,9 @@ async def test_an_update_is_judged_against_what_is_stored(apiserver: ApiServer, 
     merge = "application/merge-patch+json"
     async with registered(cluster, settings.port), running(cluster, settings):
         await asked(apiserver)
-        kept = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"queue": "another"}}, merge)
-        assert kept.status == 200, kept.message
-        assert any("leaf `a` must say how many pods it needs" in warning for warning in kept.warnings)
+        updated = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"queue": "another"}}, merge)
+        assert updated.status == 200, updated.message
+        assert any("leaf `a` must say how many pods it needs" in warning for warning in updated.warnings)
         worse = await ask(apiserver, "PATCH", f"{PATH}/gang", {"spec": {"subGroups": [group("a"), group("b")]}}, merge)
         assert worse.status == 422
         assert "leaf `b` must say" in worse.message
@@ -233,17 +233,17 @@ async def test_older_dialects_are_converted_where_that_is_wanted(apiserver: ApiS
             return (await ask(apiserver, *tried(older))).status == 201
 
         await until(converts)
-        told = await ask(apiserver, "POST", PATH, older)
-    assert told.status == 201, told.message
-    assert told.json["spec"]["subGroups"] == [group("a", 1), group("b", 9)]
-    assert told.json["spec"]["minSubGroup"] == 2
-    assert not {"subgroups", "minMember"} & set(told.json["spec"])
-    assert any(warning.startswith("converted: ") for warning in told.warnings)
+        reply = await ask(apiserver, "POST", PATH, older)
+    assert reply.status == 201, reply.message
+    assert reply.json["spec"]["subGroups"] == [group("a", 1), group("b", 9)]
+    assert reply.json["spec"]["minSubGroup"] == 2
+    assert not {"subgroups", "minMember"} & set(reply.json["spec"])
+    assert any(warning.startswith("converted: ") for warning in reply.warnings)
     await gone(cluster, POD_GROUPS, "webhook", "gang")
 
     async def refused() -> bool:
-        told = await ask(apiserver, *tried(older))
-        return told.status == 422 and "run `muster convert` (D4)" in told.message
+        reply = await ask(apiserver, *tried(older))
+        return reply.status == 422 and "run `muster convert` (D4)" in reply.message
 
     await until(refused)
 
@@ -317,11 +317,11 @@ async def bundles(cluster: Cluster) -> set[str]:
 
 async def failures(apiserver: ApiServer, done: asyncio.Event) -> list[Told]:
     """One client that never stops asking."""
-    found = []
+    failed = []
     while not done.is_set():
-        told = await ask(apiserver, *tried(GOOD))
-        found += [told] if told.status != 201 else []
-    return found
+        reply = await ask(apiserver, *tried(GOOD))
+        failed += [reply] if reply.status != 201 else []
+    return failed
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ async def test_what_is_renewed_is_trusted_without_a_gap(
         await rotation.reconcile()
         await asyncio.sleep(1.5)
         done.set()
-        refused = [told.message for found in await asyncio.gather(*clients) for told in found]
+        refused = [reply.message for replies in await asyncio.gather(*clients) for reply in replies]
         assert rotation._served != shown
         assert (await bundles(cluster) != before) == another
     assert refused == []
@@ -391,11 +391,11 @@ async def test_the_failure_policy_of_the_configuration_holds(
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == (policy, 10)
 
         async def ends() -> bool:
-            told = await ask(apiserver, *tried(GOOD))
-            return told.status == status
+            reply = await ask(apiserver, *tried(GOOD))
+            return reply.status == status
 
         await until(ends)
-        told = await ask(apiserver, *tried(INVALID))
-        assert told.status == status
+        reply = await ask(apiserver, *tried(INVALID))
+        assert reply.status == status
         if policy == "Fail":
-            assert 'failed calling webhook "validate.muster.dev"' in told.message
+            assert 'failed calling webhook "validate.muster.dev"' in reply.message

@@ -210,8 +210,8 @@ def test_wrong_types_are_all_told_at_once(verb: str, tmp_path: Path) -> None:
     ran = muster(verb, str(path))
     assert ran.code == 2
     assert "Traceback" not in ran.err
-    told = ran.out if verb == "validate" else ran.err
-    assert [at for at in WRONG_AT if f"  {at}: " not in told] == []
+    output = ran.out if verb == "validate" else ran.err
+    assert [at for at in WRONG_AT if f"  {at}: " not in output] == []
     if verb != "validate":
         assert_refused(ran)
 
@@ -226,9 +226,9 @@ def test_a_part_of_the_wrong_type_is_named_in_every_document(verb: str, tmp_path
         to_yaml([podgroup(minMember=1, name=f"g{i}") | {part: value} for i, (part, value) in enumerate(cases)])
     )
     ran = muster(verb, str(path))
-    told = ran.out if verb == "validate" else ran.err
+    output = ran.out if verb == "validate" else ran.err
     assert ran.code == 2
-    assert [told.count(f"  {part}: expected an object") for part in ("metadata", "spec", "status")] == [5, 5, 5]
+    assert [output.count(f"  {part}: expected an object") for part in ("metadata", "spec", "status")] == [5, 5, 5]
 
 
 ALMOST_NUMBERS = ("0x_", "0b_", "0o_", "1e999", "-.inf", ".nan", "0o8", "2026-01-01", "1:30", "1.5", "+")
@@ -240,9 +240,9 @@ def test_a_word_that_is_almost_a_number_is_told_as_a_wrong_type(verb: str, tmp_p
     path = tmp_path / "almost.yaml"
     path.write_text("---\n".join(f"{HEAD}spec: {{minMember: {word} }}\n" for word in ALMOST_NUMBERS))
     ran = muster(verb, str(path))
-    told = ran.out if verb == "validate" else ran.err
+    output = ran.out if verb == "validate" else ran.err
     assert ran.code == 2
-    assert told.count("  spec.minMember: expected a whole number") == len(ALMOST_NUMBERS), told[:500]
+    assert output.count("  spec.minMember: expected a whole number") == len(ALMOST_NUMBERS), output[:500]
 
 
 # memory and time ----------------------------------------------------------------------------------------------------

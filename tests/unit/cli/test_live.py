@@ -130,10 +130,10 @@ async def test_a_kind_that_every_kubernetes_has_must_be_there(kind: Resource) ->
 
 async def test_kinds_of_crds_may_be_missing_and_all_others_are_read() -> None:
     """An API server says of a group that is not installed only `404 page not found`, which is no Status."""
-    found, missing = await read(without_crds().put(Node, "a"))
+    pages, missing = await read(without_crds().put(Node, "a"))
     assert [resource.kind for resource in missing] == ["PodGroup", "Queue", "Topology"]
-    assert found[NODES] == [["nodes/a"]]
-    assert len(found) + len(missing) == len(WATCHED_KINDS)
+    assert pages[NODES] == [["nodes/a"]]
+    assert len(pages) + len(missing) == len(WATCHED_KINDS)
 
 
 def test_what_may_be_missing_is_what_muster_installs() -> None:
@@ -143,17 +143,17 @@ def test_what_may_be_missing_is_what_muster_installs() -> None:
 @pytest.mark.parametrize("words", [("plan",), ("topology",), ("queues",), ("tree",)])
 def test_missing_kinds_are_told_beside_the_data_with_a_way_out(verb: Verb, words: tuple[str, ...]) -> None:
     """Else `0 gangs: nothing to do` hides that nothing is installed."""
-    told = verb(without_crds(), *words, "-o", "json")
-    assert told.exit_code == 0
-    json.loads(told.stdout)
-    (note,) = [line for line in told.stderr.splitlines() if "does not know" in line]
+    result = verb(without_crds(), *words, "-o", "json")
+    assert result.exit_code == 0
+    json.loads(result.stdout)
+    (note,) = [line for line in result.stderr.splitlines() if "does not know" in line]
     assert note.startswith("note: this cluster does not know PodGroups, Queues, Topologies: ")
     assert "`muster crds | kubectl --kubeconfig 'my config' apply --server-side -f -`" in note
 
 
 def test_a_cluster_that_knows_every_kind_is_read_without_a_word(verb: Verb) -> None:
-    told = verb(Served(), "plan", "-o", "json")
-    assert (told.exit_code, told.stderr) == (0, "")
+    result = verb(Served(), "plan", "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
 
 
 # pages ------------------------------------------------------------------------------------------------------------
@@ -170,8 +170,8 @@ async def test_pages_that_grow_too_old_are_read_again_in_one_piece(monkeypatch: 
         return ApiError(410, "Expired", "the continue parameter is too old")
 
     cluster = Served(expires).put(Pod, "p0", "p1", "p2", spec=pod_spec())
-    found, _ = await read(cluster)
-    assert found[PODS] == [["pods/p1", "pods/p2"]]
+    pages, _ = await read(cluster)
+    assert pages[PODS] == [["pods/p1", "pods/p2"]]
 
 
 async def test_a_list_that_is_too_old_from_the_start_is_an_error() -> None:
@@ -187,17 +187,17 @@ async def test_a_page_is_done_with_before_the_next_is_asked_for(monkeypatch: pyt
     def keep(page: list[Document]) -> tuple[int, int]:
         return cluster.lists.count("pods"), len(page)
 
-    found, _ = await live._read(cluster, SERVER, keep)
-    assert found[PODS] == [(1, 2), (2, 2), (3, 1)]
+    pages, _ = await live._read(cluster, SERVER, keep)
+    assert pages[PODS] == [(1, 2), (2, 2), (3, 1)]
 
 
 def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "PAGE", 1)
     cluster = Served().put(Pod, "p0", "p1", spec=pod_spec()).put(Pod, "p2", spec=pod_spec() | {"nodeName": "a"})
     monkeypatch.setattr(live, "connect_reader", lambda *_: cluster)
-    one, two, three = live.objects(None, None).pods
-    assert (one.metadata.name, two.metadata.name, three.spec.node_name) == ("p0", "p1", "a")
-    assert one.spec.containers is two.spec.containers
+    first, second, third = live.objects(None, None).pods
+    assert (first.metadata.name, second.metadata.name, third.spec.node_name) == ("p0", "p1", "a")
+    assert first.spec.containers is second.spec.containers
 
 
 def test_values_of_a_wrong_type_are_told_by_object_and_field(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +208,9 @@ def test_values_of_a_wrong_type_are_told_by_object_and_field(verb: Verb, monkeyp
         return Listing((junk,) if resource == PODS else (), "1")
 
     monkeypatch.setattr(cluster, "list", listing)
-    told = verb(cluster, "plan")
-    assert isinstance(told.exception, InputError)
-    assert "pods/x: pod `d/x` cannot be read\n  spec.containers: expected a list" in told.exception.message
+    result = verb(cluster, "plan")
+    assert isinstance(result.exception, InputError)
+    assert "pods/x: pod `d/x` cannot be read\n  spec.containers: expected a list" in result.exception.message
 
 
 # beside files -----------------------------------------------------------------------------------------------------
@@ -222,8 +222,8 @@ def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "g.yaml"
     metadata = {"name": "g", "namespace": "default"}
     resource = POD_GROUPS
-    one = {"apiVersion": resource.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
-    path.write_text(yaml.safe_dump(one))
+    raw = {"apiVersion": resource.api_version, "kind": "PodGroup", "metadata": metadata, "spec": {"minMember": 3}}
+    path.write_text(yaml.safe_dump(raw))
     return path
 
 
@@ -235,19 +235,19 @@ def test_files_are_added_to_the_cluster(verb: Verb, manifest: Path) -> None:
 
 
 def test_an_object_of_a_file_that_the_cluster_has_is_given_twice(verb: Verb, manifest: Path) -> None:
-    told = verb(Served().put(PodGroup, "g", spec={"minMember": 1}), "plan", str(manifest))
-    assert isinstance(told.exception, InputError)
-    assert told.exception.message == f"{manifest}: podgroup `default/g` is given twice"
-    assert "the live cluster" in told.exception.hint
+    result = verb(Served().put(PodGroup, "g", spec={"minMember": 1}), "plan", str(manifest))
+    assert isinstance(result.exception, InputError)
+    assert result.exception.message == f"{manifest}: podgroup `default/g` is given twice"
+    assert "the live cluster" in result.exception.hint
 
 
 def test_what_if_adds_only_what_is_in_the_files(verb: Verb, manifest: Path) -> None:
     """The cluster is read once, and its own objects are not said to be replaced by themselves."""
     cluster = Served().put(PodGroup, "g", "other", spec={"minMember": 1}).put(Node, "a")
-    told = verb(cluster, "plan", "-o", "json", "--with", str(manifest))
-    assert told.exception is None
+    result = verb(cluster, "plan", "-o", "json", "--with", str(manifest))
+    assert result.exception is None
     assert cluster.lists.count("pods") == 1
-    (added,) = json.loads(told.stdout)["changes"]
+    (added,) = json.loads(result.stdout)["changes"]
     assert "1 PodGroup" in json.dumps(added)
     assert "Node" not in json.dumps(added)
 
@@ -256,12 +256,12 @@ def test_what_if_adds_only_what_is_in_the_files(verb: Verb, manifest: Path) -> N
 
 
 def slowly(cluster: Served, kind: Resource, seconds: float) -> Served:
-    asked = cluster.list
+    original = cluster.list
 
     async def listing(resource: Resource, *words: Any, **page: Any) -> Listing:
         if resource == kind:
             await asyncio.sleep(seconds)
-        return await asked(resource, *words, **page)
+        return await original(resource, *words, **page)
 
     cluster.list = listing  # type: ignore[method-assign]
     return cluster
@@ -278,7 +278,7 @@ async def test_who_waits_long_is_told_for_what(
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
     """The kubeconfig of a server that accepts, reads and never answers, and what it was asked."""
-    served_certificate, asked, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
+    served_certificate, requests, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
 
     def accept() -> None:
         while True:
@@ -287,7 +287,7 @@ def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
             except OSError:
                 return
             held.append(line)
-            asked.append(line.recv(100))
+            requests.append(line.recv(100))
 
     thread = threading.Thread(target=accept)
     thread.start()
@@ -296,7 +296,7 @@ def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
     context = {"name": "x", "context": {"cluster": "c", "user": "u"}}
     whole = {"clusters": [cluster], "users": [{"name": "u", "user": {}}], "contexts": [context], "current-context": "x"}
     path.write_bytes(msgspec.json.encode(whole))
-    yield path, asked
+    yield path, requests
     served_certificate.shutdown(socket.SHUT_RDWR)
     served_certificate.close()
     thread.join()
@@ -310,7 +310,7 @@ def test_a_server_that_never_answers_is_given_up_and_named(
     """Someone sits there and waits: about a minute, not five."""
     assert clients.ANSWER_SECONDS * clients.ATTEMPTS <= 60
     monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.2)
-    path, asked = silent
+    path, requests = silent
     with pytest.raises(InputError, match=r"cannot list podgroups of http://127\.0\.0\.1:\d+: .*no answer in time"):
         live.objects(str(path), None)
-    assert len(asked) == clients.ATTEMPTS
+    assert len(requests) == clients.ATTEMPTS

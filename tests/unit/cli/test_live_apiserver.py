@@ -28,15 +28,15 @@ def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("not_installed")
 def test_a_cluster_without_our_kinds_is_read_and_told(apiserver: ApiServer) -> None:
-    told = run("plan", "-o", "json", "--kubeconfig", str(apiserver.kubeconfig))
-    assert told.exit_code == 0
-    assert "this cluster does not know PodGroups, Queues, Topologies: `muster crds | kubectl" in told.stderr
+    result = run("plan", "-o", "json", "--kubeconfig", str(apiserver.kubeconfig))
+    assert result.exit_code == 0
+    assert "this cluster does not know PodGroups, Queues, Topologies: `muster crds | kubectl" in result.stderr
 
 
 def test_a_cluster_with_our_kinds_misses_nothing(apiserver: ApiServer) -> None:
-    told = run("plan", "-o", "json", "--kubeconfig", str(apiserver.kubeconfig))
-    assert told.exit_code == 0
-    assert "does not know" not in told.stderr
+    result = run("plan", "-o", "json", "--kubeconfig", str(apiserver.kubeconfig))
+    assert result.exit_code == 0
+    assert "does not know" not in result.stderr
 
 
 def test_the_wrong_path_is_no_empty_cluster(apiserver: ApiServer, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_wrong_path_is_no_empty_cluster(apiserver: ApiServer, tmp_path: Path
     path.write_text(yaml.safe_dump(config))
     run("snapshot", str(folder), "--kubeconfig", str(apiserver.kubeconfig))
     before = {file.name: file.read_text() for file in folder.iterdir()}
-    told = run("snapshot", str(folder), "--kubeconfig", str(path))
-    assert isinstance(told.exception, InputError)
-    assert f"{apiserver.url}/prefix is not a Kubernetes API server" in told.exception.message
+    result = run("snapshot", str(folder), "--kubeconfig", str(path))
+    assert isinstance(result.exception, InputError)
+    assert f"{apiserver.url}/prefix is not a Kubernetes API server" in result.exception.message
     assert before == {file.name: file.read_text() for file in folder.iterdir()} != {}

@@ -39,9 +39,9 @@ class Slow(Faulty):
 
 
 def world() -> World:
-    found = World([node("a")])
-    found.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
-    return found
+    created = World([node("a")])
+    created.create(NAMESPACES, {"metadata": {"name": "muster-system"}})
+    return created
 
 
 async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answered(

@@ -86,8 +86,8 @@ def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tm
 
     monkeypatch.setattr(up, "_up", listen)
     for words in ([], ["--host", "0.0.0.0"]):
-        found = CliRunner().invoke(cli, ["up", *words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
-        assert found.exception is None, found.exception
+        result = CliRunner().invoke(cli, ["up", *words, "--kubeconfig", str(tmp_path / "k")], standalone_mode=False)
+        assert result.exception is None, result.exception
     assert hosts == ["127.0.0.1", "0.0.0.0"]
 
 
@@ -127,10 +127,10 @@ async def test_keys_and_tokens_are_in_no_log() -> None:
         root.handlers[:] = handlers
         root.setLevel(level)
         structlog.reset_defaults()
-    said = stream.getvalue()
-    assert "new certificate" in said, "there is something to be silent about"
-    assert [secret for secret in secrets if secret in said] == []
-    assert "PRIVATE" not in said
+    logged = stream.getvalue()
+    assert "new certificate" in logged, "there is something to be silent about"
+    assert [secret for secret in secrets if secret in logged] == []
+    assert "PRIVATE" not in logged
 
 
 async def _much_ado() -> list[str]:
@@ -147,7 +147,7 @@ async def _much_ado() -> list[str]:
         settle_seconds=0,
     )
     await rotation.reconcile()
-    kept = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
+    stored = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
     now[0] += timedelta(days=80)
     await rotation.reconcile()
     renewed = await memory.get(SECRETS, "muster-system", settings.certificates.secret_name)
@@ -157,7 +157,7 @@ async def _much_ado() -> list[str]:
     async with serve(memory) as serving:
         token = yaml.safe_load(serving.kubeconfig.read_text(encoding="utf-8"))["users"][0]["user"]["token"]
         await said_without_tls(port_of(serving.address))
-    keys = [raw["data"][name] for raw in (kept, renewed) for name in ("tls.key", "ca.key")]
+    keys = [raw["data"][name] for raw in (stored, renewed) for name in ("tls.key", "ca.key")]
     return [token, *(key[40:80] for key in keys)]
 
 
@@ -188,15 +188,15 @@ def ended(folder: Path, settings: str) -> tuple[int, str]:
     (folder / "config.yaml").write_text(settings, encoding="utf-8")
     command = [sys.executable, "-m", "muster.cli.main", "run", "--config", str(folder / "config.yaml")]
     command += ["--kubeconfig", str(folder / "kubeconfig")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return told.returncode, told.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return process.returncode, process.stderr
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
     """Exit code 2, as for whatever cannot be used, and one sentence: the address, why, and where it is set."""
-    code, told = ended(tmp_path, f"observability: {{host: 127.0.0.1, port: {occupied}}}")
+    code, error = ended(tmp_path, f"observability: {{host: 127.0.0.1, port: {occupied}}}")
     assert code == 2
-    assert told.splitlines() == [
+    assert error.splitlines() == [
         f"error: cannot listen on 127.0.0.1:{occupied}: Address already in use",
         "  hint: `observability.host` and `observability.port` of the configuration say where",
     ]
@@ -205,15 +205,15 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
 def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
     """Of the webhook, too."""
     seen = f"{{host: 127.0.0.1, port: {free_port()}}}"
-    code, told = ended(tmp_path, f"webhook: {{host: {NOT_OURS}, port: 9443}}\nobservability: {seen}")
+    code, error = ended(tmp_path, f"webhook: {{host: {NOT_OURS}, port: 9443}}\nobservability: {seen}")
     assert code == 2
-    assert told.startswith(f"error: cannot listen on {NOT_OURS}:9443: ")
-    assert told.endswith("hint: `webhook.host` and `webhook.port` of the configuration say where\n")
+    assert error.startswith(f"error: cannot listen on {NOT_OURS}:9443: ")
+    assert error.endswith("hint: `webhook.host` and `webhook.port` of the configuration say where\n")
 
 
 def free_port() -> int:
-    with asgi_server.listen("127.0.0.1", 0, "") as found:
-        port: int = found.getsockname()[1]
+    with asgi_server.listen("127.0.0.1", 0, "") as listener:
+        port: int = listener.getsockname()[1]
         return port
 
 

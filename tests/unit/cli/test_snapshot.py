@@ -31,11 +31,13 @@ def take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Take:
     """A snapshot of a cluster with these objects, as `plural/name`, into `tmp_path`."""
 
     def taken(*objects: str) -> Result:
-        found = [Document(one, {"kind": "X", "metadata": {"name": one.partition("/")[2]}}) for one in objects]
+        documents = [Document(item, {"kind": "X", "metadata": {"name": item.partition("/")[2]}}) for item in objects]
 
         def read(_kubeconfig: str, _context: str, keep: live.Reduce[T]) -> dict[Resource, list[T]]:
-            of = {kind: [one for one in found if one.where.startswith(f"{kind.plural}/")] for kind in WATCHED_KINDS}
-            return {kind: [keep([one]) for one in mine] or [keep([])] for kind, mine in of.items()}
+            of = {
+                kind: [item for item in documents if item.where.startswith(f"{kind.plural}/")] for kind in WATCHED_KINDS
+            }
+            return {kind: [keep([item]) for item in members] or [keep([])] for kind, members in of.items()}
 
         monkeypatch.setattr(live, "read", read)
         return snapshot(tmp_path)
@@ -69,10 +71,10 @@ def test_a_file_that_muster_did_not_write_is_neither_overwritten_nor_removed(
     take: Take, tmp_path: Path, kinds: tuple[str, ...]
 ) -> None:
     (tmp_path / "pods.yaml").write_text("precious")
-    told = take(*kinds)
-    assert isinstance(told.exception, InputError)
-    assert "pods.yaml" in str(told.exception)
-    assert told.exception.hint
+    result = take(*kinds)
+    assert isinstance(result.exception, InputError)
+    assert "pods.yaml" in str(result.exception)
+    assert result.exception.hint
     assert files(tmp_path) == {"pods.yaml"}, "and nothing is written beside it"
     assert (tmp_path / "pods.yaml").read_text() == "precious"
 
@@ -90,10 +92,10 @@ def test_other_manifests_in_the_folder_stay_and_are_told(take: Take, tmp_path: P
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "more.json").write_text("{}")
     (tmp_path / "README.md").write_text("mine")
-    told = take("nodes/a")
-    assert told.exit_code == 0
-    assert "more.json" in told.stderr
-    assert "README" not in told.stderr
+    result = take("nodes/a")
+    assert result.exit_code == 0
+    assert "more.json" in result.stderr
+    assert "README" not in result.stderr
     assert files(tmp_path) == {"deep", "README.md", "nodes.yaml"}
 
 
@@ -101,15 +103,15 @@ def test_a_folder_that_cannot_be_written_is_named(take: Take, tmp_path: Path) ->
     target = tmp_path / "taken"
     target.write_text("a file, not a folder")
     take("nodes/a")
-    told = snapshot(target / "x")
-    assert isinstance(told.exception, InputError)
-    assert str(target) in str(told.exception)
+    result = snapshot(target / "x")
+    assert isinstance(result.exception, InputError)
+    assert str(target) in str(result.exception)
 
 
 def test_pages_of_a_kind_are_one_file(take: Take, tmp_path: Path) -> None:
-    told = take("pods/p", "pods/q", "pods/r")
-    assert [one["metadata"]["name"] for one in yaml.safe_load_all((tmp_path / "pods.yaml").read_text())] == [*"pqr"]
-    assert told.stdout == f"{tmp_path / 'pods.yaml'}: 3\n"
+    result = take("pods/p", "pods/q", "pods/r")
+    assert [raw["metadata"]["name"] for raw in yaml.safe_load_all((tmp_path / "pods.yaml").read_text())] == [*"pqr"]
+    assert result.stdout == f"{tmp_path / 'pods.yaml'}: 3\n"
 
 
 class Nobody(MemoryCluster):
@@ -129,9 +131,9 @@ def test_a_server_that_is_no_kubernetes_costs_no_file(
     before = contents(tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr(live, "connect_reader", lambda *_: Nobody())
-    told = snapshot(tmp_path)
-    assert isinstance(told.exception, InputError)
-    assert told.exception.exit_code == 2
+    result = snapshot(tmp_path)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.exit_code == 2
     assert contents(tmp_path) == before
 
 
@@ -156,8 +158,8 @@ def test_what_fails_in_the_middle_leaves_the_old_snapshot(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, step, fails)
-        told = take(*NEW)
-    assert isinstance(told.exception, InputError | click.Abort)
+        result = take(*NEW)
+    assert isinstance(result.exception, InputError | click.Abort)
     assert contents(tmp_path) == old, "and nothing is left beside it"
 
 
@@ -178,5 +180,5 @@ def test_no_reader_ever_meets_a_mix_of_old_and_new(take: Take, tmp_path: Path, m
     seen.append(look())
     assert seen[0] == {"a", "p", "q"}
     assert seen[-1] == {"b", "r", "g"}
-    assert all(one <= seen[0] or one <= seen[-1] for one in seen)
+    assert all(names <= seen[0] or names <= seen[-1] for names in seen)
     assert {path.name for path in tmp_path.iterdir()} == {"nodes.yaml", "pods.yaml", "podgroups.yaml"}

@@ -67,6 +67,6 @@ async def test_what_goes_wrong_in_the_work_is_told_as_it_is() -> None:
 
 async def test_a_connection_lasts_longer_than_clients_pause() -> None:
     """`kubectl drain` asks again after 5 s on the same connection, others after 30; one that is cut then fails them."""
-    found = server._config(Starlette(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
-    assert found.timeout_keep_alive > 60
+    config = server._config(Starlette(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH))
+    assert config.timeout_keep_alive > 60
     assert uvicorn.Config(Starlette()).timeout_keep_alive == 5, "which is why"

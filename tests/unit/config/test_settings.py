@@ -32,13 +32,13 @@ def test_an_empty_file_is_a_good_one(text: str) -> None:
 
 def test_what_is_said_is_taken() -> None:
     """YAML and JSON; what is not said keeps its default."""
-    found = read(
+    config = read(
         b"scheduling: {namespaces: [a, b], searchSteps: 5000}\nwebhook: {certificates: {validityDays: 60}}", "c"
     )
-    assert found.scheduling.namespaces == ("a", "b")
-    assert found.policy == Policy(steps=5000)
-    assert found.webhook.certificates.validity_days == 60
-    assert found.log == config_settings.Log()
+    assert config.scheduling.namespaces == ("a", "b")
+    assert config.policy == Policy(steps=5000)
+    assert config.webhook.certificates.validity_days == 60
+    assert config.log == config_settings.Log()
     assert read(b'{"log": {"level": "debug"}}', "c").log.level == "debug"
 
 
@@ -116,11 +116,11 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 def settings(kind: type[Wire], at: str = "") -> list[tuple[str, msgspec.structs.FieldInfo]]:
-    found = []
+    fields = []
     for field in msgspec.structs.fields(kind):
         inner = config_settings.struct_of(field)
-        found += settings(inner, f"{at}.{field.encode_name}") if inner else [(f"{at}.{field.encode_name}"[1:], field)]
-    return found
+        fields += settings(inner, f"{at}.{field.encode_name}") if inner else [(f"{at}.{field.encode_name}"[1:], field)]
+    return fields
 
 
 @pytest.mark.parametrize(("at", "field"), settings(Config), ids=lambda value: value if isinstance(value, str) else "")
@@ -145,8 +145,8 @@ def test_the_example_of_the_reference_is_valid() -> None:
 def test_schedulers_are_named_in_a_list() -> None:
     """N6: several names are ours, none is no answer, and whoever writes the older key is told what it is now."""
     assert Config().scheduling.scheduler_names == Config().policy.scheduler_names == ("muster",)
-    found = read(b"scheduling: {schedulerNames: [muster, kai-scheduler]}", "c")
-    assert found.policy.scheduler_names == ("muster", "kai-scheduler")
+    config = read(b"scheduling: {schedulerNames: [muster, kai-scheduler]}", "c")
+    assert config.policy.scheduler_names == ("muster", "kai-scheduler")
     assert refused("scheduling: {schedulerNames: []}").endswith(
         "scheduling.schedulerNames: is empty\n    hint: leave it out for the default, or name at least one"
     )

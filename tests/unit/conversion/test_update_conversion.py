@@ -39,8 +39,8 @@ def manifest(**spec: Any) -> Raw:
 def laid(stored: Raw, new: Raw, managers: Any) -> Raw:
     """The spec that is stored after an update."""
     done = convert_update(Document("request", podgroup() | {"spec": new}), {"spec": stored}, Managers(managers))
-    found: Raw = done.raw["spec"]
-    return found
+    spec: Raw = done.raw["spec"]
+    return spec
 
 
 def applied(way: str, before: Raw, now: Raw) -> Raw:
@@ -52,8 +52,8 @@ def applied(way: str, before: Raw, now: Raw) -> Raw:
     if way == "client-side":
         managers = Managers(ever_set(was, says), ever_set(was))
         new, old = new | {"metadata": noted(says)}, old | {"metadata": noted(was)}
-    found: Raw = convert_update(Document("request", new), old, managers).raw["spec"]
-    return found
+    spec: Raw = convert_update(Document("request", new), old, managers).raw["spec"]
+    return spec
 
 
 # every dialect, both ways -------------------------------------------------------------------------------------------
@@ -179,11 +179,11 @@ def test_without_word_of_managers_what_is_new_replaces_what_is_not() -> None:
 
 def test_a_manifest_that_is_forgotten_is_not_taken_back() -> None:
     """Its note is removed, or its manager is: nobody has said that the number should go."""
-    stored, other = podgroup() | {"spec": STORED}, managed({"queue": "q"})
+    stored, managers = podgroup() | {"spec": STORED}, managed({"queue": "q"})
     noting = stored | {"metadata": noted({"minMember": 2, "subGroups": FOUR})}
     for old, before, now in (
-        (noting, None, other),
-        (noting, other, other),
+        (noting, None, managers),
+        (noting, managers, managers),
         (stored, managed({"minMember": 2}, {"queue": "q"}), managed({"queue": "q"}, manager="other-0")),
     ):
         assert convert_update(Document("request", stored), old, Managers(now, before)).raw["spec"] == STORED
@@ -209,10 +209,10 @@ def test_a_number_of_somebody_else_does_not_change_what_a_manifest_counts() -> N
     """D5: another manager's `minSubGroup` must not make pods of the children that the manifest counts."""
     role, leaves = group("role", of=1), [group(f"w{i}", 5, parent="role") for i in range(3)]
     stored = {"minSubGroup": 2, "subGroups": [role, *leaves, *FOUR[:2]]}
-    mine = {"minMember": 2, "subGroups": [group("role"), *leaves, *FOUR[:2]]}
+    manifest = {"minMember": 2, "subGroups": [group("role"), *leaves, *FOUR[:2]]}
     theirs = {"subGroups": [role]}
     with pytest.raises(Refused, match="exclude each other"):
-        laid(stored, stored | {"minMember": 2}, managed(mine, theirs))
+        laid(stored, stored | {"minMember": 2}, managed(manifest, theirs))
 
 
 def test_groups_that_somebody_else_has_edited_are_not_thrown_away() -> None:

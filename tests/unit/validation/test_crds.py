@@ -42,7 +42,7 @@ def test_every_field_is_described(kind: str) -> None:
 
 def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
     """What other programs rely on."""
-    found = {
+    kinds = {
         kind: (
             crd["metadata"]["name"],
             crd["spec"]["versions"][0]["name"],
@@ -52,7 +52,7 @@ def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
         )
         for kind, crd in ALL.items()
     }
-    assert found == {
+    assert kinds == {
         "PodGroup": ("podgroups.scheduling.run.ai", "v2alpha2", ["pg"], "Namespaced", True),
         "Queue": ("queues.scheduling.run.ai", "v2", ["q"], "Cluster", True),
         "Topology": ("topologies.kai.scheduler", "v1alpha1", ["topo"], "Cluster", False),

@@ -46,9 +46,9 @@ async def ask(raw: Any, old: Any = None, *, path: str = "/validate", app: Starle
     """The response to a review."""
     answered = await call(app, path, sent(raw, old, **more))
     assert answered.status == 200, answered.text
-    said = answered.json
-    assert (said["apiVersion"], said["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
-    response: Raw = said["response"]
+    reply = answered.json
+    assert (reply["apiVersion"], reply["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    response: Raw = reply["response"]
     assert response["uid"] == review(raw)["request"]["uid"]
     return response
 
@@ -157,9 +157,9 @@ async def test_a_running_semi_preemptible_gang_keeps_its_minimum() -> None:
 
 async def test_what_is_being_deleted_may_lose_its_finalizers() -> None:
     """Or an object that nobody would accept today could never go."""
-    leaving = copy.deepcopy(BROKEN)
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert (await ask(leaving, leaving))["allowed"]
+    terminating = copy.deepcopy(BROKEN)
+    terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert (await ask(terminating, terminating))["allowed"]
 
 
 # warnings -----------------------------------------------------------------------------------------------------------
@@ -368,11 +368,11 @@ def test_what_nobody_looks_at_is_not_decoded() -> None:
     """`managedFields` are often the larger part of an object; a few conversions look at them."""
     raw = applied({"minMember": 1}, minMember=1)
     raw["metadata"] |= {"selfLink": "/x", "finalizers": ["a"], "labels": {"a": "b"}}
-    asked = reviews.decode(sent(raw | {"extra": 1}, raw))
-    assert asked.object["spec"] == {"minMember": 1}
-    assert set(asked.object) == {"metadata", "spec"}
-    assert set(asked.object["metadata"]) == {"name", "namespace", "uid", "labels"}
-    assert msgspec.json.decode(asked.managed) == raw["metadata"]["managedFields"]
+    request = reviews.decode(sent(raw | {"extra": 1}, raw))
+    assert request.object["spec"] == {"minMember": 1}
+    assert set(request.object) == {"metadata", "spec"}
+    assert set(request.object["metadata"]) == {"name", "namespace", "uid", "labels"}
+    assert msgspec.json.decode(request.managed) == raw["metadata"]["managedFields"]
 
 
 def test_a_patch_of_anything_but_objects_replaces_it() -> None:
@@ -438,14 +438,14 @@ async def test_a_caller_that_leaves_is_let_go() -> None:
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}
 
-    said: list[Any] = []
+    messages: list[Any] = []
 
     async def send(message: Any) -> None:
-        said.append(message)
+        messages.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/validate", "headers": [], "query_string": b""}
     await APP(scope, receive, send)
-    assert said[0]["status"] == 400
+    assert messages[0]["status"] == 400
 
 
 async def test_a_caller_that_is_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,8 +548,8 @@ async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pyte
     with capture_logs() as lines:
         for raw in (podgroup(minMember=1), QUEUE):
             answered = await call(APP, "/validate", sent(raw))
-            said = "internal error: ZeroDivisionError; see the log of muster\n"
-            assert (answered.status, answered.text) == (500, said)
+            expected = "internal error: ZeroDivisionError; see the log of muster\n"
+            assert (answered.status, answered.text) == (500, expected)
     assert [(line["object"], line.get("gang")) for line in lines] == [
         ("podgroup `team/gang`", "team/gang"),
         ("queue `team`", None),
@@ -637,7 +637,7 @@ def test_pods_are_not_walked_to_find_those_of_one_gang() -> None:
             raise AssertionError("all pods are walked")
 
     known = muster.objects([*cluster(), *(pod(f"large-{i}", "", cpu="1000") for i in range(2))])
-    members = {"team/gang": [one for one in known.pods if one.metadata.name.startswith("large")]}
+    members = {"team/gang": [member for member in known.pods if member.metadata.name.startswith("large")]}
     context = ClusterContext(
         lambda: ValidationContext(replace(known, pods=Untouched()), lambda gang: members.get(gang, ()))
     )

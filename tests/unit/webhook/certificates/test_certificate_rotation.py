@@ -80,8 +80,8 @@ class Shelf(MemoryCluster):
             self.store.create(resource, {"metadata": {"name": "muster"}, "webhooks": copy.deepcopy(hooks)})
 
     def hooks(self, resource: Resource = CONFIGURATIONS[0]) -> list[Raw]:
-        found: list[Raw] = self.store.get(resource, "", "muster")["webhooks"]
-        return found
+        webhooks: list[Raw] = self.store.get(resource, "", "muster")["webhooks"]
+        return webhooks
 
     def trust(self, authority: bytes) -> None:
         for resource in CONFIGURATIONS:
@@ -126,14 +126,17 @@ def test_a_certificate_is_renewed_before_it_expires(days: int, reason: str) -> N
 
 def test_whatever_cannot_be_used_is_replaced() -> None:
     """Whatever somebody put there: rubbish, half of another bundle, other names, a time that is still to come."""
-    one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
+    first, second = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
     moved = Certificates(namespace="elsewhere")
     assert renewal_reason(Bundle(b"", b""), SETTINGS, NOW) == "it cannot be read"
     assert renewal_reason(Bundle(b"x", b"y", b"z", b""), SETTINGS, NOW) == "it cannot be read"
-    assert renewal_reason(Bundle(one.certificate, one.key, other.authority), SETTINGS, NOW) == "it cannot be read"
-    assert renewal_reason(Bundle(one.certificate, other.key, one.authority), SETTINGS, NOW) == "its key does not match"
-    assert renewal_reason(one, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
-    assert renewal_reason(one, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
+    assert renewal_reason(Bundle(first.certificate, first.key, second.authority), SETTINGS, NOW) == "it cannot be read"
+    assert (
+        renewal_reason(Bundle(first.certificate, second.key, first.authority), SETTINGS, NOW)
+        == "its key does not match"
+    )
+    assert renewal_reason(first, moved, NOW).startswith("it is not made out to muster-webhook.elsewhere")
+    assert renewal_reason(first, SETTINGS, NOW - timedelta(days=1)) == "it is not valid yet"
 
 
 def strange(pem: bytes) -> bytes:
@@ -209,9 +212,9 @@ async def test_replicas_share_one_secret(exists: bool) -> None:
     shelf = Shelf()
     if exists:
         shelf.keep({"mine": "eA=="}, labels={"a": "b"})
-    one, two = (build_source(SETTINGS, shelf) for _ in range(2))
+    one, second = (build_source(SETTINGS, shelf) for _ in range(2))
     first, version = await one.current(NOW), shelf.secret()["metadata"]["resourceVersion"]
-    assert await two.current(NOW) == first
+    assert await second.current(NOW) == first
     stored = shelf.secret()
     assert set(stored["data"]) == {"ca.crt", "ca.key", "tls.crt", "tls.key"} | ({"mine"} if exists else set())
     assert stored["metadata"].get("labels") == ({"a": "b"} if exists else None)
@@ -305,14 +308,14 @@ async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
     """A mounted Secret changes under our feet; `ca.crt` is optional."""
-    given = build_source(Certificates(source="files", folder=str(tmp_path)), Shelf())
-    assert isinstance(given, CertificateFiles)
+    source = build_source(Certificates(source="files", folder=str(tmp_path)), Shelf())
+    assert isinstance(source, CertificateFiles)
     with pytest.raises(CertificateError, match=r"tls.crt: is missing"):
-        await given.current(NOW)
+        await source.current(NOW)
     for bundle in (issue(SETTINGS, NOW), issue(SETTINGS, NOW)):
         (tmp_path / "tls.crt").write_bytes(bundle.certificate)
         (tmp_path / "tls.key").write_bytes(bundle.key)
-        assert await given.current(NOW) == Bundle(bundle.certificate, bundle.key)
+        assert await source.current(NOW) == Bundle(bundle.certificate, bundle.key)
 
 
 def bring(folder: Path, bundle: Bundle) -> None:
@@ -332,7 +335,7 @@ def chained() -> tuple[Bundle, bytes]:
         builder(between, root, between_key.public_key(), NOW, until).sign(root_key, hashes.SHA256()),
         builder(root, root, root_key.public_key(), NOW, until).sign(root_key, hashes.SHA256()),
     ]
-    leaf, middle, top = (one.public_bytes(serialization.Encoding.PEM) for one in made)
+    leaf, middle, top = (certificate.public_bytes(serialization.Encoding.PEM) for certificate in made)
     return Bundle(leaf + middle, pem_of(key), top), leaf
 
 
@@ -349,7 +352,7 @@ async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> Non
     whole, leaf = chained()
     unreadable = r"ca\.crt: holds no certificate that can be read\n  hint: PEM; without the file"
     unsigned = r"tls\.crt: is not signed by .*ca\.crt\n  hint: bring both of one issuer"
-    for wrong, told in (
+    for wrong, message in (
         (replace(good, authority=b"rubbish"), unreadable),
         (replace(good, authority=good.key), unreadable),
         (replace(good, authority=strange(good.authority)), unreadable),
@@ -358,7 +361,7 @@ async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> Non
         (replace(whole, certificate=leaf), unsigned),
     ):
         bring(tmp_path, wrong)
-        with pytest.raises(CertificateError, match=told):
+        with pytest.raises(CertificateError, match=message):
             await CertificateFiles(tmp_path).current(NOW)
 
 
@@ -370,14 +373,14 @@ async def test_the_api_server_learns_whom_to_trust() -> None:
     shelf = Shelf()
     shelf.configure("podgroups.muster.dev", "queues.muster.dev")
     settings = Webhook(failure_policy="Ignore", timeout_seconds=3)
-    one, another = (issue(SETTINGS, NOW).authority for _ in range(2))
-    assert await inject(shelf, settings, one, NOW) == 2
+    first, another = (issue(SETTINGS, NOW).authority for _ in range(2))
+    assert await inject(shelf, settings, first, NOW) == 2
     for resource in CONFIGURATIONS:
         for hook in shelf.hooks(resource):
-            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == one
+            assert base64.b64decode(hook["clientConfig"]["caBundle"]) == first
             assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 3)
             assert hook["clientConfig"]["service"] == {"name": "muster-webhook"}
-    assert await inject(shelf, settings, one, NOW) == 0
+    assert await inject(shelf, settings, first, NOW) == 0
     assert await inject(shelf, settings, another, NOW) == 2
     assert await inject(shelf, settings, b"", NOW) == 0  # the user's own business
 
@@ -416,11 +419,11 @@ async def test_what_other_replicas_show_stays_trusted() -> None:
     """Replicas with other authorities, in any order, end with both in the configuration and write no more."""
     shelf, settings = Shelf(), Webhook()
     shelf.configure("podgroups.muster.dev")
-    one, other = (issue(SETTINGS, NOW).authority for _ in range(2))
-    await inject(shelf, settings, one, NOW)
-    assert await inject(shelf, settings, other, NOW) == 2
-    assert authorities(shelf.trusted()) == authorities(one + other)
-    for authority in (one, other, other + one, one + other):
+    first, second = (issue(SETTINGS, NOW).authority for _ in range(2))
+    await inject(shelf, settings, first, NOW)
+    assert await inject(shelf, settings, second, NOW) == 2
+    assert authorities(shelf.trusted()) == authorities(first + second)
+    for authority in (first, second, second + first, first + second):
         assert await inject(shelf, settings, authority, NOW) == 0
 
 
@@ -458,17 +461,17 @@ async def test_an_emptied_secret_is_filled_while_everybody_is_trusted(restarted:
             ServedCertificate(), build_source(SETTINGS, shelf), shelf, settings, None, lambda: NOW, settle_seconds=0
         )
 
-    one, two = replica(), replica()
-    for rotation in (one, two):
+    first, second = replica(), replica()
+    for rotation in (first, second):
         await rotation.reconcile()
-    assert two._served is not None
-    before = two._served
+    assert second._served is not None
+    before = second._served
     shelf.store.replace(SECRETS, shelf.secret() | {"data": {}})
-    await (replica() if restarted else one).reconcile()
+    await (replica() if restarted else first).reconcile()
     assert signed_by_one_of(shelf.trusted(), before)
-    await two.reconcile()
-    assert two._served.authority_key != before.authority_key
-    assert signed_by_one_of(shelf.trusted(), two._served)
+    await second.reconcile()
+    assert second._served.authority_key != before.authority_key
+    assert signed_by_one_of(shelf.trusted(), second._served)
     assert len(authorities(shelf.trusted())) == 2
 
 
@@ -539,9 +542,9 @@ async def test_a_certificate_is_changed_without_a_stop() -> None:
 def test_what_cannot_be_shown_leaves_the_old_one() -> None:
     """And says why, without the key."""
     served_certificate = ServedCertificate(lambda: NOW)
-    one, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
-    served_certificate.use(one, HOST)
-    for wrong in (Bundle(one.certificate, other.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
+    first, second = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
+    served_certificate.use(first, HOST)
+    for wrong in (Bundle(first.certificate, second.key), Bundle(b"x", b"y"), Bundle(b"", b"")):
         with pytest.raises(CertificateError, match="cannot be used") as raised:
             served_certificate.use(wrong, HOST)
         assert "PRIVATE" not in str(raised.value)
@@ -568,8 +571,8 @@ def made_out_to(*names: str) -> Bundle:
     key = ec.generate_private_key(ec.SECP256R1())
     draft = builder(x509_name("self"), x509_name("self"), key.public_key(), NOW, NOW + timedelta(days=9))
     if names:
-        found = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
-        draft = draft.add_extension(found, critical=False)
+        alternative_names = x509.SubjectAlternativeName([x509.DNSName(name) for name in names])
+        draft = draft.add_extension(alternative_names, critical=False)
     pem = draft.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     return Bundle(pem, pem_of(key), pem)
 
@@ -680,24 +683,24 @@ async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypat
     """At the start there is nothing better to show; the log has the reason of `/readyz`, and one that is no better
     takes its place."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
-    shelf, served_certificate, day, said = Shelf(), ServedCertificate(lambda: day[0]), [NOW], []
+    shelf, served_certificate, day, logged = Shelf(), ServedCertificate(lambda: day[0]), [NOW], []
     rotation = CertificateRotation(
         served_certificate, build_source(settings.certificates, shelf), shelf, settings, None, lambda: day[0], 0
     )
-    monkeypatch.setattr(rotation._log, "warning", lambda event, **more: said.append((event, more["problem"])))
+    monkeypatch.setattr(rotation._log, "warning", lambda event, **more: logged.append((event, more["problem"])))
     event = "the API server rejects the certificate"
     bring(tmp_path, made_out_to("elsewhere"))
     for _ in range(2):
         await rotation.reconcile()
-    assert said == [(event, served_certificate.problem())] * 2
+    assert logged == [(event, served_certificate.problem())] * 2
     assert "`elsewhere`" in served_certificate.problem()
     bring(tmp_path, issue(SETTINGS, NOW + timedelta(days=1)))
     await rotation.reconcile()
     assert "not valid before" in served_certificate.problem()
-    assert said[2:] == [(event, served_certificate.problem())]
+    assert logged[2:] == [(event, served_certificate.problem())]
     day[0] += timedelta(days=1)
     await rotation.reconcile()
-    assert (len(said), served_certificate.problem()) == (3, "")
+    assert (len(logged), served_certificate.problem()) == (3, "")
 
 
 @pytest.mark.parametrize(("authority_days", "waits"), [(3650, False), (120, True)], ids=["certificate", "authority"])
