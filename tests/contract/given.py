@@ -31,7 +31,7 @@ def kind_of(resource: Resource) -> Raw:
     return {"apiVersion": resource.api_version, "kind": resource.kind}
 
 
-async def refused(call: Awaitable[Any]) -> ApiError:
+async def api_error_of(call: Awaitable[Any]) -> ApiError:
     with pytest.raises(ApiError) as caught:
         await call
     return caught.value

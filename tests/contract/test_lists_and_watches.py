@@ -2,7 +2,7 @@
 
 from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Change, Cluster
-from tests.contract.given import config_map, next_change, pod, pod_group, refused
+from tests.contract.given import api_error_of, config_map, next_change, pod, pod_group
 
 
 async def test_lists_are_sorted_by_name_and_selected_by_labels_and_fields(cluster: Cluster, namespace: str) -> None:
@@ -38,8 +38,8 @@ async def test_pods_are_selected_by_node_and_phase(cluster: Cluster, namespace: 
 
 
 async def test_selectors_that_cannot_be_read_are_bad_requests(cluster: Cluster, namespace: str) -> None:
-    assert (await refused(cluster.list(PODS, namespace, labels="a in"))).status == 400
-    assert (await refused(cluster.list(PODS, namespace, fields="spec.containers=1"))).status == 400
+    assert (await api_error_of(cluster.list(PODS, namespace, labels="a in"))).status == 400
+    assert (await api_error_of(cluster.list(PODS, namespace, fields="spec.containers=1"))).status == 400
 
 
 async def test_all_pages_show_one_version(cluster: Cluster, namespace: str) -> None:

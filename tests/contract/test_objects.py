@@ -2,7 +2,7 @@
 
 from muster.api.resources import CONFIG_MAPS, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster
-from tests.contract.given import config_map, pod, pod_group, refused
+from tests.contract.given import api_error_of, config_map, pod, pod_group
 
 
 async def test_a_created_object_has_uid_version_and_creation_time(cluster: Cluster, namespace: str) -> None:
@@ -33,7 +33,7 @@ async def test_generated_names_differ(cluster: Cluster, namespace: str) -> None:
 
 async def test_a_name_exists_once(cluster: Cluster, namespace: str) -> None:
     await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
-    problem = await refused(cluster.create(CONFIG_MAPS, config_map(namespace, "a")))
+    problem = await api_error_of(cluster.create(CONFIG_MAPS, config_map(namespace, "a")))
     assert (problem.status, problem.reason) == (409, "AlreadyExists")
 
 
@@ -46,17 +46,17 @@ async def test_a_missing_object_is_not_found(cluster: Cluster, namespace: str) -
         cluster.bind(namespace, "none", "", "n"),
         cluster.evict(namespace, "none", ""),
     ):
-        problem = await refused(call)
+        problem = await api_error_of(call)
         assert (problem.status, problem.reason) == (404, "NotFound")
 
 
 async def test_a_namespace_must_exist(cluster: Cluster, unique: str) -> None:
-    problem = await refused(cluster.create(CONFIG_MAPS, config_map(f"{unique}-none", "a")))
+    problem = await api_error_of(cluster.create(CONFIG_MAPS, config_map(f"{unique}-none", "a")))
     assert (problem.status, problem.reason) == (404, "NotFound")
 
 
 async def test_names_must_be_dns_names(cluster: Cluster, namespace: str) -> None:
-    problem = await refused(cluster.create(CONFIG_MAPS, config_map(namespace, "Not_a_name")))
+    problem = await api_error_of(cluster.create(CONFIG_MAPS, config_map(namespace, "Not_a_name")))
     assert (problem.status, problem.reason) == (422, "Invalid")
     assert problem.details["causes"][0]["field"] == "metadata.name"
 
@@ -65,7 +65,7 @@ async def test_an_update_of_an_old_version_is_a_conflict(cluster: Cluster, names
     first = await cluster.create(CONFIG_MAPS, config_map(namespace, "a", x="1"))
     second = await cluster.replace(CONFIG_MAPS, {**first, "data": {"x": "2"}})
     assert second["metadata"]["resourceVersion"] != first["metadata"]["resourceVersion"]
-    problem = await refused(cluster.replace(CONFIG_MAPS, {**first, "data": {"x": "3"}}))
+    problem = await api_error_of(cluster.replace(CONFIG_MAPS, {**first, "data": {"x": "3"}}))
     assert (problem.status, problem.reason) == (409, "Conflict")
     assert (await cluster.get(CONFIG_MAPS, namespace, "a"))["data"] == {"x": "2"}
 
@@ -74,7 +74,7 @@ async def test_an_update_with_another_uid_is_a_conflict(cluster: Cluster, namesp
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     del made["metadata"]["resourceVersion"]
     made["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
-    problem = await refused(cluster.replace(CONFIG_MAPS, made))
+    problem = await api_error_of(cluster.replace(CONFIG_MAPS, made))
     assert (problem.status, problem.reason) == (409, "Conflict")
 
 
@@ -97,7 +97,7 @@ async def test_the_generation_counts_changes_of_the_spec_only(cluster: Cluster, 
 async def test_updates_of_custom_kinds_require_a_resource_version(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=2))
     del made["metadata"]["resourceVersion"]
-    problem = await refused(cluster.replace(POD_GROUPS, made))
+    problem = await api_error_of(cluster.replace(POD_GROUPS, made))
     assert (problem.status, problem.reason) == (422, "Invalid")
 
 
@@ -121,7 +121,7 @@ async def test_an_object_terminates_until_its_finalizers_are_removed(cluster: Cl
     held = await cluster.get(CONFIG_MAPS, namespace, "a")
     assert held["metadata"]["deletionTimestamp"]
     await cluster.patch(CONFIG_MAPS, namespace, "a", {"metadata": {"finalizers": None}})
-    assert (await refused(cluster.get(CONFIG_MAPS, namespace, "a"))).status == 404
+    assert (await api_error_of(cluster.get(CONFIG_MAPS, namespace, "a"))).status == 404
 
 
 async def test_a_terminating_object_gets_no_new_finalizers(cluster: Cluster, namespace: str) -> None:
@@ -130,15 +130,17 @@ async def test_a_terminating_object_gets_no_new_finalizers(cluster: Cluster, nam
     await cluster.create(CONFIG_MAPS, raw)
     await cluster.delete(CONFIG_MAPS, namespace, "a")
     more = {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}
-    assert (await refused(cluster.patch(CONFIG_MAPS, namespace, "a", more))).status == 422
+    assert (await api_error_of(cluster.patch(CONFIG_MAPS, namespace, "a", more))).status == 422
 
 
 async def test_a_deletion_can_have_the_uid_as_precondition(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
-    problem = await refused(cluster.delete(CONFIG_MAPS, namespace, "a", uid="00000000-0000-0000-0000-000000000000"))
+    problem = await api_error_of(
+        cluster.delete(CONFIG_MAPS, namespace, "a", uid="00000000-0000-0000-0000-000000000000")
+    )
     assert (problem.status, problem.reason) == (409, "Conflict")
     await cluster.delete(CONFIG_MAPS, namespace, "a", uid=made["metadata"]["uid"])
-    assert (await refused(cluster.get(CONFIG_MAPS, namespace, "a"))).status == 404
+    assert (await api_error_of(cluster.get(CONFIG_MAPS, namespace, "a"))).status == 404
 
 
 async def test_callers_own_the_objects_that_they_get(cluster: Cluster, namespace: str) -> None:
@@ -152,7 +154,7 @@ async def test_callers_own_the_objects_that_they_get(cluster: Cluster, namespace
 
 async def test_the_spec_of_a_pod_is_immutable(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
-    problem = await refused(cluster.patch(PODS, namespace, "a", {"spec": {"schedulerName": "other"}}))
+    problem = await api_error_of(cluster.patch(PODS, namespace, "a", {"spec": {"schedulerName": "other"}}))
     assert (problem.status, problem.reason) == (422, "Invalid")
     image = {"spec": {"containers": [{"name": "main", "image": "registry.example/main:2"}]}}
     kind = "application/strategic-merge-patch+json"
@@ -163,6 +165,6 @@ async def test_the_spec_of_a_pod_is_immutable(cluster: Cluster, namespace: str) 
 async def test_scheduling_gates_can_only_be_removed(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a", schedulingGates=[{"name": "example.com/one"}]))
     more = {"spec": {"schedulingGates": [{"name": "example.com/one"}, {"name": "example.com/two"}]}}
-    assert (await refused(cluster.patch(PODS, namespace, "a", more))).status == 422
+    assert (await api_error_of(cluster.patch(PODS, namespace, "a", more))).status == 422
     opened = await cluster.patch(PODS, namespace, "a", {"spec": {"schedulingGates": None}})
     assert not opened["spec"].get("schedulingGates")

@@ -4,7 +4,7 @@ from typing import Any
 
 from muster.api.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_GROUPS, PODS
 from muster.kube.cluster import Cluster, Raw
-from tests.contract.given import config_map, pod, pod_group, refused
+from tests.contract.given import api_error_of, config_map, pod, pod_group
 
 
 async def test_merge_patches_set_and_delete(cluster: Cluster, namespace: str) -> None:
@@ -19,7 +19,7 @@ async def test_json_patches_apply_all_operations_or_none(cluster: Cluster, names
     changed = await cluster.patch(CONFIG_MAPS, namespace, "a", good, "application/json-patch+json")
     assert changed["data"] == {"x": "1", "y": "2"}
     bad = [{"op": "remove", "path": "/data/y"}, {"op": "test", "path": "/data/x", "value": "9"}]
-    problem = await refused(cluster.patch(CONFIG_MAPS, namespace, "a", bad, "application/json-patch+json"))
+    problem = await api_error_of(cluster.patch(CONFIG_MAPS, namespace, "a", bad, "application/json-patch+json"))
     assert problem.status == 422
     assert (await cluster.get(CONFIG_MAPS, namespace, "a"))["data"] == {"x": "1", "y": "2"}
 
@@ -69,7 +69,7 @@ async def test_a_patch_can_set_the_order_of_a_keyed_list(cluster: Cluster, names
 
 async def test_an_item_without_its_merge_key_is_rejected(cluster: Cluster, namespace: str) -> None:
     await _deployed(cluster, namespace, "one")
-    problem = await refused(_container_names(cluster, namespace, [{"image": "registry.example/a:2"}]))
+    problem = await api_error_of(_container_names(cluster, namespace, [{"image": "registry.example/a:2"}]))
     assert "does not contain declared merge key: name" in problem.message
 
 
@@ -97,14 +97,14 @@ async def test_taints_are_an_atomic_list(cluster: Cluster, unique: str) -> None:
 async def test_custom_kinds_support_no_strategic_merge_patch(cluster: Cluster, namespace: str) -> None:
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", minMember=1))
     kind: Any = "application/strategic-merge-patch+json"
-    assert (await refused(cluster.patch(POD_GROUPS, namespace, "g", {"spec": {}}, kind))).status == 415
+    assert (await api_error_of(cluster.patch(POD_GROUPS, namespace, "g", {"spec": {}}, kind))).status == 415
 
 
 async def test_a_patch_can_have_a_resource_version_as_precondition(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(CONFIG_MAPS, config_map(namespace, "a"))
     old = {"metadata": {"resourceVersion": made["metadata"]["resourceVersion"]}, "data": {"x": "1"}}
     await cluster.patch(CONFIG_MAPS, namespace, "a", old)
-    problem = await refused(cluster.patch(CONFIG_MAPS, namespace, "a", {**old, "data": {"x": "2"}}))
+    problem = await api_error_of(cluster.patch(CONFIG_MAPS, namespace, "a", {**old, "data": {"x": "2"}}))
     assert (problem.status, problem.reason) == (409, "Conflict")
 
 
@@ -136,7 +136,7 @@ async def test_apply_removes_fields_that_its_manager_no_longer_applies(cluster: 
 
 async def test_apply_conflicts_with_other_managers_unless_forced(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1"), "one")
-    problem = await refused(_apply(cluster, _config(namespace, x="2"), "two"))
+    problem = await api_error_of(_apply(cluster, _config(namespace, x="2"), "two"))
     assert (problem.status, problem.reason) == (409, "Conflict")
     (cause,) = problem.details["causes"]
     assert (cause["reason"], cause["field"]) == ("FieldManagerConflict", ".data.x")
@@ -157,7 +157,7 @@ async def test_conflicts_name_list_items_by_their_keys(cluster: Cluster, namespa
         return {"apiVersion": "apps/v1", "kind": "Deployment", **raw}
 
     await cluster.patch(DEPLOYMENTS, namespace, "a", image(2), kind, field_manager="one", force=True)
-    problem = await refused(cluster.patch(DEPLOYMENTS, namespace, "a", image(3), kind, field_manager="two"))
+    problem = await api_error_of(cluster.patch(DEPLOYMENTS, namespace, "a", image(3), kind, field_manager="two"))
     (cause,) = problem.details["causes"]
     assert cause["field"] == '.spec.template.spec.containers[name="one"].image'
 
@@ -167,11 +167,11 @@ async def test_an_apply_configuration_has_no_managed_fields_and_no_unknown_field
 ) -> None:
     raw = _config(namespace, x="1")
     raw["metadata"]["managedFields"] = []
-    problem = await refused(_apply(cluster, raw, "one"))
+    problem = await api_error_of(_apply(cluster, raw, "one"))
     assert (problem.status, problem.message) == (400, "metadata.managedFields must be nil")
     group = pod_group(namespace, "g", minMember=1, unheardOf=True)
     kind: Any = "application/apply-patch+yaml"
-    unknown = await refused(cluster.patch(POD_GROUPS, namespace, "g", group, kind, field_manager="one"))
+    unknown = await api_error_of(cluster.patch(POD_GROUPS, namespace, "g", group, kind, field_manager="one"))
     assert ".spec.unheardOf: field not declared in schema" in unknown.message
 
 
@@ -185,7 +185,7 @@ async def test_two_managers_may_apply_the_same_value(cluster: Cluster, namespace
 async def test_an_update_takes_over_fields_from_an_apply(cluster: Cluster, namespace: str) -> None:
     await _apply(cluster, _config(namespace, x="1"), "one")
     await cluster.patch(CONFIG_MAPS, namespace, "a", {"data": {"x": "2"}}, field_manager="editor")
-    problem = await refused(_apply(cluster, _config(namespace, x="1"), "one"))
+    problem = await api_error_of(_apply(cluster, _config(namespace, x="1"), "one"))
     assert problem.status == 409
     assert 'conflict with "editor"' in problem.details["causes"][0]["message"]
 

@@ -2,7 +2,7 @@
 
 from muster.api.resources import BUDGETS, PODS, PRIORITY_CLASSES
 from muster.kube.cluster import Cluster, Raw
-from tests.contract.given import pod, refused, running
+from tests.contract.given import api_error_of, pod, running
 
 OTHER = "00000000-0000-0000-0000-000000000000"
 
@@ -21,21 +21,21 @@ async def test_a_pod_is_bound_once(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(PODS, pod(namespace, "a"))
     await cluster.bind(namespace, "a", made["metadata"]["uid"], "n1")
     for node in ("n1", "n2"):
-        problem = await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], node))
+        problem = await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], node))
         assert (problem.status, problem.reason) == (409, "Conflict")
     assert (await cluster.get(PODS, namespace, "a"))["spec"]["nodeName"] == "n1"
 
 
 async def test_a_binding_has_the_uid_as_precondition(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
-    problem = await refused(cluster.bind(namespace, "a", OTHER, "n1"))
+    problem = await api_error_of(cluster.bind(namespace, "a", OTHER, "n1"))
     assert (problem.status, problem.reason) == (409, "Conflict")
     assert not (await cluster.get(PODS, namespace, "a"))["spec"].get("nodeName")
 
 
 async def test_a_gated_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(PODS, pod(namespace, "a", schedulingGates=[{"name": "example.com/wait"}]))
-    assert (await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
+    assert (await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
 
 
 async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) -> None:
@@ -43,14 +43,14 @@ async def test_a_terminating_pod_is_not_bound(cluster: Cluster, namespace: str) 
     raw["metadata"]["finalizers"] = ["example.com/hold"]
     made = await cluster.create(PODS, raw)
     await cluster.delete(PODS, namespace, "a")
-    assert (await refused(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
+    assert (await api_error_of(cluster.bind(namespace, "a", made["metadata"]["uid"], "n1"))).status == 409
     await cluster.patch(PODS, namespace, "a", {"metadata": {"finalizers": None}})
 
 
 async def test_an_unbound_pod_is_deleted_at_once(cluster: Cluster, namespace: str) -> None:
     await cluster.create(PODS, pod(namespace, "a"))
     await cluster.delete(PODS, namespace, "a")
-    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+    assert (await api_error_of(cluster.get(PODS, namespace, "a"))).status == 404
 
 
 async def test_a_bound_pod_terminates_with_a_grace_period(cluster: Cluster, namespace: str) -> None:
@@ -62,7 +62,7 @@ async def test_a_bound_pod_terminates_with_a_grace_period(cluster: Cluster, name
     await cluster.delete(PODS, namespace, "a", grace_seconds=5)
     assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionGracePeriodSeconds"] == 5
     await cluster.delete(PODS, namespace, "a", grace_seconds=0)
-    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+    assert (await api_error_of(cluster.get(PODS, namespace, "a"))).status == 404
 
 
 async def test_a_new_pod_is_pending_and_has_defaults(cluster: Cluster, namespace: str) -> None:
@@ -77,13 +77,13 @@ async def test_a_pods_priority_is_that_of_its_class(cluster: Cluster, namespace:
     await cluster.create(PRIORITY_CLASSES, {"metadata": {"name": unique}, "value": 77})
     made = await cluster.create(PODS, pod(namespace, "a", priorityClassName=unique))
     assert made["spec"]["priority"] == 77
-    problem = await refused(cluster.create(PODS, pod(namespace, "b", priorityClassName=f"{unique}-none")))
+    problem = await api_error_of(cluster.create(PODS, pod(namespace, "b", priorityClassName=f"{unique}-none")))
     assert (problem.status, problem.reason) == (403, "Forbidden")
 
 
 async def test_an_eviction_without_a_budget_is_a_deletion(cluster: Cluster, namespace: str) -> None:
     made = await running(cluster, namespace, "a", {})
-    problem = await refused(cluster.evict(namespace, "a", OTHER))
+    problem = await api_error_of(cluster.evict(namespace, "a", OTHER))
     assert (problem.status, problem.reason) == (409, "Conflict")
     await cluster.evict(namespace, "a", made["metadata"]["uid"])
     assert (await cluster.get(PODS, namespace, "a"))["metadata"]["deletionTimestamp"]
@@ -106,7 +106,7 @@ async def _budget(cluster: Cluster, namespace: str, least: int, healthy: int) ->
 async def test_an_eviction_against_a_budget_is_429(cluster: Cluster, namespace: str) -> None:
     made = await running(cluster, namespace, "a", {"app": "a"})
     await _budget(cluster, namespace, least=1, healthy=1)
-    problem = await refused(cluster.evict(namespace, "a", made["metadata"]["uid"]))
+    problem = await api_error_of(cluster.evict(namespace, "a", made["metadata"]["uid"]))
     assert (problem.status, problem.reason) == (429, "TooManyRequests")
     assert problem.details["causes"][0]["reason"] == "DisruptionBudget"
     assert "deletionTimestamp" not in (await cluster.get(PODS, namespace, "a"))["metadata"]
@@ -116,14 +116,14 @@ async def test_a_budget_allows_as_many_evictions_as_its_status_says(cluster: Clu
     pods = [await running(cluster, namespace, name, {"app": "a"}) for name in ("a", "b", "c")]
     await _budget(cluster, namespace, least=2, healthy=3)
     await cluster.evict(namespace, "a", pods[0]["metadata"]["uid"])
-    assert (await refused(cluster.evict(namespace, "b", pods[1]["metadata"]["uid"]))).status == 429
+    assert (await api_error_of(cluster.evict(namespace, "b", pods[1]["metadata"]["uid"]))).status == 429
 
 
 async def test_budgets_do_not_apply_to_pending_pods(cluster: Cluster, namespace: str) -> None:
     made = await cluster.create(PODS, pod(namespace, "a", {"app": "a"}))
     await _budget(cluster, namespace, least=1, healthy=1)
     await cluster.evict(namespace, "a", made["metadata"]["uid"])
-    assert (await refused(cluster.get(PODS, namespace, "a"))).status == 404
+    assert (await api_error_of(cluster.get(PODS, namespace, "a"))).status == 404
 
 
 async def test_a_dry_run_of_an_eviction_has_no_effect(cluster: Cluster, namespace: str) -> None:
@@ -140,7 +140,7 @@ async def test_a_dry_run_of_an_eviction_has_no_effect(cluster: Cluster, namespac
 
 async def test_a_dry_run_of_an_eviction_is_rejected_like_the_eviction(cluster: Cluster, namespace: str) -> None:
     made = await running(cluster, namespace, "a", {"app": "a"})
-    assert (await refused(cluster.evict(namespace, "a", OTHER, dry_run=True))).status == 409
+    assert (await api_error_of(cluster.evict(namespace, "a", OTHER, dry_run=True))).status == 409
     await _budget(cluster, namespace, least=1, healthy=1)
-    problem = await refused(cluster.evict(namespace, "a", made["metadata"]["uid"], dry_run=True))
+    problem = await api_error_of(cluster.evict(namespace, "a", made["metadata"]["uid"], dry_run=True))
     assert (problem.status, problem.reason) == (429, "TooManyRequests")

@@ -24,8 +24,11 @@ class Leads:
 
 def waiting_pod(namespace: str, name: str, group: str) -> Raw:
     meta = {"name": name, "namespace": namespace, "annotations": {"pod-group-name": group}}
-    asks = {"limits": {"nvidia.com/gpu": "1"}}
-    spec = {"schedulerName": f"of-{namespace}", "containers": [{"name": "main", "image": "none", "resources": asks}]}
+    resources = {"limits": {"nvidia.com/gpu": "1"}}
+    spec = {
+        "schedulerName": f"of-{namespace}",
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+    }
     return {**kind_of(PODS), "metadata": meta, "spec": spec}
 
 
@@ -68,7 +71,7 @@ async def test_fields_that_no_longer_apply_are_removed(cluster: Cluster, namespa
     assert (before["pending"], before["resourcesStatus"]["requested"]["nvidia.com/gpu"]) == (1, "1")
     assert (await status(cluster, QUEUES, "", queue))["requested"]["nvidia.com/gpu"] == "1"
     other = {
-        "type": "Mine",
+        "type": "Custom",
         "status": "True",
         "reason": "Other",
         "message": "",
@@ -82,7 +85,7 @@ async def test_fields_that_no_longer_apply_are_removed(cluster: Cluster, namespa
     assert "pending" not in after
     assert "nvidia.com/gpu" not in after.get("resourcesStatus", {}).get("requested", {})
     assert after["levels"][0].get("pending", 0) == 0
-    assert [condition["type"] for condition in after["conditions"]] == ["Scheduled", "Mine"], (
+    assert [condition["type"] for condition in after["conditions"]] == ["Scheduled", "Custom"], (
         "conditions of other writers stay"
     )
     assert "nvidia.com/gpu" not in (await status(cluster, QUEUES, "", queue)).get("requested", {})
@@ -165,7 +168,7 @@ async def test_strays_and_orphans_are_reported_on_the_pod_and_the_podgroup(clust
     """N4: an event and `PodScheduled=False` on the pod, an event and a condition on its PodGroup."""
     await cluster.create(POD_GROUPS, pod_group(namespace, "g", subGroups=[{"name": "w", "minMember": 1}]))
     lost = waiting_pod(namespace, "stray", "g")
-    lost["metadata"]["labels"] = {"kai.scheduler/subgroup-name": "nobody"}
+    lost["metadata"]["labels"] = {"kai.scheduler/subgroup-name": "missing"}
     for item in (lost, waiting_pod(namespace, "orphan", "late")):
         await cluster.create(PODS, item)
     bench = StatusWriterBench(cluster, namespace)
@@ -192,10 +195,10 @@ async def test_the_condition_of_an_orphan_is_removed_when_its_gang_exists(cluste
     async with bench.running():
         await bench.run_cycle()
         assert await bench.condition("p") is not None
-        other = {"status": {"conditions": [{"type": "Mine", "status": "True"}]}}
+        other = {"status": {"conditions": [{"type": "Custom", "status": "True"}]}}
         await cluster.patch(PODS, namespace, "p", other, "application/strategic-merge-patch+json", "status")
         await cluster.create(POD_GROUPS, pod_group(namespace, "late", minMember=1, markUnschedulable=False))
         await bench.run_cycle()
     left = (await status(cluster, PODS, namespace, "p"))["conditions"]
-    assert [condition["type"] for condition in left] == ["Mine"]
+    assert [condition["type"] for condition in left] == ["Custom"]
     assert bench.failed == [False, False]

@@ -133,8 +133,8 @@ def test_invalid_strategic_merge_patches_are_rejected(patch: Any) -> None:
 
 
 def test_the_result_of_a_patch_must_be_an_object() -> None:
-    refused: list[Any] = [[], "text", None, 3]
-    for patch in refused:
+    invalid_patches: list[Any] = [[], "text", None, 3]
+    for patch in invalid_patches:
         with pytest.raises(ApiError) as caught:
             apply_patch({"a": 1}, patch, "application/merge-patch+json")
         assert caught.value.status == 400

@@ -19,7 +19,7 @@ from muster.embedded.patch.merge_keys import MergeKeys
 from muster.embedded.patch.server_side_apply import FieldManager, apply_configuration, managers_of, record_update
 from muster.kube.errors import ApiError
 
-SHAPE = MergeKeys.of(None)
+MERGE_KEYS = MergeKeys.of(None)
 POD: Any = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -29,7 +29,7 @@ POD: Any = {
 
 
 def test_field_sets_have_the_paths_of_kubernetes() -> None:
-    assert to_fields_v1(field_set(POD, SHAPE)) == {
+    assert to_fields_v1(field_set(POD, MERGE_KEYS)) == {
         "f:metadata": {"f:labels": {"f:x": {}}, "f:finalizers": {'v:"f"': {}}},
         "f:spec": {
             "f:containers": {'k:{"name":"m"}': {".": {}, "f:name": {}, "f:image": {}}},
@@ -61,12 +61,14 @@ def test_removed_fields_leave_no_empty_maps() -> None:
 def test_an_update_takes_over_changed_fields() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"x": "1", "y": "1"}}
     live = apply_configuration(
-        config, config, SHAPE, FieldManager("one", "Apply", "", frozenset(), "t1"), CONFIG_MAPS, force=False
+        config, config, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t1"), CONFIG_MAPS, force=False
     )
     new = {**live, "data": {"x": "2", "y": "1", "z": "1"}}
     fields = {
         manager.name: manager.fields
-        for manager in managers_of(record_update(live, new, SHAPE, FieldManager("ed", "Update", "", frozenset(), "t2")))
+        for manager in managers_of(
+            record_update(live, new, MERGE_KEYS, FieldManager("ed", "Update", "", frozenset(), "t2"))
+        )
     }
     assert fields == {
         "one": {("f:data", "f:y")},
@@ -84,7 +86,7 @@ _CONFIGS = st.dictionaries(st.text("pqr", min_size=1, max_size=1), _VALUES, max_
 
 @given(_CONFIGS)
 def test_fields_v1_round_trips(config: Any) -> None:
-    fields = field_set(config, SHAPE)
+    fields = field_set(config, MERGE_KEYS)
     assert frozenset(from_fields_v1(to_fields_v1(fields))) == fields
 
 
@@ -96,7 +98,7 @@ def test_the_only_manager_gets_what_it_applies(first: Any, second: Any) -> None:
     def apply(live: Any, data: Any) -> Any:
         config = {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data}
         manager = FieldManager("one", "Apply", "", frozenset(), "t")
-        return apply_configuration(live or config, config, SHAPE, manager, CONFIG_MAPS, force=False)
+        return apply_configuration(live or config, config, MERGE_KEYS, manager, CONFIG_MAPS, force=False)
 
     live = apply(apply(None, first), second)
     left = {name: value for name, value in live.items() if name not in ("apiVersion", "kind", "metadata")}
@@ -111,16 +113,16 @@ def test_an_apply_conflicts_or_sets_all_its_values(first: Any, second: Any) -> N
         {"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, **data} for data in (first, second)
     )
     live = apply_configuration(
-        config_one, config_one, SHAPE, FieldManager("one", "Apply", "", frozenset(), "t"), CONFIG_MAPS, force=False
+        config_one, config_one, MERGE_KEYS, FieldManager("one", "Apply", "", frozenset(), "t"), CONFIG_MAPS, force=False
     )
     differ = {
         path
-        for path in field_set(config_one, SHAPE) & field_set(config_two, SHAPE)
+        for path in field_set(config_one, MERGE_KEYS) & field_set(config_two, MERGE_KEYS)
         if value_at(config_one, path) != value_at(config_two, path)
     }
     manager = FieldManager("two", "Apply", "", frozenset(), "t")
     if differ:
         with pytest.raises(ApiError, match=f"Apply failed with {len(differ)} conflict"):
-            apply_configuration(live, config_two, SHAPE, manager, CONFIG_MAPS, force=False)
-    forced = apply_configuration(live, config_two, SHAPE, manager, CONFIG_MAPS, force=True)
-    assert all(value_at(config_two, path) in ({}, value_at(forced, path)) for path in field_set(config_two, SHAPE))
+            apply_configuration(live, config_two, MERGE_KEYS, manager, CONFIG_MAPS, force=False)
+    forced = apply_configuration(live, config_two, MERGE_KEYS, manager, CONFIG_MAPS, force=True)
+    assert all(value_at(config_two, path) in ({}, value_at(forced, path)) for path in field_set(config_two, MERGE_KEYS))

@@ -56,7 +56,7 @@ def podgroup(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-class World:
+class ServerFixture:
     """A store, its API server, and a manual clock."""
 
     def __init__(self, token: str = "") -> None:
@@ -68,13 +68,13 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def server() -> ServerFixture:
+    return ServerFixture()
 
 
 @pytest.fixture
-def app(world: World) -> ASGIApp:
-    return world.app
+def app(server: ServerFixture) -> ASGIApp:
+    return server.app
 
 
 # every failure is a Status ------------------------------------------------------------------------------------------
@@ -84,16 +84,16 @@ FAILURES: list[tuple[str, str, Any, dict[str, str], int, str]] = [
     ("GET", "/nothing", b"", {}, 404, "NotFound"),
     ("GET", "/api/v2", b"", {}, 404, "NotFound"),
     ("GET", "/api/v1/things", b"", {}, 404, "NotFound"),
-    ("GET", "/apis/nobody.io", b"", {}, 404, "NotFound"),
-    ("GET", "/apis/nobody.io/v1", b"", {}, 404, "NotFound"),
-    ("GET", "/apis/nobody.io/v1/things", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/missing.io", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/missing.io/v1", b"", {}, 404, "NotFound"),
+    ("GET", "/apis/missing.io/v1/things", b"", {}, 404, "NotFound"),
     ("GET", f"{PODS}/a", b"", {}, 404, "NotFound"),
     ("GET", "/api/v1/pods/a", b"", {}, 404, "NotFound"),
     ("GET", "/api/v1/namespaces/default/nodes", b"", {}, 404, "NotFound"),
     ("GET", f"{PODS}/a/log", b"", {}, 404, "NotFound"),
     ("GET", f"{PODS}/a/b/c", b"", {}, 404, "NotFound"),
     ("GET", "/api/v1/namespaces//pods", b"", {}, 404, "NotFound"),
-    ("GET", "/openapi/v3/apis/nobody.io/v1", b"", {}, 404, "NotFound"),
+    ("GET", "/openapi/v3/apis/missing.io/v1", b"", {}, 404, "NotFound"),
     ("PUT", PODS, b"{}", {}, 405, "MethodNotAllowed"),
     ("HEAD", PODS, b"", {}, 405, "MethodNotAllowed"),
     ("BREW", PODS, b"", {}, 405, "MethodNotAllowed"),
@@ -180,7 +180,7 @@ async def test_every_failure_is_a_status_with_a_message(
 
 
 async def test_an_internal_error_is_a_500_without_details(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ServerFixture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The details are in the log."""
 
@@ -188,7 +188,7 @@ async def test_an_internal_error_is_a_500_without_details(
         raise ZeroDivisionError("secret")
 
     monkeypatch.setattr(verbs, "COLLECTION", {"GET": broken})
-    reply = await ask(world.app, "GET", PODS)
+    reply = await ask(server.app, "GET", PODS)
     assert (reply.status, reply.json["reason"]) == (500, "InternalError")
     assert b"secret" not in reply.body
     assert "ZeroDivisionError" in capsys.readouterr().out
@@ -203,7 +203,7 @@ async def test_an_internal_error_is_a_500_without_details(
 )
 async def test_requests_need_the_token(authorization: str, status: int) -> None:
     """All paths but health and version."""
-    reply = await ask(World("token").app, "GET", PODS, headers={"Authorization": authorization})
+    reply = await ask(ServerFixture("token").app, "GET", PODS, headers={"Authorization": authorization})
     assert reply.status == status
     assert (reply.headers.get("www-authenticate") == "Bearer") is (status == 401)
 
@@ -211,12 +211,12 @@ async def test_requests_need_the_token(authorization: str, status: int) -> None:
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/livez/ping", "/version"])
 async def test_health_and_version_need_no_token(path: str) -> None:
     """Probes have no token."""
-    assert (await ask(World("token").app, "GET", path)).status == 200
+    assert (await ask(ServerFixture("token").app, "GET", path)).status == 200
 
 
 def test_secrets_are_not_in_representations() -> None:
     """A repr may end up in a log."""
-    assert "token" not in repr(World("token").server_context)
+    assert "token" not in repr(ServerFixture("token").server_context)
     assert "PRIVATE" not in repr(tls.generate(["localhost"], T0))
 
 
@@ -364,17 +364,17 @@ def grid(shown: Any, wide: bool = False) -> list[list[Any]]:
     return [heads, *([row["cells"][i] for i in visible] for row in shown["rows"])]
 
 
-async def test_the_table_of_pods_shows_their_state(world: World) -> None:
+async def test_the_table_of_pods_shows_their_state(server: ServerFixture) -> None:
     """READY, STATUS, RESTARTS, AGE; the node with -o wide."""
-    await ask(world.app, "POST", PODS, pod("a"))
+    await ask(server.app, "POST", PODS, pod("a"))
     status = {
         "phase": "Running",
         "podIP": "10.0.0.1",
         "containerStatuses": [{"name": "main", "ready": True, "restartCount": 2, "state": {"running": {}}}],
     }
-    await ask(world.app, "PATCH", f"{PODS}/a/status", {"status": status}, MERGE)
-    world.now = T0 + timedelta(minutes=5, seconds=7)
-    shown = (await ask(world.app, "GET", PODS, headers=TABLE)).json
+    await ask(server.app, "PATCH", f"{PODS}/a/status", {"status": status}, MERGE)
+    server.now = T0 + timedelta(minutes=5, seconds=7)
+    shown = (await ask(server.app, "GET", PODS, headers=TABLE)).json
     assert (shown["kind"], shown["apiVersion"]) == ("Table", "meta.k8s.io/v1")
     assert grid(shown) == [
         ["Name", "Ready", "Status", "Restarts", "Age"],
@@ -383,9 +383,9 @@ async def test_the_table_of_pods_shows_their_state(world: World) -> None:
     assert grid(shown, wide=True)[1][5:7] == ["10.0.0.1", "<none>"]
     row = shown["rows"][0]["object"]
     assert (row["kind"], row["metadata"]["name"]) == ("PartialObjectMetadata", "a")
-    whole = (await ask(world.app, "GET", f"{PODS}?includeObject=Object", headers=TABLE)).json
+    whole = (await ask(server.app, "GET", f"{PODS}?includeObject=Object", headers=TABLE)).json
     assert whole["rows"][0]["object"]["kind"] == "Pod"
-    bare = (await ask(world.app, "GET", f"{PODS}?includeObject=None", headers=TABLE)).json
+    bare = (await ask(server.app, "GET", f"{PODS}?includeObject=None", headers=TABLE)).json
     assert "object" not in bare["rows"][0]
 
 
@@ -499,10 +499,10 @@ async def test_a_future_resource_version_is_rejected(app: ASGIApp) -> None:
     assert (reply.status, reply.json["kind"]) == (400, "Status")
 
 
-async def test_a_compacted_version_is_an_error_event(world: World) -> None:
+async def test_a_compacted_version_is_an_error_event(server: ServerFixture) -> None:
     """The client must relist."""
-    world.store = ClusterStore(history=2)
-    app = application(server_context(world.store))
+    server.store = ClusterStore(history=2)
+    app = application(server_context(server.store))
     for name in string.ascii_lowercase:
         await ask(app, "POST", PODS, pod(name))
     reply = await ask(app, "GET", f"{PODS}?watch=1&resourceVersion=1&timeoutSeconds=1")
@@ -510,24 +510,24 @@ async def test_a_compacted_version_is_an_error_event(world: World) -> None:
     assert [(line["type"], line["object"]["code"]) for line in reply.lines] == [("ERROR", 410)]
 
 
-async def test_a_disconnect_closes_the_watch(world: World) -> None:
+async def test_a_disconnect_closes_the_watch(server: ServerFixture) -> None:
     """No state stays for a client that is gone."""
-    watch = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1", stays_seconds=0.1))
+    watch = asyncio.create_task(ask(server.app, "GET", f"{PODS}?watch=1", stays_seconds=0.1))
     await asyncio.sleep(0.05)
-    assert len(world.server_context.watches) == 1
+    assert len(server.server_context.watches) == 1
     await watch
-    assert len(world.server_context.watches) == 0
+    assert len(server.server_context.watches) == 0
 
 
-async def test_no_watch_stays_open_after_the_server_stops(world: World) -> None:
+async def test_no_watch_stays_open_after_the_server_stops(server: ServerFixture) -> None:
     """A watch that is opened later is closed at once."""
-    watches: OpenWatches = world.server_context.watches
-    early = asyncio.create_task(ask(world.app, "GET", f"{PODS}?watch=1"))
+    watches: OpenWatches = server.server_context.watches
+    early = asyncio.create_task(ask(server.app, "GET", f"{PODS}?watch=1"))
     await asyncio.sleep(0.05)
     async with asyncio.timeout(1):
         watches.close_all()
         await early
-        await ask(world.app, "GET", f"{PODS}?watch=1")
+        await ask(server.app, "GET", f"{PODS}?watch=1")
 
 
 # discovery ----------------------------------------------------------------------------------------------------------
