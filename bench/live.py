@@ -1,7 +1,7 @@
 """`python -m bench.live [embedded|kubernetes] [PODS] [NODES]`: the live loop beside a client that only posts bindings.
 
 In each of a few rounds gangs of eight wait on a cluster, and a scheduler that stood by begins and binds them. As many
-pods like theirs are bound by a bare client with as many requests at once: nothing is watched, planned or told. The
+pods like theirs are bound by a bare client with as many requests at once: nothing is watched, planned or reported. The
 share of its rate that is left is what a scheduler costs. Both begin with as many open connections as they need: a watch
 keeps one to itself, and a handshake costs as much as ten bindings. The rate of a machine changes from minute to minute,
 and that of an API server with what it did last, so the two take turns at being first, and the figures are medians of
@@ -221,7 +221,7 @@ async def each(do: Callable[[T], Awaitable[object]], things: Sequence[T], at_onc
 
 
 async def bare(cluster: Cluster, gangs: range, nodes: int) -> float:
-    """As many pods, of nobody's gangs, and their bindings posted; seconds."""
+    """As many pods of no gang, and their bindings posted; seconds."""
     pods = [raw for i in gangs for raw in gang(i, FOREIGN)[1:]]
     made: list[Raw] = []
 

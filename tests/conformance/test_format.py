@@ -1,4 +1,4 @@
-"""What a case may state, and that what does not hold is told: a suite that says yes to everything is none."""
+"""What a case may state, and that what does not hold is reported: a suite that says yes to everything is none."""
 
 from pathlib import Path
 

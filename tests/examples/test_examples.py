@@ -141,7 +141,7 @@ def test_the_examples_of_record_are_valid_in_their_cluster() -> None:
 
 
 def test_the_only_warnings_are_those_that_an_example_is_about() -> None:
-    """A warning in an example that nobody meant would teach people to ignore warnings."""
+    """A warning that an example does not mean would teach people to ignore warnings."""
     output = tell("validate", "-o", "json", CLUSTER, *OF_RECORD)
     warned = [
         (Path(judged["where"].split(",")[0]).name, problem["rule"])
@@ -153,7 +153,7 @@ def test_the_only_warnings_are_those_that_an_example_is_about() -> None:
 
 @each_of_record
 def test_converting_an_example_of_record_changes_nothing(path: Path) -> None:
-    """The form of record is where conversion ends: whoever converts twice gets the same."""
+    """The form of record is where conversion ends: to convert twice is to convert once."""
     for document in documents(path):
         done = convert(document)
         assert done.changes == ()
@@ -165,7 +165,7 @@ def test_converting_an_example_of_record_changes_nothing(path: Path) -> None:
 
 @each_older
 def test_an_older_example_is_not_accepted_in_silence(path: Path) -> None:
-    """Refused, or told how its minimum is read where other controllers write the same (V2)."""
+    """Refused, or warned about how its minimum is read where other controllers write the same (V2)."""
     output = tell("validate", path)
     assert output.code == 1 or "pods in all (M5)" in output.stdout
     assert "hint:" in output.stdout
@@ -179,7 +179,7 @@ def test_an_older_example_names_its_counterpart(path: Path) -> None:
 
 @each_convertible
 def test_an_older_example_converts_to_exactly_its_counterpart(path: Path) -> None:
-    """Without being told which dialect it is: none of the documents' own examples is ambiguous."""
+    """Without an option that names the dialect: none of the documents' own examples is ambiguous."""
     output = tell("convert", path)
     converted = list(yaml.safe_load_all(output.stdout))
     assert output.code == 0
@@ -188,7 +188,7 @@ def test_an_older_example_converts_to_exactly_its_counterpart(path: Path) -> Non
 
 @each_convertible
 def test_a_conversion_tells_the_dialects_that_the_header_names(path: Path) -> None:
-    """What was changed is told with its rule, and nothing else was changed."""
+    """Each change is reported with its rule, and nothing else was changed."""
     (group,) = groups(path)
     named_rules = {rule for change in convert(group).changes for rule in re.findall(r"\((D\d)\)$", change)}
     assert named_rules == rules_of(path, "dialect")

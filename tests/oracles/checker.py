@@ -55,7 +55,7 @@ def internal_errors(plan: Raw) -> list[str]:
 
 
 def _wrong(index: ObjectIndex, outcome: Outcome) -> list[str]:
-    """What holds at every moment: now with the bindings, and in the end when everybody is gone and in place."""
+    """What holds at every moment: now with the bindings, and once victims are gone and pods in place."""
     seats = _seats(index, outcome)
     return [
         *overfull(index, outcome),
@@ -269,7 +269,7 @@ def _alone(index: ObjectIndex, seats: list[Seat]) -> Iterator[str]:
             if _place(one.node, key) is None:
                 yield f"{one}: affinity by {key}, which the node does not have"
             elif not _considers(index, one.pod, term, one.pod) and not _inter_pod_rules(index, one, term, seats):
-                yield f"{one}: nobody there that its affinity by {key} asks for"
+                yield f"{one}: no pod there that its affinity by {key} requires"
 
 
 def _inter_pod_rules(index: ObjectIndex, one: Seat, term: Raw, seats: list[Seat]) -> list[Seat]:

@@ -1,4 +1,4 @@
-"""Who is disturbed, for whom, and whether they may be: P1-P7, S2, S3 and Q4 of a plan, read as decision 0008 says.
+"""Evictions and moves, and whether they are allowed: P1-P7, S2, S3 and Q4 of a plan, read as decision 0008 says.
 
 Lenient where a plan does not tell the order of its steps: with several gangs that are placed, who held how much before
 whom is not known, and every order will do.
@@ -42,7 +42,7 @@ Held = dict[str, dict[str, int]]  # by queue and resource
 
 
 class Leaver(NamedTuple):
-    """A unit of a gang that is evicted, and whom for."""
+    """A unit of a gang that is evicted."""
 
     gang: CheckedGang
     at: int  # its index among the units of the gang
@@ -52,7 +52,7 @@ class Leaver(NamedTuple):
 
 
 def outcomes(index: ObjectIndex, plan: Raw) -> tuple[Outcome, Outcome]:
-    """The moment of the bindings, when everybody is still there; and the end, when all are gone and in place."""
+    """The moment of the bindings, when every victim still runs; and the end, when all victims are gone."""
     bound = {key_of(one): one["node"] for one in plan["bindings"]}
     nominated = {key_of(one): one["node"] for one in plan.get("nominations") or ()}
     evicted = {key_of(one): one.get("moveTo", "") for one in plan.get("evictions") or ()}
@@ -91,7 +91,7 @@ def disturbed(index: ObjectIndex, plan: Raw, now: datetime | None) -> list[str]:
 
 
 def _not_there(index: ObjectIndex, plan: Raw) -> Iterator[str]:
-    """An eviction is about a placed pod, once, as it stands; and it has a reason and somebody whom it is for."""
+    """An eviction is about a placed pod, once, as it stands; and it has a reason and a gang that it is for."""
     entries = plan.get("evictions") or []
     for twice, count in Counter(map(key_of, entries)).items():
         if count > 1:
@@ -103,7 +103,7 @@ def _not_there(index: ObjectIndex, plan: Raw) -> Iterator[str]:
         elif (pod["spec"]["nodeName"], owner(pod)) != (one["node"], f"{one['namespace']}/{one['podGroup']}"):
             yield f"{key_of(one)} is not what its eviction says: {one}"
         elif one["for"] not in index.gangs or one["reason"] not in (*LOSSES, "Consolidate", "Stale"):
-            yield f"{key_of(one)}: nobody knows why it is evicted: {one}"
+            yield f"{key_of(one)}: it is evicted without a reason: {one}"
         elif one["reason"] == "Consolidate" and not one.get("moveTo"):
             yield f"{key_of(one)}: is moved, but nowhere: {one}"
 
@@ -124,7 +124,7 @@ class Case:
         return {pod for pod, one in self.evictions.items() if one["reason"] in reasons}
 
     def helped(self, *reasons: str) -> list[str]:
-        """Gangs that somebody is evicted for."""
+        """Gangs that pods are evicted for."""
         return sorted({one["for"] for one in self.evictions.values() if one["reason"] in reasons})
 
     def victims(self, gang: str, *reasons: str) -> set[str]:
@@ -228,7 +228,7 @@ def _half_left(case: Case) -> Iterator[str]:
 
 
 def _for_nothing(case: Case) -> Iterator[str]:
-    """I6: whom somebody is evicted for has a place for its whole core in this plan, and was below its minimum."""
+    """I6: a gang that pods are evicted for has a place for its whole core in this plan, and was below its minimum."""
     for gang in case.helped(*LOSSES, "Consolidate"):
         if not case.gained(gang) or not case.final[gang].met():
             yield f"{gang}: others are evicted for it, but it has no complete place"
@@ -383,7 +383,7 @@ def _is_there(index: ObjectIndex, pod: Raw) -> bool:
 
 
 def _over_quota(case: Case) -> Iterator[str]:
-    """Q4: what nobody may disturb is within the quota of every queue above, if this plan adds to it."""
+    """Q4: what is never evicted is within the quota of every queue above, if this plan adds to it."""
     protected: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for checked in case.final.values():
         for resource, amount in case.amounts(checked.protected()).items():
@@ -411,7 +411,7 @@ def _not_lower(case: Case) -> Iterator[str]:
 
 
 class Reclaim:
-    """One gang that reclaims, and what queues hold at its turn: at least and at most, where the order is not told."""
+    """One gang that reclaims, and what queues hold then: at least and at most, where the order is not known."""
 
     def __init__(self, case: Case, gang: str, leavers: list[Leaver]) -> None:
         self.case, self.gang, self.leavers, self.queues = case, gang, leavers, case.queues
@@ -480,7 +480,7 @@ class Reclaim:
 
 
 def _not_reclaimable(case: Case) -> Iterator[str]:
-    """Reclaim: who is entitled, from whom, and how far down."""
+    """Reclaim: which queue is entitled, from which queues, and how far down."""
     for gang in case.helped("Reclaim"):
         yield from Reclaim(case, gang, case.leavers(gang, "Reclaim")).wrong()
 
@@ -504,7 +504,7 @@ def _needless(case: Case) -> Iterator[str]:
 def _awaited(case: Case, leaver: Leaver) -> bool:
     """Whether a gang may wait for room beside these pods: what terminating pods leave is for it, not for later ones.
 
-    Where it sits is not told: that it could, with one of its pods, is enough.
+    The plan does not show where it is: that one of its pods could be there is enough.
     """
     stopping = frozenset(key for key, pod in case.index.pods.items() if terminating(pod))
     waiting = (pod for gang in _gangs_that_fit_soon(case) for pods in gang.waiting.values() for pod in pods)
@@ -570,7 +570,7 @@ def _promised_amounts(case: Case) -> Iterator[tuple[str, str, int]]:
 
 
 def _picky(case: Case) -> bool:
-    """Whether some new pod has rules about its neighbours: then somebody may have left for them."""
+    """Whether some new pod has inter-pod rules: then pods may have been evicted for them."""
     specs = [case.index.pods[pod]["spec"] for pod in case.after.places]
     return any(spec.get("affinity") or spec.get("topologySpreadConstraints") for spec in specs)
 
@@ -583,7 +583,7 @@ class Short(NamedTuple):
 
     group: str
     pods: frozenset[str]
-    since: datetime | None  # None: nobody has written it down yet
+    since: datetime | None  # None: not written yet
 
 
 def shorts(checked: CheckedGang) -> list[Short]:
@@ -624,7 +624,7 @@ def _released_early(case: Case) -> Iterator[str]:
             if short.pods & gone and case.now and _due(checked, short, case.now) is False:
                 yield f"{key}: `{short.group}` is released before its grace has passed"
         if any(case.evictions[pod]["for"] != key for pod in gone):
-            yield f"{key}: is stale for somebody else"
+            yield f"{key}: is evicted as stale for another gang"
 
 
 def _not_released(case: Case) -> Iterator[str]:

@@ -226,7 +226,7 @@ class CheckedGang:
 
     @property
     def totals(self) -> bool:
-        """M5: a branch counts pods; who is core then is not told here."""
+        """M5: a branch counts pods; which pods are core then is not decided here."""
         return any(self.children.get(group) and raw.get("minMember") for group, raw in self.tree.items())
 
     def units(self) -> list[Unit]:
@@ -252,7 +252,7 @@ class CheckedGang:
         return [Unit(kind, group, frozenset(pods), around) for kind, group, pods, around in own]
 
     def protected(self) -> set[str]:
-        """What nobody may disturb (P3, E2)."""
+        """The pods that are never evicted (P3, E2)."""
         if self.kind == "preemptible":
             return set()
         return set(self.pods()) if self.kind == "non-preemptible" else set(self.units()[0].own)
@@ -304,7 +304,7 @@ def apart(index: ObjectIndex, checked: CheckedGang, group: str) -> list[str]:
     keys = [one["nodeLabel"] for one in topology["spec"]["levels"]]
     at = next(i for i, label in enumerate(keys) if level in (label, label.rsplit("/", 1)[-1]))
     if lost := sorted(set(checked.pods(group).values()) - index.nodes.keys()):
-        return [f"{checked.key}: pods of `{group}` are on {lost}, which nobody knows to be in any {level}"]
+        return [f"{checked.key}: pods of `{group}` are on {lost}, which are not known to be in any {level}"]
     nodes = [index.nodes[node] for node in checked.pods(group).values()]
     domains = {tuple(labels(node).get(label) for label in keys[: at + 1]) for node in nodes}
     if len(domains) > 1 or any(None in domain for domain in domains):

@@ -271,7 +271,7 @@ def _foreign(view: View) -> Iterator[str]:
 
 
 def _over_limit(view: View) -> Iterator[str]:
-    """Q4: whoever is bound leaves its queues within their limits, with those who have not left yet."""
+    """Q4: a bound pod leaves its queues within their limits, terminating pods included."""
     used = view.usage()
     taking = {
         view.gangs[owner(view.index.pods[pod])].queue for pod in view.bound if owner(view.index.pods[pod]) in view.gangs

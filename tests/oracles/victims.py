@@ -1,4 +1,4 @@
-"""Who has to leave, decided by CP-SAT from a plain description (0008); and random puzzles near the edge.
+"""Which pods have to be evicted, decided by CP-SAT from a plain description (0008); and random puzzles near the edge.
 
 Nothing of the engine is used, and of the judge only how queues divide what there is.
 
@@ -194,7 +194,7 @@ class Model:
             case _:
                 return False
 
-    # where everybody goes
+    # where every pod goes
 
     def _place(self) -> None:
         """Exactly the core: as many leaves as are needed, each with its minimum."""
@@ -301,7 +301,7 @@ class Model:
         return self.held[queue][resource] + gain - self.lost(queue, resource)
 
     def _stay_within(self) -> None:
-        """Q4 on the way up: limits, and the quota for what nobody may disturb."""
+        """Q4 on the way up: limits, and the quota for what is never evicted."""
         protected = self.queues.summed(self._by_leaf(waiting=False, protected=True))
         for queue in self.ours:
             for resource in self.resources:
@@ -354,7 +354,7 @@ class Model:
         return conditions
 
     def _spare_quotas(self, leaves: cp_model.IntVar, theirs: list[str], ours: str, resource: str) -> None:
-        """Who is above its own quota takes nobody below theirs."""
+        """A queue above its own quota takes no queue below its quota."""
         own = self.queues.says(ours, resource).quota
         if own is None:
             return
@@ -453,7 +453,7 @@ def _waiting(rng: random.Random, queue: str, hosts: tuple[Host, ...]) -> Waiting
 
 
 def scarce(given: Puzzle) -> bool:
-    """Whether less is free than the smallest core asks for: then nobody's move could help."""
+    """Whether less is free than the smallest core asks for: then no move could help."""
     used = sum(lot.asks * len(lot.hosts) for gang in given.running for lot in gang.lots)
     cores = sorted(leaf.need * leaf.asks for leaf in given.waiting.leaves)
     return sum(host.gpus for host in given.hosts) - used < sum(cores[: given.waiting.need])

@@ -1,4 +1,4 @@
-"""PodGroups in older dialects (D1-D4), and what each of them means, straight from SEMANTICS."""
+"""PodGroups in older dialects (D1-D4), and what each of them means, straight from docs/reference/rules.md."""
 
 from typing import Any
 

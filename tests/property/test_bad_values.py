@@ -42,7 +42,7 @@ def assert_reported(problems: list[muster.Problem]) -> None:
 
 @given(values())
 def test_any_json_value_can_be_judged(value: Any) -> None:
-    """A webhook gets whatever somebody sends it."""
+    """A webhook gets whatever a client sends it."""
     assert_reported(muster.validate(value))
     assert_reported(muster.validate(value, around=AROUND))
 
@@ -72,7 +72,7 @@ def test_every_nasty_value_in_every_place_can_be_judged(original: Raw, values_: 
 
 @pytest.mark.parametrize("original", podgroups(), ids=called)
 def test_every_stored_value_can_be_updated(original: Raw) -> None:
-    """What is stored may be broken in ways that nobody would accept today."""
+    """What is stored may be broken in ways that are refused today."""
     for raw in with_each_value(original, (*BROKEN_TEXT, *HUGE_NUMBERS)):
         assert_reported(muster.validate(original, raw))
 

@@ -70,7 +70,7 @@ def test_a_number_of_pods_that_the_children_guarantee_is_dropped_in_peace(source
 
 @given(dice().map(asking_too_much))
 def test_a_number_of_pods_that_the_children_do_not_guarantee_is_refused_with_both_numbers(source: Raw) -> None:
-    """D2: dropping it would let a smaller gang start; the reader is told how much is missing."""
+    """D2: dropping it would let a smaller gang start; the message says how much is missing."""
     text = refusal(source, "pods")
     assert any(str(stated) in text and str(sure) in text for stated, sure in unguaranteed(source))
 
@@ -84,7 +84,7 @@ def test_a_file_that_knows_min_sub_group_counts_pods_with_min_member(source: Raw
 
 @given(st.one_of(dice().map(counting_children), dice().map(counting_pods)))
 def test_automatic_reading_chooses_one_of_the_two_or_shows_both(source: Raw) -> None:
-    """D5: there is no third meaning, and where both are possible nobody guesses."""
+    """D5: there is no third meaning, and where both are possible none is guessed."""
     both = answer(source, "children"), answer(source, "pods")
     if both == (None, None):
         assert answer(source, "auto") is None

@@ -96,7 +96,7 @@ def test_who_asks_for_more_never_has_less(level: Level, drawn: Dice) -> None:
 
 @given(levels)
 def test_the_surplus_of_a_lower_priority_is_what_a_higher_one_leaves(level: Level) -> None:
-    """Nobody above its quota has anything that a higher priority with a weight still wants."""
+    """No queue above its quota has anything that a higher priority with a weight still wants."""
     given_ = divide(*level)
     over = [one.priority for one in level.claims if given_[one.name] > one.deserves]
     open_ = [one.priority for one in level.claims if given_[one.name] < one.want and one.weight]
@@ -191,7 +191,7 @@ def test_the_order_of_a_tree_makes_no_difference(trees: Forest, drawn: Dice) -> 
 
 @given(forests, dice(1))
 def test_a_leaf_that_asks_for_more_never_has_less(trees: Forest, drawn: Dice) -> None:
-    """Also where its department is given more because of it, and divides anew."""
+    """Also where its department is given more because of it, and divides again."""
     tree, before = shared(trees)
     leaf = drawn.one_of(tree.leaves).name
     assert shared(trees, extra=leaf)[1][leaf] >= before[leaf]
@@ -199,7 +199,7 @@ def test_a_leaf_that_asks_for_more_never_has_less(trees: Forest, drawn: Dice) ->
 
 @given(forests)
 def test_turns_lead_to_fair_shares(trees: Forest) -> None:
-    """One device at a time to whoever is first and wants one; where weights of 0 leave something, it is for anyone."""
+    """One device at a time to the first queue that needs one; where weights of 0 leave something, it is for anyone."""
     tree, shares = shared(trees)
     if any(node.children and sum(shares[c] for c in node.children) < shares[node.name] for node in tree.nodes.values()):
         return

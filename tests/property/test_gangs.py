@@ -93,7 +93,7 @@ def test_groups_stand_as_if_counted_again_when_some_pods_change(sample: Sample, 
 
 @given(anything, dice(1))
 def test_a_further_pod_never_hurts_and_fills_at_most_one_gap(sample: Sample, drawn: Dice) -> None:
-    """Placing is monotone: whoever was satisfied stays so, and no count of missing pods grows."""
+    """Placing is monotone: what was satisfied stays so, and no count of missing pods grows."""
     one = invented(drawn.one_of(leaves(sample.manifest)), 1)
     before = standings(built(sample).root)
     after = standings(gang(sample.manifest, sample.pods + one).root)
@@ -115,7 +115,7 @@ def test_what_is_missing_is_the_fewest_pods_that_would_do(sample: Sample) -> Non
 
 @given(anything)
 def test_the_pods_that_a_gang_wants_are_enough(sample: Sample) -> None:
-    """Whoever places exactly the wanted pods, new ones where none wait, has satisfied the root (G1 relies on it)."""
+    """Placing exactly the wanted pods, new ones where none wait, satisfies the root (G1 relies on it)."""
     wanted = leaf_demands(built(sample).root)
     new = [raw for want in wanted for raw in invented(want.leaf, want.pods - len(want.candidates))]
     chosen = {pod.name for want in wanted for pod in want.candidates}
@@ -124,7 +124,7 @@ def test_the_pods_that_a_gang_wants_are_enough(sample: Sample) -> None:
 
 @given(anything)
 def test_a_gang_with_nothing_missing_wants_nothing(sample: Sample) -> None:
-    """A satisfied gang is not held up for pods that nobody needs."""
+    """A satisfied gang is not held up for pods that are not needed."""
     root = built(sample).root
     assert (not leaf_demands(root)) == is_satisfied(root)
 
@@ -185,7 +185,7 @@ def test_the_core_is_what_the_rules_say(sample: Sample) -> None:
 
 @given(anything)
 def test_core_and_surplus_share_out_every_placed_pod(sample: Sample) -> None:
-    """Nobody is both protected and first to leave, and nobody is forgotten."""
+    """No pod is both protected and first to be evicted, and none is forgotten."""
     assigned = roles(built(sample).root)
     everyone = [pod.name for unit in (assigned.core, *assigned.surplus) for pod in unit]
     assert len(everyone) == len(set(everyone))
@@ -228,7 +228,7 @@ def test_extras_may_leave_one_after_the_other(sample: Sample) -> None:
 @fewer
 @given(pure)
 def test_a_surplus_subgroup_leaves_as_a_whole(sample: Sample) -> None:
-    """P4: a unit of several pods is all that one SubGroup has left; nobody leaves a part of it behind (G2)."""
+    """P4: a unit of several pods is all that one SubGroup has left; no part of it is left behind (G2)."""
     had = below(sample)
     whole = {name for name, state in standings(built(sample).root).items() if state.satisfied and name}
     gone: set[str] = set()

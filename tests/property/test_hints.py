@@ -38,7 +38,7 @@ def hints(objects: list[Raw]) -> list[Raw]:
 
 @pytest.mark.parametrize("part", range(SLICES))
 def test_a_hint_is_accepted_and_lets_the_gang_in(part: int) -> None:
-    """E1, V1, V2, V5: whoever follows the advice is neither refused nor disappointed."""
+    """E1, V1, V2, V5: a change as advised is neither refused nor without effect."""
     followed = 0
     for seed in range(part, SEEDS, SLICES):
         objects = manifests(puzzle(seed))

@@ -91,7 +91,7 @@ def test_the_judgement_of_seats_is_that_of_the_rules() -> None:
                 columns[at[pod]] -= snapshot.classes[pod_class[pod]].requests
             is_alone = bool((columns >= 0).all())  # one of a kind on a node is a column
             bad = {*wrong(known_puzzle, seats)}
-            if "room" not in bad:
+            if "resources" not in bad:
                 assert (is_kept and is_allowed and is_alone) == (not bad & {"apart", "beside", "spread"}), seed
 
 

@@ -46,7 +46,7 @@ def test_every_plan_of_a_long_run_keeps_every_promise(part: int) -> None:
 
 
 def test_gangs_that_fit_do_not_wait_for_ever() -> None:
-    """When nothing happens any more, plans come to rest: nobody is evicted, bound or nominated again."""
+    """When nothing happens any more, plans come to rest: no pod is evicted, bound or nominated again."""
     for seed in range(RUNS // 5):
         run = Run(seed)
         for _ in range(STEPS // 2):
@@ -59,7 +59,7 @@ def test_gangs_that_fit_do_not_wait_for_ever() -> None:
 
 
 class Run:
-    """A cluster, its clock and everybody around the scheduler."""
+    """A cluster, its clock and every process around the scheduler."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -133,7 +133,7 @@ class Run:
         return [] if json.dumps(again) == json.dumps(self.plan) else ["another plan of the same objects"]
 
     def _taken_back(self) -> list[str]:
-        """Whoever binds what is granted, while the plan is being made, binds what the plan says."""
+        """A binder that binds what is granted, while the plan is being made, binds what the plan says."""
         granted: list[Binding] = []
         whole = cycle.plan(take(muster.objects(self.objects), self.now), on_bound=granted.extend)
         return [] if sorted(granted) == list(whole.bindings) else ["a binding that was granted is not in the plan"]
@@ -175,7 +175,7 @@ class Run:
             parts.append(Part(group, parent, need, level, waiting, tuple(checked.placed[group].values())))
         return Fit(tuple(hosts), tuple(parts))
 
-    # everybody around
+    # the processes around
 
     def _carry_out(self) -> None:
         bound = {key_of(one): one["node"] for one in self.plan["bindings"]}
@@ -282,7 +282,7 @@ class Run:
             self.objects.append(self.lost.pop())
 
     def decide(self) -> None:
-        """Somebody changes a quota."""
+        """A quota changes."""
         queue = self.rng.choice([one for one in self.of("Queue") if one["metadata"]["name"] != "top"])
         gpu = queue["spec"]["resources"]["gpu"]
         gpu["quota"] = self.rng.randint(0, self.total // 2)

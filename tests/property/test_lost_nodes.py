@@ -1,4 +1,4 @@
-"""Nodes that are deleted while their pods stay bound (0010): nobody stumbles over them, and every promise holds."""
+"""Nodes that are deleted while their pods stay bound (0010): no verb fails on them, and every promise holds."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def _age(rng: random.Random, objects: Manifests) -> None:
 
 @kinds
 def test_every_plan_keeps_its_promises(kind: str) -> None:
-    """The judge knows no domain for a pod on a missing node, and lets nobody join it where one is required."""
+    """The judge knows no domain for a pod on a missing node, and lets no pod join it where one is required."""
     lost = 0
     for seed, _, objects in worlds(kind):
         plan = muster.plan(muster.objects(objects), now=NOW).to_dict()

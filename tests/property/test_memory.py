@@ -49,7 +49,7 @@ def of(kind: str, objects: list[Raw]) -> list[Raw]:
 
 
 def twin(objects: list[Raw], number: int) -> list[Raw]:
-    """Every gang that waits once more, under another name: what one is told, the other is told."""
+    """Every gang that waits once more, under another name: both have the same answer."""
     twins = []
     waiting = {
         (raw["metadata"].get("annotations") or {}).get("pod-group-name")
@@ -75,7 +75,7 @@ def renamed(raw: Raw, number: int) -> Raw:
 
 
 def changed(rng: random.Random, objects: list[Raw], number: int) -> list[Raw]:
-    """The world a while later: somebody left, came, or a node is bigger; or nothing at all has happened."""
+    """The cluster a while later: pods left, came, or a node is bigger; or nothing at all has happened."""
     after = copy.deepcopy(objects)
     match rng.randrange(5):
         case 0:

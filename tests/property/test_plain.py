@@ -282,7 +282,7 @@ def test_a_copy_of_a_ledger_knows_what_was_free_when_it_was_made() -> None:
 
 
 def one_by_one(fits: Any, level: Any, pods: int) -> Iterator[list[tuple[int, int]]]:
-    """The definition: an index made anew for each gang."""
+    """The definition: an index built again for each gang."""
     while True:
         index = FitIndex(fits) if level is None else DomainFitIndex(fits, level)
         places = index.tightest(pods)

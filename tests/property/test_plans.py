@@ -1,4 +1,4 @@
-"""What a plan keeps when the world is told differently, and which way a verdict may turn when it changes."""
+"""What a plan keeps when the same cluster is written differently, and which way a verdict may turn when it changes."""
 
 import copy
 import json
@@ -114,7 +114,7 @@ def raised(rng: random.Random, objects: list[Raw]) -> None:
         group[field] = rng.randint(group[field] + 1, limit)
 
 
-# told differently ---------------------------------------------------------------------------------------------------
+# written differently -----------------------------------------------------------------------------------------------
 
 
 @slices
@@ -163,7 +163,7 @@ def test_another_order_changes_no_verdict(part: int) -> None:
         assert verdict(seed, objects) == before, f"seed {seed}"
 
 
-# told again ---------------------------------------------------------------------------------------------------------
+# planned again ------------------------------------------------------------------------------------------------------
 
 
 @slices

@@ -1,4 +1,4 @@
-"""E2, E3, S: what is told about a gang, over random trees with pods in every state and plans that do anything."""
+"""E2, E3, S: what is reported about a gang, over random trees with pods in every state and plans that do anything."""
 
 from functools import cached_property
 from typing import Any
@@ -92,7 +92,7 @@ cases = dice(240).map(Case)
 @fewer
 @given(cases)
 def test_an_answer_that_is_written_is_the_answer(case: Case) -> None:
-    """The same cycle five minutes later changes nothing: no writes for nothing, no grace that begins anew."""
+    """The same cycle five minutes later changes nothing: no writes for nothing, no grace that begins again."""
     again = case.on(written(case.manifest, case.decision))
     assert again.status(LATER) == case.decision.status()
     assert again.annotations(LATER) == {}
@@ -108,7 +108,7 @@ def test_an_answer_comes_back_from_the_store_as_it_was(case: Case) -> None:
 @fewer
 @given(cases)
 def test_what_a_plan_binds_is_reported_as_if_it_were_there(case: Case) -> None:
-    """G5: whether bindings were seen or not when muster stopped, the same is told, and no run starts twice."""
+    """G5: whether bindings were seen or not when muster stopped, the same is reported, and no run starts twice."""
     before = case.decision.status()
     plan = case.plan | {"bind": {}}
     then = decided(written(case.manifest, case.decision), queue("q"), queue("top"), *case.carried_out, **plan)
@@ -128,7 +128,7 @@ def test_the_time_of_a_condition_moves_exactly_when_its_status_does(case: Case, 
         assert one.last_transition_time == (NOW if same else LATER)
 
 
-# what is told is true -----------------------------------------------------------------------------------------------
+# what is reported is true -------------------------------------------------------------------------------------------
 
 
 @given(cases)
@@ -155,7 +155,7 @@ def test_only_a_gang_with_placed_pods_below_its_minimum_is_stale(case: Case) -> 
 
 @given(cases)
 def test_no_gang_holds_more_than_it_requests(case: Case) -> None:
-    """E2: what nobody may disturb is part of what is allocated, and that of what is requested."""
+    """E2: the non-preemptible part is part of what is allocated, and that of what is requested."""
     resources = case.decision.status().resources_status
     for name in resources.requested:
         protected, held = (one.get(name, 0) for one in (resources.allocated_non_preemptible, resources.allocated))

@@ -62,7 +62,7 @@ def reason_and_number(plan: Raw) -> tuple[str, int]:
 
 @slices
 def test_as_few_leave_as_the_oracle_says_and_for_its_reason(part: int) -> None:
-    """0008: consolidate, reclaim, preempt; the fewest pods; nobody where no set is enough, or where nobody has to."""
+    """0008: consolidate, reclaim, preempt; the fewest pods; none where no set is enough, or where none has to leave."""
     for seed in range(part, SEEDS, SLICES):
         given = puzzle(seed)
         objects = manifests(given)
@@ -125,7 +125,7 @@ def test_the_gang_that_had_victims_is_bound_and_no_other_pod_leaves(part: int) -
 
 
 def carried_out(objects: list[Raw], plan: Raw) -> list[Raw]:
-    """Everybody who was evicted is gone, and everybody who was promised a place is there."""
+    """Every evicted pod is gone, and every nominated pod is in its place."""
     _, after = outcomes(ObjectIndex(objects), plan)
     objects_after = []
     for raw in copy.deepcopy(objects):

@@ -168,7 +168,7 @@ async def send_all(bodies: Sequence[bytes]) -> None:
 
 
 def test_requests_leave_nothing_behind() -> None:
-    """Whoever asks all day long, and badly, takes no memory with it: as much after the last request as before it."""
+    """A client that sends bad requests all day takes no memory: as much after the last request as before it."""
     bodies = list(islice(odd_reviews(), REQUESTS))
     assert len(bodies) == REQUESTS
     asyncio.run(send_all(bodies[:300]))  # what is made once

@@ -1,4 +1,4 @@
-"""Random gangs as plain manifests, and what SEMANTICS says of them, written a second time without the engine."""
+"""Random gangs as manifests, and what docs/reference/rules.md says of them, written again without the engine."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeVar

@@ -347,7 +347,7 @@ TREES: dict[str, tuple[Raw, list[Raw]]] = {
 
 @pytest.mark.parametrize(("manifest", "some"), TREES.values(), ids=TREES)
 def test_every_placed_pod_is_core_or_extra_and_never_both(manifest: Raw, some: list[Raw]) -> None:
-    """Nobody is forgotten, and nobody leaves twice (P2, P4)."""
+    """No pod is forgotten, and none is evicted twice (P2, P4)."""
     tree = gang(manifest, some)
     assigned = roles(tree.root)
     everyone = [*called(assigned.core), *(name for unit in assigned.surplus for name in called(unit))]

@@ -1,4 +1,4 @@
-"""Whose eviction is certain to be refused (P6): under two budgets, or refused lately. Nobody is planned against it."""
+"""Whose eviction is certain to be refused (P6): under two budgets, or refused lately. No plan relies on it."""
 
 from datetime import datetime
 from typing import Any
@@ -111,7 +111,7 @@ def stale(*members: Raw) -> list[Raw]:
 
 
 def test_of_a_stale_gang_those_leave_who_can() -> None:
-    """S2: a budget does not hold back the release; a pod that nothing can evict stays, and holds back nobody else."""
+    """S2: a budget does not hold back the release; a pod that nothing can evict stays, and holds back no other."""
     both = [running("v0", "v", "n1", **BOTH), running("v1", "v", "n1", app="x")]
     assert evicted(*stale(*both)) == ["v0 Stale", "v1 Stale"]
     assert evicted(*stale(*both), *TWICE) == ["v1 Stale"]
@@ -119,7 +119,7 @@ def test_of_a_stale_gang_those_leave_who_can() -> None:
 
 
 def sentences_of(*objects: Raw, untouchable: tuple[str, ...] = ()) -> str:
-    """What the newcomer hears."""
+    """The reasons of the newcomer."""
     policy = muster.Policy(untouchable=frozenset(untouchable))
     plan = muster.plan(muster.objects(objects), policy, NOW)
     return " ".join(
@@ -131,7 +131,7 @@ def sentences_of(*objects: Raw, untouchable: tuple[str, ...] = ()) -> str:
 
 
 def test_the_reason_names_pods_that_cannot_be_evicted() -> None:
-    """E1: that nobody was asked to leave is not the same as that nobody could have been."""
+    """E1: that no pod was evicted is not the same as that none could have been."""
     scene = [node("n1", cpu=2), *CLASSES, *newcomer(cpu=2), low("v"), low("w"), *TWICE]
     scene += [running("v", "v", "n1", **BOTH), running("w", "w", "n1")]
     assert "1 pod (`team/v`) cannot be evicted for it, as budgets or the API server keep them" in sentences_of(*scene)

@@ -1,4 +1,4 @@
-"""Q3, Q4 and the queues' part of G4: who deserves how much, whose turn it is, and what nobody may pass."""
+"""Q3, Q4 and the queues' part of G4: what each queue deserves, which queue is next, and limits that nothing exceeds."""
 
 from fractions import Fraction
 from typing import Any
@@ -94,7 +94,7 @@ def test_two_queues_with_quota_2_and_requests_of_6_divide_a_total(
 
 
 def test_of_two_queues_of_one_age_the_name_decides() -> None:
-    """Somebody has to have the odd one, always the same (X3)."""
+    """One of them has the odd one, always the same (X3)."""
     assert shares(machine(11), team("b", **PAIR), team("a", **PAIR), asking("a", 6), asking("b", 6)) == {"a": 6, "b": 5}
 
 
@@ -130,7 +130,7 @@ def test_quotas_that_are_more_than_there_is_shrink_in_proportion() -> None:
 
 
 def test_quotas_of_a_higher_priority_are_met_first() -> None:
-    """Where they do not fit, somebody's promise is broken; priority says whose."""
+    """Where they do not fit, one promise is broken; priority says which."""
     teams = [team("a", quota=20), team("b", quota=6, priority=200)]
     assert shares(machine(9), teams, asking("a", 20), asking("b", 20)) == {"a": 3, "b": 6}
 
@@ -200,7 +200,7 @@ def test_without_any_queue_default_has_all_that_is_asked_for() -> None:
 
 
 def test_queues_that_are_in_no_tree_have_no_share() -> None:
-    """And nobody else is hurt by them (Q1)."""
+    """And no other queue is affected (Q1)."""
     teams = [team("a", "b"), team("b", "a"), team("lost", "nobody"), team("c")]
     assert shares(machine(8), teams, asking("a", 8), asking("lost", 8), asking("c", 8)) == {"c": 8}
 
@@ -252,7 +252,7 @@ def test_a_higher_priority_goes_first_up_to_its_fair_share() -> None:
 
 
 def test_who_deserves_nothing_waits_for_those_who_deserve_something() -> None:
-    """Without a quota and with weight 0 there is only what nobody else wants (G4)."""
+    """Without a quota and with weight 0 there is only what no other queue needs (G4)."""
     teams = [team("a", overQuotaWeight=0), team("b")]
     assert order(divided(machine(8), teams, holding("a", 0, 4), holding("b", 7, 8))) == ["b", "a"]
 
@@ -330,7 +330,7 @@ def test_what_is_non_preemptible_stays_within_the_quota_on_every_ancestor() -> N
 
 
 def test_an_extended_resource_binds_the_queues_that_name_it() -> None:
-    """Who names a network card says nothing about the cards of others, and nobody has to name disks (Q4)."""
+    """Who names a network card says nothing about the cards of others, and no queue has to name disks (Q4)."""
     nic = "example.com/nic"
     tree = queues(queue("top"), queue("leaf", "top", **{nic: {"quota": 2}}))
     assert quotas(tree, "leaf", **{nic: 2, "ephemeral-storage": 10**9}) is None

@@ -23,7 +23,7 @@ OVERRUN = 1_000  # steps of one piece of work that is counted when it is done
 
 
 def node(name: str, rack: str = "r", **allocatable: Any) -> Raw:
-    """A node; unless told otherwise, of 8 GPUs."""
+    """A node; of 8 GPUs where nothing else is stated."""
     allocatable = {"pods": "500", **(allocatable or {GPU: 8})}
     meta = {"name": name, "labels": {"topology/rack": rack}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"allocatable": allocatable}}

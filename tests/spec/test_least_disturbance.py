@@ -177,7 +177,7 @@ def test_what_fits_on_free_room_is_bound_though_a_gang_waits_for_pods_that_leave
 
 
 def test_a_nominee_keeps_only_what_it_was_promised() -> None:
-    """P8: of four cpus two are free now, and one is left beside the promise: whoever fits there is bound now."""
+    """P8: of four cpus two are free now, and one is left beside the promise: what fits there is bound now."""
     scene = [*CLASSES, node("n1", cpu=4), *running("v", "n1", cpu=2)]
     scene += waiting("large", 1, cpu=3, priorityClassName="high")
     plan = planned(*scene, *waiting("small", 1, priorityClassName="low"))

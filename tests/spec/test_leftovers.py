@@ -87,7 +87,7 @@ def test_a_leftover_that_is_terminating_holds_until_it_is_gone() -> None:
 
 
 def test_an_evicted_leftover_is_gone_from_what_is_allocated() -> None:
-    """Whoever evicts it hands over its unit, as of every other pod; it is terminating until it is gone (Q4)."""
+    """The caller that evicts it passes its unit, as of every other pod; it is terminating until it is gone (Q4)."""
     cycle_state = CycleState(take(muster.objects([node("n"), TEAM, TREE, left()]), NOW), Policy())
     (unit,) = [one for one in units_of(cycle_state.gang_states["team/gang"].gang) if one.leftover]
     cycle_state.evict("team/gang", unit.pods, "Preempt", "team/other")

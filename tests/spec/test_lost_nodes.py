@@ -1,4 +1,4 @@
-"""Pods on nodes that are not there (0010): they count, they pin their group nobody knows where, and they can leave."""
+"""Pods on missing nodes (0010): they count, they pin their group to an unknown domain, and they can be evicted."""
 
 from datetime import datetime
 from typing import Any
@@ -43,7 +43,7 @@ def waiting(name: str, leaf: str = "", **more: Any) -> Raw:
 
 
 def test_a_late_member_waits_while_the_node_of_the_others_is_away() -> None:
-    """T3: pinned to their rack, and nobody knows which one that is."""
+    """T3: pinned to their rack, and which one that is is unknown."""
     gang = [podgroup(minMember=1, topologyConstraint=RACK), running("old"), waiting("late")]
     assert bound(RACKS, HERE, THERE, *gang) == {}
     assert bound(RACKS, HERE, THERE, AWAY, *gang)["late"] in ("here", "away")  # the node is back
@@ -86,7 +86,7 @@ def test_without_a_required_level_no_pod_waits() -> None:
 
 
 def test_places_that_were_nominated_are_not_kept_for_a_gang_that_cannot_take_them() -> None:
-    """P7: kept until the gang changes; whoever comes next may have them."""
+    """P7: kept until the gang changes; the next gang may have them."""
     promised = waiting("late")
     promised["status"] = {"nominatedNodeName": "here"}
     gang = [podgroup(minMember=2, topologyConstraint=RACK), running("old"), promised]

@@ -159,7 +159,7 @@ def test_a_partly_placed_child_comes_before_an_empty_one_that_is_smaller() -> No
 
 
 def test_empty_children_of_different_size_come_in_spec_order() -> None:
-    """Nothing is placed, so nobody is partly placed: only spec order is left to decide (M3)."""
+    """Nothing is placed, so no child is partly placed: only spec order is left to decide (M3)."""
     manifest = podgroup(group("large", 8), group("small", 2), minSubGroup=1)
     assert wanted(gang(manifest, pending(large=8, small=2))) == {"large": 8}
 

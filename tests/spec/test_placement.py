@@ -101,7 +101,7 @@ def test_pods_that_keep_their_kind_off_a_node_get_one_each() -> None:
 
 
 def test_pods_keep_away_from_running_ones_and_running_ones_keep_them_away() -> None:
-    """X5: both directions, whoever asked for the distance."""
+    """X5: both directions, whichever pod has the rule."""
     asks = labelled(worker("runs", gpus=0, nodeName="a"), app="x")
     asks["metadata"]["annotations"] = {}
     wants = labelled(worker("p", affinity=away(app="x")), app="x")

@@ -1,4 +1,4 @@
-"""P5, P6: who may make room for whom, and that no pod leaves in vain; drawn."""
+"""P5, P6: which pods may be evicted for which gang, and none of them in vain; drawn."""
 
 from typing import Any
 

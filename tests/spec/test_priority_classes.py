@@ -40,7 +40,7 @@ def test_a_class_that_exists_is_no_reason_to_wait(name: str) -> None:
 
 
 def test_a_gang_that_runs_keeps_running_without_its_class() -> None:
-    """It is told, and gets nothing more until the class is back."""
+    """Its status says so, and it gets nothing more until the class is back."""
     runs = [pod("p0", on="n", phase="Running"), pod("p1")]
     verdict, (reason,) = judged(podgroup(minMember=1, priorityClassName="hihg"), *runs)
     assert (verdict, reason["reason"]) == ("Scheduled", "PriorityClassDoesNotExist")

@@ -165,7 +165,7 @@ def test_the_promise_ends_with_the_grace() -> None:
 
 
 def test_the_new_place_of_a_victim_is_kept_too() -> None:
-    """P7 for `moveTo` of any reason: the preempted gang comes back on the node that it was told."""
+    """P7 for `moveTo` of any reason: the preempted gang comes back on the node that `moveTo` names."""
     scene = [*CLASSES, node("n1", cpu=2), node("n2", cpu=1), *running("v", "n1"), *running("w", "n1")]
     cluster = Cluster(*scene, *waiting("new", cpu=2, priorityClassName="high"), max_moved_pods=0)
     moved = [one for one in cluster.cycle()["evictions"] if one.get("moveTo")]
@@ -330,7 +330,7 @@ def test_a_queue_never_holds_more_than_its_limit_while_pods_terminate() -> None:
 
 
 def test_pods_that_are_deleted_by_others_count_for_the_limit_until_they_are_gone() -> None:
-    """Q4: whoever deleted them."""
+    """Q4: whichever client deleted them."""
     limit = [queue("small", cpu={"quota": 0, "limit": 1000})]
     deleted = pod("v", gang="v", on="n1", phase="Running", cpu=1, terminating=True)
     cluster = Cluster(*limit, node("n1"), node("n2"), podgroup(name="v", queue="small"), deleted)

@@ -24,7 +24,7 @@ def typed(raw: Raw) -> PodGroup:
 
 
 def test_queues_are_a_tree_by_parent_queue() -> None:
-    """A department with two teams is in order, whoever is judged (Q1)."""
+    """A department with two teams is in order, whichever of them is judged (Q1)."""
     tree = [queue("department"), queue("red", "department"), queue("blue", "department")]
     assert [problems(one, around=tree) for one in tree] == [[], [], []]
 
@@ -67,7 +67,7 @@ def test_a_queue_below_a_circle_is_refused() -> None:
 
 
 def test_a_quota_above_the_limit_is_refused() -> None:
-    """A promise that may not be kept; the message tells both numbers (Q1)."""
+    """A promise that may not be kept; the message has both numbers (Q1)."""
     all_errors = errors(queue("team", gpu={"quota": 9, "limit": 8}))
     assert [(problem.rule, problem.at) for problem in all_errors] == [("Q1", "spec.resources.gpu.quota")]
     assert "9" in all_errors[0].says
@@ -174,7 +174,7 @@ def test_without_a_class_the_global_default_is_the_priority() -> None:
 
 
 def test_without_a_class_and_a_global_default_the_priority_is_fifty() -> None:
-    """Where nobody says anything (P1)."""
+    """Where nothing is stated (P1)."""
     assert ranked(*CLASSES)[0] == 50
     assert ranked()[0] == 50
 

@@ -240,7 +240,7 @@ def test_a_thousand_subgroups_share_their_hints() -> None:
 
 
 def test_every_node_is_counted_once_by_the_first_filter_that_refuses_it() -> None:
-    """E1: two jobs of one class are told the same, with what has been filled between them."""
+    """E1: two jobs of one class have the same reason, with what has been filled between them."""
     tainted = {"taints": [{"key": "kept", "effect": "NoSchedule"}]}
     nodes = [node("a", rack="r1", cpu=4), node("b", rack="r1"), node("c", rack="r2"), node("d", rack="r1", cpu=2)]
     nodes[1]["spec"] = nodes[2]["spec"] = tainted

@@ -53,7 +53,7 @@ def test_a_podgroup_without_subgroups_with_both_minimums_is_refused() -> None:
     ids=["PodGroup", "PodGroup over SubGroups", "leaf", "branch", "PodGroup over SubGroups, pods"],
 )
 def test_a_minimum_must_be_greater_than_nothing(value: int, at: str, manifest: Any) -> None:
-    """A gang of nobody is not a gang (V1)."""
+    """A gang without pods is not a gang (V1)."""
     all_errors = errors(manifest(value))
     assert places(all_errors, "V1") == [at]
     assert str(value) in all_errors[0].says
@@ -83,7 +83,7 @@ def test_a_minimum_beyond_the_field_is_refused_and_not_wrapped_round() -> None:
     ids=["PodGroup", "branch", "leaf", "PodGroup without SubGroups"],
 )
 def test_a_zero_beside_the_other_minimum_counts_as_unset(manifest: Raw) -> None:
-    """Typed clients write out what nobody has set (V1)."""
+    """Typed clients write out what was not set (V1)."""
     assert problems(manifest) == []
     assert muster.plan(muster.objects([manifest])).verdict("team/gang") == "Waiting", "and not Invalid"
 
@@ -102,7 +102,7 @@ def test_a_zero_beside_a_count_of_children_does_not_make_a_leaf_a_branch() -> No
 
 
 def test_a_podgroup_cannot_need_more_children_than_it_has() -> None:
-    """Five of four never come; the message tells both numbers (V2)."""
+    """Five of four never come; the message has both numbers (V2)."""
     all_errors = errors(podgroup(*(group(f"p-{i}", 8) for i in range(4)), minSubGroup=5))
     assert [(problem.rule, problem.at) for problem in all_errors] == [("V2", "spec.minSubGroup")]
     assert "5" in all_errors[0].says
@@ -159,7 +159,7 @@ def test_a_podgroup_with_subgroups_may_count_pods_in_all() -> None:
     assert (warning.severity, warning.rule, warning.at) == ("warning", "V2", "spec.minMember")
     assert warning.says == "all 2 top subGroups are needed, and 5 pods in all (M5)"
     assert needs(gang(manifest).root) == "all 2 groups and 5 pods"
-    assert problems(manifest, old=manifest) == [warning], "an update of it is told the same"
+    assert problems(manifest, old=manifest) == [warning], "an update of it has the same warning"
 
 
 def test_a_branch_may_leave_its_minimum_out() -> None:
@@ -228,7 +228,7 @@ def test_each_cycle_is_reported() -> None:
 
 
 def test_a_branch_that_hangs_on_a_circle_does_not_hide_it() -> None:
-    """Whoever starts at the side arm still ends in the ring (V3)."""
+    """A walk from the side arm still ends in the cycle (V3)."""
     manifest = podgroup(group("arm", 1, parent="a"), group("a", parent="b"), group("b", parent="a"), group("ok", 1))
     assert len(places(errors(manifest), "V3")) == 1
 
@@ -244,7 +244,7 @@ def test_a_gang_is_one_of_three_ways_preemptible(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["Preemptible", "semi", "never"])
 def test_another_word_for_preemptibility_is_refused(word: str) -> None:
-    """A word that is not understood would protect nobody (P1)."""
+    """A word that is not understood would protect no pod (P1)."""
     all_errors = errors(podgroup(preemptibility=word))
     assert places(all_errors) == ["spec.preemptibility"]
     assert "semi-preemptible" in all_errors[0].hint

@@ -109,7 +109,7 @@ def test_places_on_room_that_is_being_freed_are_not_taken_yet() -> None:
 
 
 def test_an_invalid_gang_is_not_scheduled_even_if_pods_run() -> None:
-    """Its constraint names what does not exist: whoever looks must see it (E3, T6)."""
+    """Its constraint names what does not exist: the status must show it (E3, T6)."""
     refusal = InvalidSpec("there is no level `galaxy`")
     status = decided(podgroup(minMember=1), *pods(2, on="n"), verdict="Invalid", refusals=[refusal]).status()
     actual = condition(status, "Scheduled")
@@ -148,7 +148,7 @@ def test_a_running_gang_is_not_stale_because_its_spec_was_broken() -> None:
 
 
 def test_conditions_say_which_generation_they_are_about() -> None:
-    """Whoever changed the spec can wait for the answer to the change (E3)."""
+    """A client that changed the spec can wait for the answer to the change (E3)."""
     manifest = podgroup(minMember=1)
     manifest["metadata"]["generation"] = 7
     status = decided(manifest, pod("a", on="n"), pod("x", "nobody"), verdict="Scheduled").status()
@@ -323,13 +323,13 @@ def test_every_level_tells_how_it_stands() -> None:
 
 
 def test_an_older_branch_tells_its_pods_in_all() -> None:
-    """Both of its minimums, or nobody would see why it is not satisfied (M5)."""
+    """Both of its minimums, or the status would not show why it is not satisfied (M5)."""
     status = decided(podgroup(group("a", 1), minMember=3), pod("a-0", "a", on="n")).status()
     assert status.levels[0] == LevelStatus("", 3, 1, 1, 1, satisfied=False, placed=1)
 
 
 def test_the_root_of_a_flat_gang_counts_pods_and_no_children() -> None:
-    """E2: a PodGroup without SubGroups is a leaf; what has succeeded counts, and is told apart from what is placed."""
+    """E2: a PodGroup without SubGroups is a leaf; what has succeeded counts, and is counted apart."""
     status = decided(podgroup(minMember=2), pod("a", on="n"), pod("b", phase="Succeeded"), verdict="Scheduled").status()
     assert status.levels == (LevelStatus("", 2, satisfied=True, placed=1, succeeded=1),)
 
@@ -389,7 +389,7 @@ def test_a_gang_below_its_minimum_is_marked_since_now() -> None:
 
 
 def test_a_gang_that_stays_short_keeps_its_mark() -> None:
-    """A grace that began anew with every cycle would never end (S2)."""
+    """A grace that began again with every cycle would never end (S2)."""
     assert decided(noted(podgroup(minMember=3), stale=EARLIER), *pods(2, on="n")).annotations() == {}
 
 
@@ -482,7 +482,7 @@ def test_the_marks_of_subgroups_go_when_all_are_whole() -> None:
     ids=["empty", "cut", "list", "text", "number", "no time", "deep"],
 )
 def test_stale_annotations_of_subgroups_that_cannot_be_read_are_replaced(mark: str) -> None:
-    """Somebody edited them; a plan must not stop for it (S3)."""
+    """They were edited by hand; a plan must not stop for it (S3)."""
     decision = decided(noted(REPLICAS, parts=mark, start=EARLIER), *pods(2, "r0", on="n"), pod("r1-0", "r1", on="n"))
     assert decision.annotations() == {names.STALE_SUBGROUPS: '{"r1":"2026-05-01T12:00:00Z"}'}
 
@@ -576,7 +576,7 @@ WITH_ROLES = podgroup(group("roles"), group("a", 1, parent="roles"))
 
 
 def test_strays_are_reported_on_the_pod() -> None:
-    """Each with its own reason; one that runs already is scheduled, whoever did it (N4)."""
+    """Each with its own reason; one that runs already is scheduled, whichever scheduler bound it (N4)."""
     decision = decided(WITH_ROLES, *STRAYS, pod("a-0", "a", on="n"), verdict="Scheduled")
     assert {name: one.message for name, one in on_pods(decision).items()} == {
         "team/high": "the pod names subgroup `roles`, which has children and no pods of its own",
@@ -611,7 +611,7 @@ def test_many_strays_are_counted_and_not_all_listed() -> None:
 
 
 def test_a_gang_that_does_not_want_it_has_no_conditions_on_its_pods() -> None:
-    """The PodGroup still tells (S4)."""
+    """The PodGroup still has its condition (S4)."""
     manifest = WITH_ROLES | {"spec": WITH_ROLES["spec"] | {"markUnschedulable": False}}
     decision = decided(manifest, *STRAYS, pod("a-0", "a"), verdict="Infeasible", refusals=[NO_ROOM])
     assert on_pods(decision) == {}
@@ -658,7 +658,7 @@ def test_a_queue_holds_what_the_queues_below_it_hold() -> None:
     ],
 )
 def test_a_queue_outside_the_tree_tells_why(queues: list[Raw], says: str) -> None:
-    """Nothing is scheduled from it, and nobody should have to guess (Q1, E3)."""
+    """Nothing is scheduled from it, and the condition says why (Q1, E3)."""
     actual = condition(on_queues(*queues)["q"], "Ready")
     assert (actual.status, actual.reason) == ("False", "QueueNotInTree")
     assert actual.message == f"nothing is scheduled from it: {says}"

@@ -47,7 +47,7 @@ def test_parent_makes_a_tree_of_the_flat_list() -> None:
 
 
 def test_spec_order_is_the_order_of_the_list_and_not_of_the_alphabet() -> None:
-    """Whoever writes `zeta` first wants it first (N1)."""
+    """What is written first comes first, even `zeta` (N1)."""
     tree = gang(podgroup(group("zeta", 1), group("mid", 1), group("alpha", 1)))
     assert [part.name for part in walk(tree.root)] == ["", "zeta", "mid", "alpha"]
 
@@ -111,7 +111,7 @@ def test_a_chain_of_ten_thousand_levels_is_judged_updated_and_converted(reading:
 
 
 def test_a_cycle_at_the_end_of_ten_thousand_levels_is_reported_and_not_followed() -> None:
-    """A cycle has no end: whoever follows it must notice (N1, V3)."""
+    """A cycle has no end: a walk must notice (N1, V3)."""
     deep = chain(10_000)
     deep["spec"]["subGroups"][0]["parent"] = "s9999"
     assert len(places(errors(deep), "V3")) == 1
@@ -173,7 +173,7 @@ def test_a_pod_joins_by_annotation_and_its_label_names_the_leaf() -> None:
 
 
 def test_a_label_does_not_make_a_pod_join() -> None:
-    """`pod-group-name` is an annotation; a label of that name is somebody else's (N3)."""
+    """`pod-group-name` is an annotation; a label of that name means nothing here (N3)."""
     stranger = pod("p", "a", on="n", gang="")
     stranger["metadata"]["labels"]["pod-group-name"] = "gang"
     gathering = gathered(podgroup(group("a", 1)), stranger)

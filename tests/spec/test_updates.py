@@ -94,7 +94,7 @@ def test_a_breakage_stays_the_same_when_its_group_moves_in_the_list() -> None:
 
 
 def test_a_breakage_that_is_mended_is_not_spoken_of() -> None:
-    """Only what is broken now is told (V4)."""
+    """Only what is broken now is reported (V4)."""
     assert problems(podgroup(group("a", 1), group("b", 1)), old=podgroup(group("a"), group("b", 1))) == []
 
 
@@ -227,7 +227,7 @@ def test_other_gangs_may_raise_their_minimums(stored: Raw, changed: Raw, _at: st
 
 @pytest.mark.parametrize(("stored", "changed", "_at"), RAISES.values(), ids=RAISES)
 def test_a_gang_that_does_not_run_may_raise_its_minimums(stored: Raw, changed: Raw, _at: str) -> None:
-    """Nothing of it is placed, so nobody loses anything (V5)."""
+    """Nothing of it is placed, so no other gang loses anything (V5)."""
     waiting = deepcopy(stored) | {"status": {"phase": "Pending", "pending": 8}}
     assert places(errors(changed, old=waiting), "V5") == []
 

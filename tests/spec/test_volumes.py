@@ -93,7 +93,7 @@ def test_a_claim_or_a_volume_or_a_node_that_is_not_there_is_named() -> None:
 
 
 def test_what_is_not_supported_is_refused_by_name_with_the_way_out() -> None:
-    """X5: no guesswork about volumes that somebody made by hand, or about one node for several pods."""
+    """X5: no guesswork about volumes made by hand, or about one node for several pods."""
     local = storage_class(provisioner="kubernetes.io/no-provisioner")
     static = refused(local, claim("data"), using("a", "data"))
     assert static["details"]["why"] == "static"

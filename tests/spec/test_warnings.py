@@ -203,7 +203,7 @@ def test_a_topology_that_does_not_exist_makes_the_gang_invalid() -> None:
 
 
 def test_a_topology_that_does_not_exist_makes_the_gang_invalid_even_where_no_level_is_asked_for() -> None:
-    """The name is wrong already; whoever adds a level later should not find out then (T6)."""
+    """The name is wrong already; that must not show only once a level is added (T6)."""
     assert places(errors(podgroup(**within(of="clutser")), around=[LEVELS]), "T6") == [
         "spec.topologyConstraint.topology"
     ]

@@ -116,7 +116,7 @@ def test_a_gang_that_leaves_takes_its_pods_along() -> None:
 
 
 def test_pods_of_gangs_on_a_drained_node_wait_again_and_find_another() -> None:
-    """As if their controllers had made them anew."""
+    """As if their controllers had created them again."""
     answer = what_if_of(node("a"), node("b"), podgroup(minMember=2), *pods(2, on="a", cpu=1), drain=["a"])
     assert answer.changes == ("node `a` is drained: 2 pods of gangs wait again",)
     assert where(answer.after) == {"pod-0": "b", "pod-1": "b"}
@@ -134,7 +134,7 @@ def test_a_drained_node_takes_no_pod() -> None:
 
 
 def test_pods_of_no_gang_leave_a_drained_node() -> None:
-    """Nobody is known to make them anew for us; so do those that name a gang which is not there."""
+    """No controller is known to create them again; so do those that name a gang which is not there."""
     others = [pod("alone", gang="", on="a"), pod("lost", gang="nobody", on="a"), pod("far", gang="", on="b")]
     answer = what_if_of(node("a"), node("b"), podgroup(), pod("p", on="a"), *others, drain=["a"])
     assert answer.changes == ("node `a` is drained: 1 pod of a gang waits again, 2 other pods leave",)
@@ -281,7 +281,7 @@ def test_a_result_that_a_rule_forbids_is_refused_with_every_problem() -> None:
 
 
 def test_a_running_semi_preemptible_gang_cannot_be_supposed_to_protect_more() -> None:
-    """V5: the cluster would refuse it. Whether it runs is told by its pods, where there is no status."""
+    """V5: the cluster would refuse it. Whether it runs is read from its pods, where there is no status."""
     scene = [node("a"), podgroup(minMember=1, preemptibility="semi-preemptible")]
     more = {"team/gang.minMember": 2}
     with pytest.raises(Refused, match="would be refused") as raised:
@@ -378,7 +378,7 @@ def test_the_same_question_gives_the_same_bytes(cluster: str) -> None:
 
 
 def test_require_all_judges_the_plan_after(cluster: str) -> None:
-    """1: somebody would not run; what did not run before does not count."""
+    """1: a gang would not run; what did not run before does not count."""
     assert what_if("--require-all", cluster).code == 1
     assert what_if("--require-all", "--without", "team/waits", cluster).code == 0
     assert what_if("--require-all", "--without", "team/waits", "--drain", "a", "--drain", "b", cluster).code == 1

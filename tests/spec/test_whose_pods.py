@@ -90,14 +90,14 @@ def test_a_gang_of_foreign_pods_names_its_scheduler() -> None:
 
 
 def test_a_gang_that_lacks_pods_names_the_scheduler_that_the_others_ask_for() -> None:
-    """One of two pods asks for somebody else: that is what is wrong with it."""
+    """One of two pods names another scheduler: that is what is wrong with it."""
     plan = planned(node("a"), podgroup(minMember=2), pod("ours", cpu=1), *of("another", pod("theirs", cpu=1)))
     assert [reason["reason"] for reason in reasons_of(plan)] == ["OtherScheduler", "NotEnoughPods"]
     assert "some of its pods ask for `another`" in reasons_of(plan)[0]["message"]
 
 
 def test_a_foreign_gang_blocks_no_other() -> None:
-    """It stands in no queue: others are not told that they wait behind it."""
+    """It stands in no queue: no other gang waits behind it."""
     foreign = [podgroup(name="a", minMember=1), *of("another", pod("f", gang="a", cpu=1))]
     waits = [podgroup(name="b", minMember=1), pod("w", gang="b", cpu=99)]
     (mine,) = [one for one in planned(node("n"), *foreign, *waits).to_dict()["podGroups"] if one["name"] == "b"]
@@ -182,7 +182,7 @@ def test_who_is_left_alone_with_a_gang_reports_on_it() -> None:
 
 
 def test_a_gang_without_any_pods_says_that_it_has_none() -> None:
-    """E1: nobody else will; and whoever looks at it says the same."""
+    """E1: no other scheduler will; every verb says the same."""
     assert ("podgroups", "gang") in updates(node("n"), podgroup(minMember=2))
 
 

@@ -1,4 +1,4 @@
-"""What is left after a cycle, for tests of what is told: plans made by hand, and answers stored again."""
+"""A gang with a plan made by hand, and the status that muster would write and read again."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

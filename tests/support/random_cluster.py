@@ -1,6 +1,6 @@
-"""Small worlds of chance over a few cycles: gangs, queues with limits, other schedulers, nodes that go and return.
+"""Small random clusters over a few cycles: gangs, queues with limits, other schedulers, nodes that go and return.
 
-Everything follows from the seed. `python -m tests.support.random_cluster SEED` tells one world cycle by cycle.
+Everything follows from the seed. `python -m tests.support.random_cluster SEED` shows one of them cycle by cycle.
 """
 
 import random
@@ -36,7 +36,7 @@ class Cycle(Struct, frozen=True, eq=False):
 
 
 class RandomCluster:
-    """One world."""
+    """One cluster."""
 
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
@@ -309,7 +309,7 @@ def _object(version: str, kind: str, name: str, namespace: str = "", **more: Any
 
 
 def describe(seed: int, cycles: int = CYCLES) -> Iterator[str]:
-    """A world in lines: what had changed, and what each plan does."""
+    """A cluster in lines: what had changed, and what each plan does."""
     cluster = RandomCluster(seed)
     for _ in range(cycles):
         cycle = cluster.cycle()

@@ -261,7 +261,7 @@ class VirtualCluster:
         return any(pod.status.nominated_node_name for pod in snapshot.objects.pods)
 
     def evict(self, key: str, grace_seconds: float) -> None:
-        """A pod is told to stop, and holds its resources until its grace is over."""
+        """A pod is deleted, and holds its resources until its grace period is over."""
         self._ends[key] = self.now + timedelta(seconds=grace_seconds)
         self._short.add(gang_of(self.raws["Pod"][key]))
         self._write(key, metadata={"deletionTimestamp": self.stamp()})
@@ -297,5 +297,5 @@ class VirtualCluster:
 
 
 def is_terminating(pod: Raw) -> bool:
-    """Whether a pod was told to stop."""
+    """Whether a pod is deleted and not gone yet."""
     return bool(pod["metadata"].get("deletionTimestamp"))

@@ -1,7 +1,7 @@
 """A real API server for the tests: etcd and kube-apiserver on loopback, with muster's CRDs; see `envtest`.
 
 A pytest plugin with one fixture, `apiserver`, and one line where it cannot be had. There is no controller manager: no
-garbage collection, namespaces never finish to terminate, nobody keeps the status of budgets, nobody taints nodes.
+garbage collection, namespaces never finish to terminate, no controller updates the status of budgets or taints nodes.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ from tests.support.apiserver import envtest
 from tests.support.apiserver.envtest_certificates import certificates
 
 ADMIN, NO_RIGHTS = "admin-token-of-the-tests", "nobody-token-of-the-tests"  # of this server only
-OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers nobody runs here
+OFF = "ServiceAccount,TaintNodesByCondition"  # admission that waits for controllers that do not run here
 AUDITED: dict[str, object] = {  # every request of a service account, without its body
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -226,7 +226,7 @@ def _tail(log: Path) -> str:
 
 
 def started(programs: dict[str, Path], tries: int = 3) -> ApiServer:
-    """A free port may be somebody else's a moment later; then once more."""
+    """Another process may take a free port; then the server starts once more."""
     while True:
         server = ApiServer(Path(tempfile.mkdtemp(prefix="muster-apiserver-")), programs)
         tries -= 1

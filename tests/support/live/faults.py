@@ -68,7 +68,7 @@ def seeded(seed: int, rate: float = 0.12) -> Script:
 
 
 class Faulty:
-    """A Cluster around another, on which things go wrong by a script; after a crash nobody gets through any more."""
+    """A Cluster around another, that fails by a script; after a crash every call fails."""
 
     def __init__(self, cluster: Cluster, script: Script = lambda _: None) -> None:
         self.cluster, self.script = cluster, script

@@ -46,7 +46,7 @@ class Judge:
         return {one["metadata"]["name"]: one["spec"] for one in self._podgroups()}
 
     def _overfull(self) -> Iterator[str]:
-        """I2; whoever is leaving still holds its room."""
+        """I2; terminating pods still hold their resources."""
         used: Counter[str] = Counter()
         for raw in self.pods.values():
             if raw.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
@@ -84,7 +84,7 @@ class Judge:
         return Counter(leaf_of(raw) for raw in self.pods.values() if gang_of(raw) == gang and test(raw))
 
     def _hopeless(self, raw: Raw) -> Iterator[str]:
-        """I3: nobody starts where the gang lacks the pods that would make it whole."""
+        """I3: no pod starts where the gang lacks pods for its minimums."""
         spec = self._groups().get(gang_of(raw))
         if spec is not None and not enough(spec, self._counts(gang_of(raw), _alive)):
             yield f"I3: {raw['metadata']['name']} starts, and its gang has too few pods"

@@ -152,7 +152,7 @@ class Live:
         self.world, self.scheduler, self.task = world, scheduler, task
 
     async def settle(self, seconds: float = 60.0) -> bool:
-        """Until nothing changes any more, whatever was lost has been given up, and all is heard; or it crashed."""
+        """Until nothing changes any more, no write is unconfirmed, and the cache has every pod; or it crashed."""
         end, quiet = time.monotonic() + seconds, 0
         while quiet < 2 and not self.over:
             before = self.world.memory.store.version
@@ -178,7 +178,7 @@ class Live:
             await asyncio.sleep(0.002)
 
     async def _cycle(self, end: float) -> None:
-        """A whole cycle that began after now and was told; without one, silence says nothing, however long it lasts."""
+        """Waits for a whole cycle that begins after now and is reported; silence alone proves nothing."""
         first = self.scheduler.cycles
         while self.scheduler.reported_cycle < first + 2 and not self.over:
             assert time.monotonic() < end, f"not at rest: {self.world.seats()}, {describe(self.scheduler)}"
