@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from muster.api.resources import SCALES
 from muster.embedded.admission.builtin_schemas import METADATA, fields
 from muster.embedded.admission.structural_schemas import schema_violations
 from muster.embedded.api_errors import bad_request
@@ -16,8 +17,8 @@ def scale_of(raw: Raw) -> Raw:
     """The Scale of an object."""
     metadata, spec, status = raw["metadata"], raw.get("spec", {}), raw.get("status", {})
     return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
+        "kind": SCALES.kind,
+        "apiVersion": SCALES.api_version,
         "metadata": {name: metadata[name] for name in _METADATA_FIELDS if name in metadata},
         "spec": {"replicas": spec.get("replicas", 1)},
         "status": {"replicas": status.get("replicas", 0), "selector": selector_text(spec.get("selector"))},
