@@ -1,1 +1,1 @@
-"""What we tell people."""
+"""What users see: sentences, tables, trees, status, conditions and events."""

@@ -18,7 +18,7 @@ from muster.reporting.outcome import Outcome
 def stale_annotations(outcome: Outcome, old: PodGroup, now: datetime) -> dict[str, str | None]:
     """Annotations to set, or with None to remove: since when a gang or its SubGroups are short, and its last start.
 
-    A spec that is not a tree changes nothing: nobody can say whether such a gang is short.
+    A spec that is not a tree changes nothing: whether such a gang is short is unknown.
     """
     if outcome.gang.broken:
         return {}
@@ -34,7 +34,7 @@ def stale_annotations(outcome: Outcome, old: PodGroup, now: datetime) -> dict[st
 
 
 def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
-    """S4: the one attempt has failed, and on what; whoever has not failed may try."""
+    """The annotation of a failed attempt (S4); None: the gang may be tried."""
     if old.spec.scheduling_backoff != 1 or outcome.plan.snapshot is None:
         return None
     if any(isinstance(refusal, BackedOff) for refusal in outcome.plan.refusals):
@@ -70,7 +70,7 @@ def _annotations(mark: str) -> Mapping[str, object]:
 
 
 def _starts(outcome: Outcome, old: PodGroup, now: datetime) -> bool:
-    """This plan satisfies the root, and the status does not say so yet; or it runs and nobody noted since when."""
+    """Whether this plan satisfies the root and the status does not show it yet, or its last start is unknown."""
     if not outcome.satisfied:
         return False
     if not _is_past(old.metadata.annotations.get(names.LAST_START, ""), now):

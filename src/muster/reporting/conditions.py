@@ -65,7 +65,7 @@ def _freed(outcome: Outcome) -> str:
 
 
 def stray_words(strays: Iterable[Stray], running: Collection[str] = ()) -> str:
-    """Pods that belong to no leaf: those that wait, and those that run until their room is needed (N4)."""
+    """Pods that belong to no leaf: those that wait, and leftovers that run until they are evicted (N4)."""
     words: dict[str, list[str]] = {}
     for stray in strays:
         state = "leftovers that leave first" if stray.pod in running else "never scheduled"
@@ -111,9 +111,9 @@ def _cut(text: str) -> str:
 
 
 def pod_conditions(outcome: Outcome, old: PodGroup) -> dict[str, Condition]:
-    """`PodScheduled=False` for every pod that waits, by `namespace/name` (E1, N4); none where nobody wants it (S4).
+    """`PodScheduled=False` for every waiting pod, by `namespace/name` (E1, N4); none where the PodGroup opts out (S4).
 
-    Pods behind gates are Kubernetes' own to tell. Whoever writes a condition knows the one before, and sets its time.
+    The API server itself reports on gated pods. The writer of a condition sets its transition time.
     """
     if not old.spec.mark_unschedulable:
         return {}
@@ -163,7 +163,7 @@ def of_stray(stray: Stray) -> Condition:
 
 
 def queue_ready(queue: str, tree: QueueTree, parents: Mapping[str, str]) -> Condition:
-    """Whether a queue has a way up to a top queue (Q1)."""
+    """Whether the parents of a queue lead to a top queue (Q1)."""
     if queue in tree.nodes:
         return Condition(READY, "True", "InTree", "its way up ends at a top queue")
     return Condition(READY, "False", "QueueNotInTree", _no_way_up(queue, parents))
@@ -189,7 +189,7 @@ def with_transition_times(
     """Conditions with what they are about and when their status last changed; those of other writers as they are."""
     old = tuple(old)
     since = {(condition.type, condition.status): condition.last_transition_time for condition in old}
-    second = now.astimezone(UTC).replace(microsecond=0)  # Kubernetes keeps no less
+    second = now.astimezone(UTC).replace(microsecond=0)  # Kubernetes stores whole seconds
     dated = (
         replace(
             condition,

@@ -1,4 +1,4 @@
-"""What was done, in the words of events (E1): placements, evictions with for whom and why, releases."""
+"""Messages of events (E1): placements, evictions with preemptor and reason, releases."""
 
 from collections.abc import Iterator, Sequence
 
@@ -40,7 +40,7 @@ def is_normal(reason: str) -> bool:
 
 
 def group_events(done: Done) -> Iterator[tuple[str, str]]:
-    """The PodGroups that it concerns, each with the reason of its event: the pod's own, and the one it leaves for."""
+    """The PodGroups that get an event, each with its reason: the pod's own, and that of its preemptor."""
     yield done.gang, reason_of(done)
     if isinstance(done, Eviction) and done.reason != "Stale" and done.preemptor and done.preemptor != done.gang:
         yield done.preemptor, DOING[done.reason]

@@ -1,4 +1,4 @@
-"""What a group asks for, children and pods apart (E2), in the words of the spec: status, `plan` and `tree` share it."""
+"""The minimums of a group, children and pods apart (E2), as the spec names them, for status, `plan` and `tree`."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""A gang after a cycle, as it is told of: what is there, and what the plan binds.
+"""A gang after a cycle, as it is reported: what exists, and what the plan binds.
 
 A nominated pod is not placed yet; an evicted one is until it is gone.
 """
@@ -52,7 +52,7 @@ class Outcome(Struct, frozen=True, eq=False):
 
     @property
     def satisfied(self) -> bool:
-        """Every minimum is met; of a spec that is not a tree nobody can say so."""
+        """Whether every minimum is met; never for a spec that is not a tree."""
         return self.root.satisfied and not self.gang.broken
 
 
@@ -83,7 +83,7 @@ def outcomes(snapshot: Snapshot, plan: CyclePlan, but: Container[str] = ()) -> d
 
 
 def _costs(snapshot: Snapshot, plan: CyclePlan) -> dict[str, DisturbanceStatus]:
-    """What the places of a gang cost others (P8), where this plan frees them, or the status says that one did."""
+    """How many pods are evicted or moved for a gang (P8), in this plan or by its stored status."""
     stored = {gang.key: gang.source.status.disturbance for gang in snapshot.gangs if gang.source.status is not None}
     allowed = plan.disturbance.allowed
     now = {
@@ -106,12 +106,12 @@ def _bound(gang: Gang, bindings: Iterable[Binding]) -> Gang:
 
 
 def _short(gang: Gang) -> tuple[str, ...]:
-    """Of a spec that is not a tree nobody can say what is short."""
+    """Groups that are short; none of a spec that is not a tree."""
     return () if gang.broken else tuple(group.name for group in staleness.short_groups(gang))
 
 
 def _waiting(snapshot: Snapshot) -> set[str]:
-    """Strays that are not on a node, not gated, and not done: only they can be told that they are not scheduled."""
+    """Strays that are pending: only these get a condition that they are not scheduled."""
     strays = {stray.pod for gang in snapshot.gangs for stray in gang.strays}
     return {name for name in strays if pod_state(snapshot.pods[name]) is PodState.PENDING}
 

@@ -1,4 +1,4 @@
-"""Two plans compared: which gangs fare otherwise, and which pods are bound, evicted or moved in only one of them."""
+"""Two plans compared: gangs whose outcome differs, and pods that only one of them binds, evicts or moves."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
@@ -16,22 +16,22 @@ CHANGE_KINDS: Final[tuple[ChangeKind, ...]] = (
     "Comes",
     "Better",
     "Differs",
-)  # in the order in which they are told
+)  # in the order of the report
 RANK: Final = {"Scheduled": 0, "Waiting": 1, "Unknown": 1, "Infeasible": 2, "Invalid": 3}
 
 
 class GangStanding(Struct, frozen=True):
-    """ChangeKind a gang fares in one plan."""
+    """The outcome of a gang in one plan."""
 
     verdict: str
     placed: int
     pending: int
-    domains: Mapping[str, str]  # group -> where it sits together
+    domains: Mapping[str, str]  # group -> the domain of its pods
     nodes: Mapping[str, str]  # pod -> node, of those that are placed
 
 
 class GangChange(Struct, frozen=True):
-    """A gang that fares otherwise; None: it is not there."""
+    """A gang whose outcome differs; None: it is not in that plan."""
 
     namespace: str
     name: str
@@ -52,7 +52,7 @@ class GangChange(Struct, frozen=True):
 
     @property
     def domains(self) -> dict[str, tuple[str, str]]:
-        """Groups that sit together elsewhere: where before, and where after."""
+        """Groups whose domain differs: before, and after."""
         before = self.before.domains if self.before else {}
         after = self.after.domains if self.after else {}
         both = {group: (before.get(group, ""), after.get(group, "")) for group in sorted(before.keys() | after.keys())}
@@ -60,13 +60,13 @@ class GangChange(Struct, frozen=True):
 
 
 class PodChange(Struct, frozen=True, order=True):
-    """A pod that one plan treats otherwise than the other, and the node in question."""
+    """A pod that the plans treat differently, and the nodes."""
 
     namespace: str
     pod: str
     before: str  # empty: not in that plan
     after: str
-    preemptor: str = ""  # evicted in one plan only: the gang that it makes room for
+    preemptor: str = ""  # evicted in one plan only: the gang that gets its place
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from muster.reporting.minimums import minimums_of
 from muster.reporting.text import Line, Role, Span, bar, many, table
 from muster.reporting.views import draw_tree, inspect_gang
 
-MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are too many to look at
+MANY_GANGS, MANY_NODES = 20, 64  # above these, trees and nodes are summarised
 VERDICT_ROLES: dict[str, Role] = {"Scheduled": "good", "Waiting": "warn", "Infeasible": "bad", "Unknown": "warn"}
 
 
@@ -105,7 +105,7 @@ def _tree(plan: GangPlan) -> dict[str, Any]:
 
 
 def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
-    """What was decided in one line, every gang with its verdict and its tree, and the cluster with who sits where.
+    """A summary line, every gang with its verdict and its tree, and the nodes with the gangs on them.
 
     Where there are many gangs or nodes, each gang is a line and each domain a row.
     """
@@ -126,7 +126,7 @@ def lines(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
 
 
 def _more(plan: CyclePlan) -> str:
-    """Places that are kept and pods that leave, where there are any."""
+    """Nominated places and evictions, where there are any."""
     words = f", {many(len(plan.nominations), 'place')} kept" if plan.nominations else ""
     moves = sum(bool(eviction.move_to) for eviction in plan.evictions)
     words += f", {many(len(plan.evictions), 'pod')} to evict" if plan.evictions else ""
@@ -134,7 +134,7 @@ def _more(plan: CyclePlan) -> str:
 
 
 def eviction_lines(plan: CyclePlan) -> Iterator[Line]:
-    """Who has to leave, why, for preemptor, and where to."""
+    """Every victim with its node, reason, preemptor and new place."""
     if not plan.evictions:
         return
     yield from _disturbance_line(plan.disturbance)
@@ -195,7 +195,7 @@ def gang_lines(plan: GangPlan) -> Iterator[Line]:
 
 
 def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
-    """Nodes by their finest shared domain: what is used, and the gangs that sit there."""
+    """Nodes by their finest shared domain: what is used, and the gangs there."""
     gangs_on: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for gang_plan in plan.gangs:
         for leaf in walk(gang_plan.gang.root):
@@ -225,7 +225,7 @@ def cluster_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
 
 
 def domain_map(plan: CyclePlan, snapshot: Snapshot) -> Iterator[Line]:
-    """Domains of the finest level that can be looked at: what is used, and how many gangs sit there."""
+    """Domains of the finest level that fits on a page: what is used, and how many gangs are there."""
     used, column = _used(plan, snapshot), _headline(snapshot)
     at = snapshot.columns.index(column)
     level = next(

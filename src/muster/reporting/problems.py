@@ -1,4 +1,4 @@
-"""Problems as lines, the same wherever an object is judged."""
+"""Problems as lines, the same wherever an object is validated."""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +7,7 @@ from muster.validation.problem import Problem
 
 
 def lines(problems: Iterable[Problem]) -> Iterator[Line]:
-    """Where, what and the rule; the way out below."""
+    """Where, what and the rule; the hint below."""
     for problem in problems:
         mark = "warning: " if problem.severity == "warning" else ""
         rule = f" ({problem.rule})" if problem.rule else ""

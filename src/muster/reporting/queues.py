@@ -13,7 +13,7 @@ HEAD = ("QUEUE", "QUOTA", "LIMIT", "FAIR SHARE", "ALLOCATED", "PROTECTED", "REQU
 
 
 def lines(division: Division) -> Iterator[Line]:
-    """For every resource the tree of queues: what each may use, deserves, holds and asks for; then hints."""
+    """For every resource the tree of queues: quota, limit, fair share, allocated and requested; then hints."""
     before = guides((node.name, node.children) for node in division.tree.nodes.values())
     for i, resource in enumerate(shown_resources(division)):
         yield from [[]] if i else []
@@ -26,7 +26,7 @@ def lines(division: Division) -> Iterator[Line]:
 
 
 def shown_resources(division: Division) -> list[str]:
-    """Resources that are there, or that somebody states or asks for."""
+    """Resources that the cluster has, or that a queue states or a gang requests."""
     nodes = division.tree.nodes.values()
     requested = {name for node in nodes for name, amount in division.uses.requested[node.name].items() if amount}
     stated = {name for node in nodes for name in node.stated}
@@ -49,7 +49,7 @@ def _row(division: Division, node: QueueNode, resource: str, before: str) -> lis
 
 
 def _used(division: Division, queue: str, resource: str) -> tuple[int, int, int]:
-    """Requested, allocated with what is still terminating (Q4), and of that what nobody may disturb."""
+    """Requested, allocated with what is still terminating (Q4), and of that what is non-preemptible."""
     uses = division.uses
     held = uses.allocated[queue].get(resource, 0) + uses.terminating[queue].get(resource, 0)
     return uses.requested[queue].get(resource, 0), held, uses.non_preemptible[queue].get(resource, 0)
@@ -95,7 +95,7 @@ def _excesses(division: Division, node: QueueNode, resource: str) -> Iterator[Li
 
 
 def _beside(resource: str, held: int, fair: int) -> str:
-    """Only what is above the fair share can be asked back (P5)."""
+    """How usage compares to the fair share: only what is above it can be reclaimed (P5)."""
     if held <= fair:
         return f"within its fair share of {rough(resource, fair)}"
     return f"and over its fair share of {rough(resource, fair)}: queues below theirs may reclaim the rest"

@@ -61,7 +61,7 @@ def _is_nominated(outcome: Outcome) -> bool:
 
 
 def is_reported_elsewhere(gang: Gang, schedulers: Collection[str]) -> bool:
-    """Whether another scheduler that pods of this gang ask for reports on its PodGroup (N6)."""
+    """Whether another scheduler, named by pods of this gang, reports on its PodGroup (N6)."""
     return bool(gang.other_schedulers) and _is_another(gang.source.status, schedulers)
 
 
@@ -70,7 +70,7 @@ def _is_another(status: PodGroupStatus | QueueStatus | None, schedulers: Collect
 
 
 def _reporter(schedulers: Collection[str], is_shared: bool) -> str:
-    """One of several schedulers reports: the one whose name is stored. Without that, each would undo the other's."""
+    """The scheduler that reports on a shared object. Without it, each scheduler would overwrite the other's status."""
     return min(schedulers, default="") if is_shared else ""
 
 
@@ -88,7 +88,7 @@ def _phase(states: Counter[PodState], enough: bool) -> str:
 
 
 def resources_status(gang: Gang) -> ResourcesStatus:
-    """What a gang asks for and holds (E2)."""
+    """What a gang requests and holds (E2)."""
     return ResourcesStatus(
         requested=_sorted(plus(gang.held, gang.pending_requests)),
         allocated=_sorted(gang.held),
@@ -123,7 +123,7 @@ def _level(group: Group, outcome: Outcome) -> LevelStatus:
 
 
 def queue_statuses(snapshot: Snapshot, plan: CyclePlan, now: datetime) -> dict[str, QueueStatus]:
-    """What every queue and those below it ask for and hold, by name (E2).
+    """What every queue and those below it request and hold, by name (E2).
 
     Queues with gangs of other schedulers only are theirs to report; of those that are shared, one reports (N6).
     """

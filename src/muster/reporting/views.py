@@ -41,7 +41,7 @@ class GangView(Struct, frozen=True, eq=False):
 
 
 def inspect_gang(gang: Gang) -> GangView:
-    """Ask the gang everything that the views show."""
+    """Compute everything that the views show of a gang."""
     return GangView(gang, gang.standings, roles(gang.root), parts(gang.root))
 
 
@@ -90,10 +90,10 @@ def _part(child: Group, needed: bool, around: Part, now: Mapping[str, Standing])
 def draw_tree(
     seen: GangView, domains: Mapping[str, str] | None = None, pods: Mapping[str, Span] | None = None
 ) -> Iterator[Line]:
-    """The gang as a tree: minimums, what is placed, where it sits together, and what is core or optional.
+    """The gang as a tree: minimums, what is placed, levels and domains, and what is core or optional.
 
-    With `domains`, the domain that a group sits in stands behind the level that it asked for. With `pods`, there is one
-    more column: what there is to say about the pods of each leaf, by its name.
+    With `domains`, the domain of a group follows its level. With `pods`, there is one more column: a text about the
+    pods of each leaf, by its name.
     """
     yield from _heading(seen)
     lines = guides(map(_children, walk(seen.gang.root)))

@@ -1,4 +1,4 @@
-"""What if, in words: what is hypothetical, both plans side by side, and why whoever is worse off is."""
+"""What if, in words: the hypothesis, both plans side by side, and the reasons of gangs that are worse off."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from muster.reporting.plans import MANY_GANGS, VERDICT_ROLES
 from muster.reporting.text import Line, Role, Span, many, plain, table
 from muster.validation.fields import Value
 
-MANY_PODS, MANY_DOMAINS, MANY_WARNINGS = 8, 3, 12  # above these, `-o json` tells the rest
+MANY_PODS, MANY_DOMAINS, MANY_WARNINGS = 8, 3, 12  # above these, `-o json` has the rest
 CHANGE_ROLES: Final[dict[ChangeKind, Role]] = {"Worse": "bad", "Leaves": "dim", "Comes": "name", "Better": "good"}
 VERDICTS: Final = ("Scheduled", "Waiting", "Infeasible", "Unknown", "Invalid")
 ACTION_WORDS: Final = {"bound": "to bind", "nominated": "to nominate", "evicted": "to evict", "moved": "to move"}
@@ -80,7 +80,7 @@ def _only_as_update(item: CheckedObject) -> bool:
 
 
 def warnings(checked: Iterable[CheckedObject]) -> Iterator[str]:
-    """What the rules say about objects that they let pass."""
+    """The warnings about objects that are valid."""
     texts = [
         f"{item.title}: {problem.at}: {problem.says}{f'; {problem.hint}' if problem.hint else ''}"
         for item in checked
@@ -157,7 +157,7 @@ def _arrow(before: str, after: str) -> str:
 
 
 def _domains(gang: GangChange) -> str:
-    """The groups that sit together elsewhere; where none does, the gang's own domain."""
+    """The groups whose domain differs; where none does, the gang's own domain."""
     both = gang.before is not None and gang.after is not None
     pairs = {group: _arrow(*pair) if both else max(pair) for group, pair in gang.domains.items()}
     moved = [f"{group} {words}".strip() for group, words in pairs.items()]

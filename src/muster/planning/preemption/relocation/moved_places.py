@@ -1,10 +1,10 @@
-"""Places promised to pods that move (P7): remembered on their PodGroup, as the new pods have other names.
+"""Places reserved for pods that move (P7): stored on their PodGroup, as the new pods have other names.
 
 Annotation `muster.dev/moved-to`, JSON: `{"places": [{"subGroup": "w", "node": "n1", "since": RFC 3339, "pods": 2,
-"requests": {"cpu": 4000}}]}`; requests are of one pod, in base units. The form before had one `since` for all places.
-A place is kept until as many new pods are placed, or for the grace of S2 since it was promised.
-Rule: the only clock is the snapshot's `now`, the only memory is the annotation; what others wrote there is believed no
-further than what a plan could have written.
+"requests": {"cpu": 4000}}]}`; requests are of one pod, in base units. An earlier form had one `since` for all places.
+A place stays reserved until as many new pods are placed, or for the grace period of S2 since it was reserved.
+Rule: the only clock is the snapshot's `now`, the only memory is the annotation; values that no plan could have written
+are ignored.
 """
 
 import json
@@ -24,12 +24,12 @@ from muster.planning.decision import Eviction
 from muster.planning.staleness import GRACE, grace_period
 
 MOST_PLACES = 64  # that one annotation names
-LONGEST = timedelta(hours=1)  # that a place is kept, whatever the grace
+LONGEST = timedelta(hours=1)  # that a place stays reserved, whatever the grace period
 PODS = "pods"
 
 
 class PromisedPlace(Struct, frozen=True):
-    """Room on a node for so many pods of a leaf that moved, and since when it is kept."""
+    """A place on a node for so many pods of a leaf that moved, and since when it is reserved."""
 
     leaf: str
     node: str
@@ -39,7 +39,7 @@ class PromisedPlace(Struct, frozen=True):
 
 
 def open_places(gang: Gang, now: datetime | None, unseen: str = "") -> tuple[PromisedPlace, ...]:
-    """What is still to be kept for a gang. `unseen`: an annotation that is on its way."""
+    """The places still reserved for a gang. `unseen`: an annotation that is not stored yet."""
     text = unseen or gang.source.metadata.annotations.get(names.MOVED_TO)
     if not text or gang.is_foreign:
         return ()
@@ -86,7 +86,7 @@ MATCHES: tuple[Match, ...] = (  # which place a new pod fills: its own, if that 
 
 
 def _outstanding(gang: Gang, places: Iterable[PromisedPlace]) -> Iterator[PromisedPlace]:
-    """Without the places of pods that came since: one pod fills one place, whatever it asks for."""
+    """The places without those that new pods have filled: one pod fills one place, whatever it requests."""
     leaves = {leaf.name: leaf for leaf in walk(gang.root) if isinstance(leaf, Leaf)}
     by_leaf: dict[str, list[PromisedPlace]] = {}
     for place in places:
