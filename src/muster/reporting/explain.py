@@ -273,8 +273,7 @@ def _queue(refusal: ClosedQueueRefusal | QuotaRefusal) -> str:
         case OverLimit(excess=excess):
             return f"queue `{excess.queue}` would pass its limit: {_amounts(excess)}"
         case NonPreemptibleOverQuota(excess=excess):
-            more = f"would hold more that nobody may disturb than its quota: {_amounts(excess)}"
-            return f"queue `{excess.queue}` {more}"
+            return f"queue `{excess.queue}` would exceed its quota with non-preemptible pods: {_amounts(excess)}"
         case _:
             assert_never(refusal)
 

@@ -86,7 +86,7 @@ def _excesses(division: Division, node: QueueNode, resource: str) -> Iterator[Li
     if UNLIMITED != share.limit < held:
         yield [Span(f"! queue `{node.name}` is over its limit: {_of(resource, held, share.limit)} (Q4)", "bad")]
     if UNLIMITED != share.quota < protected:
-        words = f"holds more than its quota that nobody may disturb: {_of(resource, protected, share.quota)} (Q4)"
+        words = f"exceeds its quota with non-preemptible pods: {_of(resource, protected, share.quota)} (Q4)"
         yield [Span(f"! queue `{node.name}` {words}", "bad")]
     elif UNLIMITED != share.quota < held:
         fair = division.shares[node.name].get(resource, 0)
