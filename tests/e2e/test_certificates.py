@@ -140,7 +140,7 @@ async def test_what_the_user_gets_wrong_changes_nothing(
     ],
     ids=["another name", "not yet", "no more"],
 )
-async def test_what_no_api_server_takes_is_not_ready(
+async def test_a_certificate_that_the_api_server_rejects_is_not_ready(
     apiserver: ApiServer, cluster: Cluster, tmp_path: Path, wrong: Any, problem: str
 ) -> None:
     """The API server says no, and so do `/readyz` and the log; with a good one everybody agrees again."""

@@ -192,7 +192,7 @@ async def test_get_watches(cluster: Cluster) -> None:
 # describe, explain, discovery ---------------------------------------------------------------------------------------
 
 
-async def test_describe_tells_an_object_and_its_events(cluster: Cluster) -> None:
+async def test_describe_prints_an_object_and_its_events(cluster: Cluster) -> None:
     """Built-in kinds and ours; nodes with their pods."""
     kubectl = cluster.kubectl
     cluster.nodes("n1")
@@ -275,7 +275,7 @@ async def test_apply_by_the_server(cluster: Cluster) -> None:
     assert (await kubectl.json("get", "pg", "g"))["spec"]["minMember"] == 3
 
 
-async def test_what_is_wrong_is_told(cluster: Cluster) -> None:
+async def test_errors_are_reported(cluster: Cluster) -> None:
     """Unknown fields, rules of ours, and objects that are not there."""
     kubectl = cluster.kubectl
     typo = podgroup("g")

@@ -110,7 +110,7 @@ async def test_what_could_not_be_told_is_told_later() -> None:
     assert len(events(world, "g")) == 1
 
 
-async def test_the_same_event_is_not_told_again_and_again() -> None:
+async def test_the_same_event_is_not_recorded_again_and_again() -> None:
     world = World([node("a")])
     world.submit(group("g", minMember=4), {"": 4})
     async with world.running() as live:
@@ -129,7 +129,7 @@ async def test_the_same_event_is_not_told_again_and_again() -> None:
         ]
 
 
-async def test_a_pod_whose_podgroup_comes_late_is_told_and_then_bound() -> None:
+async def test_a_pod_whose_podgroup_comes_late_gets_a_condition_and_is_then_bound() -> None:
     """N4: it names the PodGroup that it lacks; that one is all it takes."""
     world = World([node("a")])
     world.want(gpu_pod("g-0", "g"))

@@ -134,7 +134,9 @@ async def gang(cluster: Cluster, pods: int) -> None:
         await cluster.create(PODS, pod(f"run-{i}"))
 
 
-async def test_a_gang_is_bound_whole_and_told_so(apiserver: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_gang_is_bound_whole_and_its_status_says_so(
+    apiserver: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
     """G1, E3, health and metrics, and a graceful end: the lease is given back on SIGTERM."""
     await gang(cluster, 3)
     with replica(apiserver, tmp_path) as muster:

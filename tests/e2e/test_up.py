@@ -102,12 +102,12 @@ def test_the_demonstration_forms_loses_a_node_and_heals(tmp_path: Path) -> None:
     lost = re.findall(r"Node (\S+)", forming)[-1]
     assert re.search(r"prefill-0 +8 waiting", forming), "from the beginning"
     assert re.search(rf"starting on {lost}", forming)
-    assert forming.count("running on") > rest.count(f"running on {lost}") == 0, "nobody runs there any more"
+    assert forming.count("running on") > rest.count(f"running on {lost}") == 0, "no pod runs there any more"
     for part in (forming, rest):
         assert re.search(r"└─ decode-1 +4 pods +4/4 +4 running on node-\d+", part), "as a tree, with nodes"
     assert re.search(r"Healed: 8 pods \((.+)\) started instead, on node-\d+", rest)
     assert "its cluster is gone" in rest
-    assert "kubectl" not in shown.stdout + shown.stderr, "nobody is invited to a cluster that is gone"
+    assert "kubectl" not in shown.stdout + shown.stderr, "no hint at a cluster that is gone"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,7 +151,7 @@ def test_whatever_ends_the_demonstration_its_token_goes(tmp_path: Path, number: 
 
 
 @pytest.mark.parametrize("wrong", [["--port", "TAKEN"], ["bad.yaml"], ["--topology", "zone"], []])
-def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path, wrong: list[str]) -> None:
+def test_a_file_that_muster_did_not_write_is_left_alone(tmp_path: Path, wrong: list[str]) -> None:
     """Whether it could have started or not."""
     path = tmp_path / "precious"
     path.write_text("mine")

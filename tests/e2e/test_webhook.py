@@ -106,7 +106,7 @@ async def asked(apiserver: ApiServer) -> None:
 # V1-V6 --------------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_invalid_is_refused_with_every_problem_and_its_way_out(
+async def test_an_invalid_object_is_refused_with_every_problem_and_its_hint(
     apiserver: ApiServer, cluster: Cluster
 ) -> None:
     """V2, V3: what no CRD can say. The client hears the object's name, each place, the rule's sentence and a hint."""
@@ -158,7 +158,7 @@ async def test_what_is_invalid_is_refused_with_every_problem_and_its_way_out(
     ],
     ids=["Queue", "Topology"],
 )
-async def test_queues_and_topologies_are_asked_about_too(
+async def test_queues_and_topologies_are_validated_too(
     apiserver: ApiServer, cluster: Cluster, path: str, raw: Raw, says: str
 ) -> None:
     """Every kind of the configuration reaches its rules."""
@@ -254,7 +254,7 @@ async def test_a_manifest_in_an_older_dialect_is_edited_as_any_other(
     apiserver: ApiServer, cluster: Cluster, tmp_path: Path, way: str
 ) -> None:
     """D1, D2, D3, D4: `kubectl apply` lays the manifest over what was converted before. What it says now is stored, the
-    same again changes nothing, and what two hands say differently is refused with both numbers."""
+    same again changes nothing, and conflicting numbers of two managers are refused."""
     kubectl = Kubectl(apiserver.kubeconfig, tmp_path)
     four = [group(name, 8) for name in "abcd"]
 

@@ -155,7 +155,7 @@ def test_a_closed_standard_input_is_refused(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_is_not_there_is_said_so(verb: str, tmp_path: Path) -> None:
+def test_a_missing_file_or_an_empty_folder_is_reported(verb: str, tmp_path: Path) -> None:
     """A missing file, a folder without manifests, and a folder with the name of a file."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "README.md").write_text("nothing here")
@@ -179,8 +179,8 @@ def test_one_bad_file_in_a_folder_is_named(verb: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_file_that_may_not_be_read_is_said_so(verb: str, tmp_path: Path) -> None:
-    """Permissions are the system's word, told in ours."""
+def test_a_file_without_read_permission_is_reported(verb: str, tmp_path: Path) -> None:
+    """The message names the file and the reason."""
     path = tmp_path / "secret.yaml"
     path.write_text(HEAD)
     path.chmod(0)
@@ -203,8 +203,8 @@ WRONG_AT = (
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_wrong_types_are_all_told_at_once(verb: str, tmp_path: Path) -> None:
-    """Ten mistakes, ten lines, one run; `validate` tells them as its data, the others as an error."""
+def test_all_wrong_types_are_reported_at_once(verb: str, tmp_path: Path) -> None:
+    """Ten mistakes, ten lines, one run; `validate` prints them as data, the others as an error."""
     path = tmp_path / "wrong.yaml"
     path.write_text(to_yaml([WRONG]))
     ran = muster(verb, str(path))
@@ -235,7 +235,7 @@ ALMOST_NUMBERS = ("0x_", "0b_", "0o_", "1e999", "-.inf", ".nan", "0o8", "2026-01
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_word_that_is_almost_a_number_is_told_as_a_wrong_type(verb: str, tmp_path: Path) -> None:
+def test_a_word_that_is_almost_a_number_is_reported_as_a_wrong_type(verb: str, tmp_path: Path) -> None:
     """Whatever YAML makes of it, it is not a whole number."""
     path = tmp_path / "almost.yaml"
     path.write_text("---\n".join(f"{HEAD}spec: {{minMember: {word} }}\n" for word in ALMOST_NUMBERS))
@@ -294,7 +294,7 @@ def test_a_large_gang_that_was_converted_is_the_same(shape: str, large: dict[str
 
 
 def test_a_chain_too_deep_for_json_is_refused_with_a_way_out(large: dict[str, Path]) -> None:
-    """Nested JSON of 10,000 levels would break whoever reads it."""
+    """Nested JSON of 10,000 levels would break its readers."""
     ran = muster("tree", "-o", "json", str(large["chain"]))
     assert_refused(ran)
     assert "-o table" in ran.err

@@ -33,7 +33,7 @@ Verb = Callable[..., Result]
 
 
 class Served(MemoryCluster):
-    """A cluster that counts who lists what, and can be told what to say."""
+    """A cluster that counts list calls, and answers as scripted."""
 
     server = SERVER
 
@@ -101,7 +101,7 @@ def pod_spec() -> Raw:
         (ApiError(500, "InternalError", "etcd has no leader"), "kubectl get"),
     ],
 )
-async def test_a_cluster_that_cannot_be_read_is_told_with_a_way_out(error: ApiError, hint: str) -> None:
+async def test_a_cluster_that_cannot_be_read_is_reported_with_a_hint(error: ApiError, hint: str) -> None:
     with pytest.raises(InputError, match="cannot list podgroups") as caught:
         await read(always(error))
     assert error.message in caught.value.message
@@ -109,7 +109,7 @@ async def test_a_cluster_that_cannot_be_read_is_told_with_a_way_out(error: ApiEr
     assert hint in caught.value.hint
 
 
-async def test_who_knows_not_even_pods_is_no_kubernetes() -> None:
+async def test_a_server_that_does_not_serve_pods_is_not_kubernetes() -> None:
     """A wrong path, or a load balancer's default backend, says 404 to everything: that is no empty cluster."""
     with pytest.raises(InputError, match="is not a Kubernetes API server") as caught:
         await read(always(NOT_FOUND))
@@ -141,7 +141,7 @@ def test_what_may_be_missing_is_what_muster_installs() -> None:
 
 
 @pytest.mark.parametrize("words", [("plan",), ("topology",), ("queues",), ("tree",)])
-def test_missing_kinds_are_told_beside_the_data_with_a_way_out(verb: Verb, words: tuple[str, ...]) -> None:
+def test_missing_kinds_are_noted_beside_the_data_with_a_hint(verb: Verb, words: tuple[str, ...]) -> None:
     """Else `0 gangs: nothing to do` hides that nothing is installed."""
     result = verb(without_crds(), *words, "-o", "json")
     assert result.exit_code == 0
@@ -151,7 +151,7 @@ def test_missing_kinds_are_told_beside_the_data_with_a_way_out(verb: Verb, words
     assert "`muster crds | kubectl --kubeconfig 'my config' apply --server-side -f -`" in note
 
 
-def test_a_cluster_that_knows_every_kind_is_read_without_a_word(verb: Verb) -> None:
+def test_a_cluster_that_serves_every_kind_is_read_without_a_note(verb: Verb) -> None:
     result = verb(Served(), "plan", "-o", "json")
     assert (result.exit_code, result.stderr) == (0, "")
 
@@ -159,7 +159,7 @@ def test_a_cluster_that_knows_every_kind_is_read_without_a_word(verb: Verb) -> N
 # pages ------------------------------------------------------------------------------------------------------------
 
 
-async def test_pages_that_grow_too_old_are_read_again_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_list_whose_token_expires_is_read_again_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what was seen before counts no more: a pod that left in between is not in the cluster."""
     monkeypatch.setattr(live, "PAGE", 2)
 
@@ -179,7 +179,7 @@ async def test_a_list_that_is_too_old_from_the_start_is_an_error() -> None:
         await read(always(ApiError(410, "Expired", "too old")))
 
 
-async def test_a_page_is_done_with_before_the_next_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_is_reduced_before_the_next_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 pods as they travel take gigabytes."""
     monkeypatch.setattr(live, "PAGE", 2)
     cluster = Served().put(Pod, *(f"p{i}" for i in range(5)), spec=pod_spec())
@@ -200,7 +200,7 @@ def test_equal_parts_of_pods_are_held_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert first.spec.containers is second.spec.containers
 
 
-def test_values_of_a_wrong_type_are_told_by_object_and_field(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_of_a_wrong_type_are_reported_by_object_and_field(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Served()
     junk = {"metadata": {"name": "x", "namespace": "d"}, "spec": {"containers": "no"}}
 
@@ -267,7 +267,7 @@ def slowly(cluster: Served, kind: Resource, seconds: float) -> Served:
     return cluster
 
 
-async def test_who_waits_long_is_told_for_what(
+async def test_a_note_says_what_a_slow_verb_waits_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(live, "QUIET_SECONDS", 0.1)
@@ -277,7 +277,7 @@ async def test_who_waits_long_is_told_for_what(
 
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
-    """The kubeconfig of a server that accepts, reads and never answers, and what it was asked."""
+    """The kubeconfig of a server that accepts, reads and never answers, and the requests it got."""
     served_certificate, requests, held = socket.create_server(("127.0.0.1", 0)), list[bytes](), list[socket.socket]()
 
     def accept() -> None:
@@ -307,7 +307,7 @@ def silent(tmp_path: Path) -> Iterator[tuple[Path, list[bytes]]]:
 def test_a_server_that_never_answers_is_given_up_and_named(
     silent: tuple[Path, list[bytes]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Someone sits there and waits: about a minute, not five."""
+    """A user waits: about a minute, not five."""
     assert clients.ANSWER_SECONDS * clients.ATTEMPTS <= 60
     monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.2)
     path, requests = silent

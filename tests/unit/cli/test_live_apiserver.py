@@ -20,14 +20,14 @@ def run(*words: str) -> Result:
 
 @pytest.fixture
 def not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our kinds under a version that nobody serves: to the API server the same as no CRDs at all."""
+    """Our kinds under a version that is not served: to the API server the same as no CRDs at all."""
     known = WATCHED_KINDS.items()
     unserved = {replace(kind, version="v9") if kind.kind in live.INSTALLED else kind: struct for kind, struct in known}
     monkeypatch.setattr(live, "WATCHED_KINDS", unserved)
 
 
 @pytest.mark.usefixtures("not_installed")
-def test_a_cluster_without_our_kinds_is_read_and_told(apiserver: ApiServer) -> None:
+def test_a_cluster_without_our_kinds_is_read_with_a_note(apiserver: ApiServer) -> None:
     result = run("plan", "-o", "json", "--kubeconfig", str(apiserver.kubeconfig))
     assert result.exit_code == 0
     assert "this cluster does not know PodGroups, Queues, Topologies: `muster crds | kubectl" in result.stderr

@@ -20,7 +20,7 @@ from tests.support.live.world import World
 
 
 class Slow(Faulty):
-    """Bindings take their time; when the lease is given back, it is noted who was bound by then."""
+    """Bindings are slow; records which pods were bound when the leader resigns."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.memory)
@@ -44,10 +44,10 @@ def world() -> World:
     return created
 
 
-async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answered(
+async def test_a_failed_leader_resigns_only_when_its_bindings_are_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """I9: the next leader would meet them on their way."""
+    """I9: the next leader would race with them."""
     there = world()
     cluster = Slow(there)
 
@@ -64,7 +64,7 @@ async def test_who_fails_gives_the_lease_back_only_when_its_bindings_are_answere
     assert cluster.bound_by_then == ["g-0"]
 
 
-async def test_who_does_not_know_the_cluster_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replica_without_a_synced_cache_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
     there = world()
 
     def script(call: Call) -> Fault | None:
@@ -79,8 +79,8 @@ async def test_who_does_not_know_the_cluster_does_not_compete(monkeypatch: pytes
     await asyncio.wait([task])
 
 
-async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """I9: it may still arrive, so the lease runs out by itself instead of being given back."""
+async def test_a_leader_with_an_unconfirmed_binding_keeps_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: the API server may still apply it, so the lease expires instead of being released."""
     there, sent = world(), asyncio.Event()
 
     def script(call: Call) -> Fault | None:
@@ -105,7 +105,7 @@ async def test_who_does_not_know_what_became_of_a_binding_keeps_the_lease(monkey
 
 
 class Candidate(Leader):
-    """Says who would compete, and does not."""
+    """Records whether it may compete, and does not."""
 
     able: Callable[[], bool]
 
@@ -114,7 +114,7 @@ class Candidate(Leader):
 
 
 async def test_a_replica_whose_watch_has_died_does_not_compete(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once it knew everything; by now it knows less than another one."""
+    """Its cache was synced once, and is stale now."""
     monkeypatch.setattr(reflector, "FIRST_SECONDS", 0.002)
     there, dead = world(), False
 

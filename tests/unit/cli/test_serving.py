@@ -39,7 +39,7 @@ from muster.webhook.certificates.certificate_bundle import issue
 from muster.webhook.certificates.certificate_rotation import CertificateRotation, ServedCertificate
 from muster.webhook.certificates.certificate_sources import build_source
 
-ELSEWHERE = "127.0.0.2"  # reaches whoever listens on every address, and nobody who listens on 127.0.0.1
+ELSEWHERE = "127.0.0.2"  # reaches servers on every address, but none on 127.0.0.1
 
 
 def port_of(address: str) -> int:
@@ -57,7 +57,7 @@ async def reaches(host: str, port: int) -> bool:
 
 
 async def said_without_tls(port: int) -> bytes:
-    """What a client that does not speak TLS hears."""
+    """What a client without TLS reads."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"GET /livez HTTP/1.1\r\nhost: muster\r\nconnection: close\r\n\r\n")
     try:
@@ -69,7 +69,7 @@ async def said_without_tls(port: int) -> bytes:
 
 
 async def test_the_embedded_api_is_for_this_machine_alone() -> None:
-    """Unless another address is asked for by name."""
+    """Unless --host names another address."""
     async with serve(MemoryCluster()) as serving:
         assert await reaches("127.0.0.1", port_of(serving.address))
         assert not await reaches(ELSEWHERE, port_of(serving.address))
@@ -77,8 +77,8 @@ async def test_the_embedded_api_is_for_this_machine_alone() -> None:
         assert await reaches(ELSEWHERE, port_of(serving.address))
 
 
-def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The command's own default; `--host` is how it is told otherwise."""
+def test_muster_up_listens_on_loopback_by_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`--host` changes it."""
     hosts: list[str] = []
 
     async def listen(_filled: object, served_at: ServedAt, *_: object) -> None:
@@ -91,7 +91,7 @@ def test_muster_up_asks_for_no_other_address(monkeypatch: pytest.MonkeyPatch, tm
     assert hosts == ["127.0.0.1", "0.0.0.0"]
 
 
-async def test_nobody_is_answered_without_tls() -> None:
+async def test_no_request_is_answered_without_tls() -> None:
     """Neither by the embedded API nor by the webhook."""
     async with serve(MemoryCluster()) as serving:
         assert b"HTTP/" not in await said_without_tls(port_of(serving.address))
@@ -107,7 +107,7 @@ async def test_nobody_is_answered_without_tls() -> None:
 
 
 def test_old_tls_is_not_spoken() -> None:
-    """1.2 is the least, on the door of the webhook before and after a certificate is shown."""
+    """1.2 is the least, for the webhook before and after it has a certificate."""
     served_certificate = ServedCertificate()
     served_certificate.use(issue(Certificates(), datetime.now(UTC)), "muster-webhook.muster-system.svc")
     assert served_certificate._inner is not None
@@ -117,12 +117,12 @@ def test_old_tls_is_not_spoken() -> None:
 
 
 async def test_keys_and_tokens_are_in_no_log() -> None:
-    """Certificates are made, kept, renewed and found broken, a client knocks: at level debug."""
+    """At level debug, while certificates are issued, stored, renewed and replaced, and a client connects."""
     stream, root = io.StringIO(), logging.getLogger()
     handlers, level = root.handlers[:], root.level
     configure(Log(level="debug"), stream)
     try:
-        secrets = await _much_ado()
+        secrets = await _use_secrets()
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -133,8 +133,8 @@ async def test_keys_and_tokens_are_in_no_log() -> None:
     assert "PRIVATE" not in logged
 
 
-async def _much_ado() -> list[str]:
-    """What must not be told, afterwards."""
+async def _use_secrets() -> list[str]:
+    """Use every secret once; returns those that no log may hold."""
     memory, settings, now = MemoryCluster(), Webhook(), [datetime.now(UTC)]
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
     memory.store.create(NAMESPACES, namespace)
@@ -176,14 +176,14 @@ NOT_OURS = "203.0.113.1"  # RFC 5737: for documentation
 
 @pytest.fixture
 def occupied() -> Iterator[int]:
-    with socket.socket() as somebody:
-        somebody.bind(("127.0.0.1", 0))
-        somebody.listen()
-        yield somebody.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
 
 
 def ended(folder: Path, settings: str) -> tuple[int, str]:
-    """`muster run` as a process of its own: how it ended, and what it said."""
+    """`muster run` as a process of its own: its exit code and its stderr."""
     (folder / "kubeconfig").write_text(NOWHERE, encoding="utf-8")
     (folder / "config.yaml").write_text(settings, encoding="utf-8")
     command = [sys.executable, "-m", "muster.cli.main", "run", "--config", str(folder / "config.yaml")]
@@ -192,7 +192,7 @@ def ended(folder: Path, settings: str) -> tuple[int, str]:
     return process.returncode, process.stderr
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path, occupied: int) -> None:
     """Exit code 2, as for whatever cannot be used, and one sentence: the address, why, and where it is set."""
     code, error = ended(tmp_path, f"observability: {{host: 127.0.0.1, port: {occupied}}}")
     assert code == 2
@@ -202,7 +202,7 @@ def test_a_port_that_is_taken_is_told(tmp_path: Path, occupied: int) -> None:
     ]
 
 
-def test_an_address_of_another_machine_is_told(tmp_path: Path) -> None:
+def test_an_address_of_another_machine_is_reported(tmp_path: Path) -> None:
     """Of the webhook, too."""
     seen = f"{{host: 127.0.0.1, port: {free_port()}}}"
     code, error = ended(tmp_path, f"webhook: {{host: {NOT_OURS}, port: 9443}}\nobservability: {seen}")
@@ -217,8 +217,8 @@ def free_port() -> int:
         return port
 
 
-def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> None:
-    """Whoever calls may try again elsewhere."""
+def test_one_unavailable_address_leaves_no_socket_open(occupied: int) -> None:
+    """The caller may try other addresses."""
     free = free_port()
     settings = Config(
         webhook=Webhook(port=occupied, host="127.0.0.1"), observability=Observability(port=free, host="127.0.0.1")
@@ -229,8 +229,8 @@ def test_one_address_that_is_not_to_be_had_leaves_none_taken(occupied: int) -> N
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 300, "two\0words", "::1::2"])
-def test_what_is_no_address_is_told(host: str) -> None:
-    """Whatever somebody typed."""
+def test_an_invalid_address_is_reported(host: str) -> None:
+    """Any text that a user may type."""
     with pytest.raises(InputError, match="cannot listen on"):
         asgi_server.listen(host, 0, "")
 
@@ -251,7 +251,7 @@ async def listening() -> AsyncIterator[int]:
 
 @pytest.mark.parametrize("begun", [b"", b"POST /valid", b"GET / HTTP/1.1\r\nhost: muster\r\n"])
 async def test_half_a_request_does_not_hold_a_connection(monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
-    """A thousand of them would shut everybody out. One that has asked before is no better."""
+    """A thousand of them would use up all connections, also after a first request."""
     monkeypatch.setattr("muster.observability.header_timeout.HEADERS_SECONDS", 0.1)
     async with listening() as port, asyncio.timeout(10):
         for asked_before in (b"", b"GET / HTTP/1.1\r\nhost: muster\r\n\r\n"):
@@ -280,8 +280,8 @@ async def test_a_connection_between_requests_is_kept(monkeypatch: pytest.MonkeyP
         writer.close()
 
 
-async def test_signals_are_left_to_whoever_runs_the_server() -> None:
-    """It answers until its task is cancelled: on SIGTERM others have not heard yet that this replica goes."""
+async def test_the_server_leaves_signals_to_the_process() -> None:
+    """It answers until its task is cancelled: on SIGTERM the API server does not know yet that this replica ends."""
     received = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, received.set)
     try:
@@ -294,7 +294,7 @@ async def test_signals_are_left_to_whoever_runs_the_server() -> None:
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
 
 
-async def test_a_server_that_is_cancelled_answers_what_it_was_asked() -> None:
+async def test_a_cancelled_server_answers_requests_in_progress() -> None:
     """And takes nothing new."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 

@@ -79,15 +79,13 @@ def test_a_file_that_muster_did_not_write_is_neither_overwritten_nor_removed(
     assert (tmp_path / "pods.yaml").read_text() == "precious"
 
 
-def test_a_file_that_is_too_large_to_be_read_without_a_word_is_told(
-    take: Take, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_above_the_default_limit_is_noted(take: Take, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--max-file-mib" not in take("nodes/a").stderr
     monkeypatch.setattr("muster.cli.snapshot.MOST_MIB", 0)
     assert "`--max-file-mib 1`" in take("nodes/a").stderr
 
 
-def test_other_manifests_in_the_folder_stay_and_are_told(take: Take, tmp_path: Path) -> None:
+def test_other_manifests_in_the_folder_stay_and_are_noted(take: Take, tmp_path: Path) -> None:
     """`muster plan FOLDER` reads them, too."""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "more.json").write_text("{}")
@@ -114,7 +112,7 @@ def test_pages_of_a_kind_are_one_file(take: Take, tmp_path: Path) -> None:
     assert result.stdout == f"{tmp_path / 'pods.yaml'}: 3\n"
 
 
-class Nobody(MemoryCluster):
+class NotKubernetes(MemoryCluster):
     """Says 404 to everything, as a load balancer's default backend does."""
 
     server = "https://nobody.example.com"
@@ -130,7 +128,7 @@ def test_a_server_that_is_no_kubernetes_costs_no_file(
     take(*OLD)
     before = contents(tmp_path)
     monkeypatch.undo()
-    monkeypatch.setattr(live, "connect_reader", lambda *_: Nobody())
+    monkeypatch.setattr(live, "connect_reader", lambda *_: NotKubernetes())
     result = snapshot(tmp_path)
     assert isinstance(result.exception, InputError)
     assert result.exception.exit_code == 2

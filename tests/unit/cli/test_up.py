@@ -55,7 +55,7 @@ async def test_a_loop_that_ends_ends_everything(name: str, says: str) -> None:
         loop.cancel()
 
 
-async def test_what_goes_wrong_in_the_work_is_told_as_it_is() -> None:
+async def test_an_error_in_the_work_is_raised_as_it_is() -> None:
     async def stopped() -> None:
         raise click.Abort
 

@@ -30,7 +30,7 @@ def test_an_empty_file_is_a_good_one(text: str) -> None:
     assert read(text.encode(), "muster.yaml") == Config()
 
 
-def test_what_is_said_is_taken() -> None:
+def test_stated_settings_replace_the_defaults() -> None:
     """YAML and JSON; what is not said keeps its default."""
     config = read(
         b"scheduling: {namespaces: [a, b], searchSteps: 5000}\nwebhook: {certificates: {validityDays: 60}}", "c"
@@ -42,7 +42,7 @@ def test_what_is_said_is_taken() -> None:
     assert read(b'{"log": {"level": "debug"}}', "c").log.level == "debug"
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     """With path and hint, as everywhere."""
     text = """
         webhook: {prot: 1, port: many, timeoutSeconds: 99, certificates: {source: file}}
@@ -97,12 +97,12 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
         ("a: 1\na: 2", "twice"),
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str, told: str) -> None:
+def test_contradictory_settings_are_refused(text: str, told: str) -> None:
     """Alone or together."""
     assert told in refused(text)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     """Missing, a folder, or much too large."""
     with pytest.raises(InputError, match=r"none.yaml: no such file"):
         load(tmp_path / "none.yaml")
@@ -143,7 +143,7 @@ def test_the_example_of_the_reference_is_valid() -> None:
 
 
 def test_schedulers_are_named_in_a_list() -> None:
-    """N6: several names are ours, none is no answer, and whoever writes the older key is told what it is now."""
+    """N6: several names are ours, an empty list is an error, and the older key gets a hint."""
     assert Config().scheduling.scheduler_names == Config().policy.scheduler_names == ("muster",)
     config = read(b"scheduling: {schedulerNames: [muster, kai-scheduler]}", "c")
     assert config.policy.scheduler_names == ("muster", "kai-scheduler")

@@ -198,14 +198,14 @@ def test_an_object_that_was_written_whole_has_nothing_left_over() -> None:
 
 @pytest.mark.parametrize(("mine", "theirs"), [(2, 4), (3, 1)])
 def test_two_managers_that_exclude_each_other_are_refused_with_both_numbers(mine: int, theirs: int) -> None:
-    """Somebody has edited the stored number, and another one applies the older manifest: nobody guesses."""
+    """One manager has edited the stored number, and another applies the older manifest: it is refused."""
     stored = STORED | {"minSubGroup": theirs}
     managers = managed({"minMember": mine, "subGroups": FOUR}, {"minSubGroup": theirs})
     with pytest.raises(Refused, match=f"minMember: {mine} of `kubectl` and spec.minSubGroup: {theirs} of `other-0`"):
         laid(stored, stored | {"minMember": mine}, managers)
 
 
-def test_a_number_of_somebody_else_does_not_change_what_a_manifest_counts() -> None:
+def test_a_number_of_another_manager_does_not_change_what_a_manifest_counts() -> None:
     """D5: another manager's `minSubGroup` must not make pods of the children that the manifest counts."""
     role, leaves = group("role", of=1), [group(f"w{i}", 5, parent="role") for i in range(3)]
     stored = {"minSubGroup": 2, "subGroups": [role, *leaves, *FOUR[:2]]}
@@ -215,7 +215,7 @@ def test_a_number_of_somebody_else_does_not_change_what_a_manifest_counts() -> N
         laid(stored, stored | {"minMember": 2}, managed(manifest, theirs))
 
 
-def test_groups_that_somebody_else_has_edited_are_not_thrown_away() -> None:
+def test_groups_that_another_manager_has_edited_are_not_dropped() -> None:
     """D4: the stored groups hold another manager's number; the older list beside them is refused."""
     stored = {"subGroups": FOUR}
     with pytest.raises(Refused, match="has both"):
@@ -245,7 +245,7 @@ def below(parent: str) -> list[Raw]:
 
 @pytest.mark.parametrize("managers", [None, 3, [], [3], [{}], [{"fieldsV1": 3}], [{"fieldsV1": {"f:spec": 3}}]])
 def test_whatever_managed_fields_are_there_is_an_answer(managers: Any) -> None:
-    """Anybody may write to them."""
+    """Any client may write them."""
     assert laid(STORED, STORED | {"queue": "q"}, managers) == STORED | {"queue": "q"}
 
 

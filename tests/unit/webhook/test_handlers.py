@@ -155,7 +155,7 @@ async def test_a_running_semi_preemptible_gang_keeps_its_minimum() -> None:
     assert (await ask(lowered, RUNNING))["allowed"]
 
 
-async def test_what_is_being_deleted_may_lose_its_finalizers() -> None:
+async def test_a_terminating_object_may_lose_its_finalizers() -> None:
     """Or an object that nobody would accept today could never go."""
     terminating = copy.deepcopy(BROKEN)
     terminating["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -364,7 +364,7 @@ async def test_why_something_is_not_converted_is_one_sentence(spec: Raw, sentenc
     assert warning == sentence
 
 
-def test_what_nobody_looks_at_is_not_decoded() -> None:
+def test_unused_fields_are_not_decoded() -> None:
     """`managedFields` are often the larger part of an object; a few conversions look at them."""
     raw = applied({"minMember": 1}, minMember=1)
     raw["metadata"] |= {"selfLink": "/x", "finalizers": ["a"], "labels": {"a": "b"}}
@@ -432,7 +432,7 @@ async def test_what_is_too_large_is_not_read(stated: bool) -> None:
     assert (answered.status, answered.text) == (413, "the review is larger than 2000 bytes\n")
 
 
-async def test_a_caller_that_leaves_is_let_go() -> None:
+async def test_a_client_that_disconnects_frees_its_slot() -> None:
     """Half a body, and then nothing."""
 
     async def receive() -> dict[str, Any]:
@@ -448,7 +448,7 @@ async def test_a_caller_that_leaves_is_let_go() -> None:
     assert messages[0]["status"] == 400
 
 
-async def test_a_caller_that_is_slow_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_client_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time limit holds for reading, too."""
     monkeypatch.setattr(handlers, "_read_body", lambda *_: never())
     app = handlers.build_app(Webhook(timeout_seconds=0))
@@ -538,7 +538,7 @@ async def test_work_that_was_given_up_keeps_its_place(monkeypatch: pytest.Monkey
     assert not handler._slots.locked()
 
 
-async def test_an_error_of_our_own_is_told_without_its_insides(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_is_reported_without_details(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 with a sentence, and the rest in the log, with the object and the gang's key."""
 
     def broken(*_: Any) -> Any:

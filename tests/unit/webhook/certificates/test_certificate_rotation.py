@@ -49,7 +49,7 @@ HOST = "muster-webhook.muster-system.svc"
 
 
 class Shelf(MemoryCluster):
-    """The embedded cluster; somebody may be faster with a write."""
+    """The embedded cluster; another client may be faster with a write."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,12 +120,12 @@ def test_a_certificate_is_made_out_to_the_service() -> None:
     [(0, ""), (59, ""), (60, "it expires in 30 days"), (89, "it expires in 1 days"), (91, "it has expired")],
 )
 def test_a_certificate_is_renewed_before_it_expires(days: int, reason: str) -> None:
-    """90 days, of which the last 30 are for whoever has to notice that renewing fails."""
+    """90 days, of which the last 30 are for operators to notice that renewal fails."""
     assert renewal_reason(issue(SETTINGS, NOW), SETTINGS, NOW + timedelta(days=days)) == reason
 
 
 def test_whatever_cannot_be_used_is_replaced() -> None:
-    """Whatever somebody put there: rubbish, half of another bundle, other names, a time that is still to come."""
+    """Any content: rubbish, half of another bundle, other names, a time that is still to come."""
     first, second = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
     moved = Certificates(namespace="elsewhere")
     assert renewal_reason(Bundle(b"", b""), SETTINGS, NOW) == "it cannot be read"
@@ -189,7 +189,7 @@ def test_rubbish_is_no_authority(old: Bundle) -> None:
 
 
 def test_an_authority_with_a_key_of_another_kind_is_left_behind() -> None:
-    """Ours are elliptic; somebody may have put his own."""
+    """Ours are elliptic; a user may have stored another."""
     foreign = rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
@@ -223,7 +223,7 @@ async def test_replicas_share_one_secret(exists: bool) -> None:
 
 @pytest.mark.parametrize("exists", [True, False], ids=["empty secret", "no secret"])
 async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
-    """Both show what is stored in the end."""
+    """Both serve the stored bundle in the end."""
     shelf = Shelf()
     if exists:
         shelf.keep()
@@ -236,7 +236,7 @@ async def test_of_two_that_write_at_once_one_wins(exists: bool) -> None:
     assert [await build_source(SETTINGS, shelf).current(NOW)] == faster
 
 
-async def test_a_secret_that_never_rests_is_told() -> None:
+async def test_a_secret_that_changes_all_the_time_is_reported() -> None:
     """Five times in a row is not chance."""
     shelf = Shelf()
     shelf.keep()
@@ -269,7 +269,7 @@ async def test_a_refusal_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_an_emptied_secret_gets_the_last_authority_beside_a_new_one() -> None:
-    """Bundles rule 1, whoever empties it; the certificate is of the new one."""
+    """Bundles rule 1, for any client that empties it; the certificate is of the new one."""
     shelf = Shelf()
     generated = build_source(SETTINGS, shelf)
     last = await generated.current(NOW)
@@ -293,13 +293,13 @@ async def test_a_secret_that_is_out_of_reach_says_what_to_apply(monkeypatch: pyt
 
 
 async def test_broken_data_in_a_secret_is_replaced() -> None:
-    """Whatever somebody typed there."""
+    """Any data that a user may have written."""
     shelf = Shelf()
     shelf.keep({"tls.crt": "%%", "tls.key": "x", "ca.crt": "eA=="})
     assert renewal_reason(await build_source(SETTINGS, shelf).current(NOW), SETTINGS, NOW) == ""
 
 
-async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     """With its path."""
     (tmp_path / "file").touch()
     with pytest.raises(CertificateError, match=r"tls.crt: cannot be read"):
@@ -307,7 +307,7 @@ async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 async def test_files_of_the_user_are_read_again(tmp_path: Path) -> None:
-    """A mounted Secret changes under our feet; `ca.crt` is optional."""
+    """A mounted Secret changes while muster runs; `ca.crt` is optional."""
     source = build_source(Certificates(source="files", folder=str(tmp_path)), Shelf())
     assert isinstance(source, CertificateFiles)
     with pytest.raises(CertificateError, match=r"tls.crt: is missing"):
@@ -346,8 +346,8 @@ async def test_files_that_belong_together_are_taken(tmp_path: Path) -> None:
         assert await CertificateFiles(tmp_path).current(NOW) == replace(good, authority_key=b"")
 
 
-async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> None:
-    """Before anybody is told to trust them; each with its path and the way out."""
+async def test_files_that_do_not_belong_together_are_reported(tmp_path: Path) -> None:
+    """Before the API server gets the authority; each with its path and a hint."""
     good, other = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
     whole, leaf = chained()
     unreadable = r"ca\.crt: holds no certificate that can be read\n  hint: PEM; without the file"
@@ -368,7 +368,7 @@ async def test_files_that_do_not_belong_together_are_told(tmp_path: Path) -> Non
 # telling the API server ---------------------------------------------------------------------------------------------
 
 
-async def test_the_api_server_learns_whom_to_trust() -> None:
+async def test_the_webhook_configurations_get_the_authority() -> None:
     """Every webhook of both configurations; once, and again only when something differs."""
     shelf = Shelf()
     shelf.configure("podgroups.muster.dev", "queues.muster.dev")
@@ -387,7 +387,7 @@ async def test_the_api_server_learns_whom_to_trust() -> None:
 
 @pytest.mark.parametrize("rubbish", [b"rubbish", b"-----BEGIN CERTIFICATE-----\neA==\n-----END CERTIFICATE-----\n"])
 async def test_rubbish_does_not_take_the_place_of_what_is_trusted(rubbish: bytes) -> None:
-    """Rule 1: with it, no API server would trust anybody."""
+    """Rule 1: with it, the API server would trust no replica."""
     shelf, good = Shelf(), issue(SETTINGS, NOW).authority
     shelf.configure("podgroups.muster.dev")
     await inject(shelf, Webhook(), good, NOW)
@@ -396,7 +396,7 @@ async def test_rubbish_does_not_take_the_place_of_what_is_trusted(rubbish: bytes
 
 
 async def test_what_the_user_trusts_is_left_alone() -> None:
-    """Without an authority of ours, the configuration is his: however many there are, and however old."""
+    """Without an authority of ours, the user maintains the configuration: however many there are, and however old."""
     shelf = Shelf()
     shelf.configure("podgroups.muster.dev")
     await inject(shelf, Webhook(), b"", NOW)
@@ -407,15 +407,15 @@ async def test_what_the_user_trusts_is_left_alone() -> None:
     assert shelf.trusted() == his
 
 
-async def test_only_certificates_are_told() -> None:
-    """Rule 2: whoever puts the key beside the authority, in one file, does not find it in the configuration."""
+async def test_only_certificates_go_to_the_webhook_configurations() -> None:
+    """Rule 2: a key in the same file as the authority does not go to the configuration."""
     shelf, own = Shelf(), issue(SETTINGS, NOW)
     shelf.configure("podgroups.muster.dev")
     await inject(shelf, Webhook(), own.authority_key + own.authority, NOW)
     assert shelf.trusted() == own.authority
 
 
-async def test_what_other_replicas_show_stays_trusted() -> None:
+async def test_certificates_of_other_replicas_stay_trusted() -> None:
     """Replicas with other authorities, in any order, end with both in the configuration and write no more."""
     shelf, settings = Shelf(), Webhook()
     shelf.configure("podgroups.muster.dev")
@@ -450,7 +450,7 @@ def authorities(pem: bytes) -> set[x509.Certificate]:
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the same replica", "a new replica"])
-async def test_an_emptied_secret_is_filled_while_everybody_is_trusted(restarted: bool) -> None:
+async def test_an_emptied_secret_is_filled_while_all_replicas_stay_trusted(restarted: bool) -> None:
     """The way to renew everything at once: a new authority, and the old one is trusted while some show it."""
     shelf, settings = Shelf(), Webhook()
     shelf.keep()
@@ -539,7 +539,7 @@ async def test_a_certificate_is_changed_without_a_stop() -> None:
             await fetch(port, issue(SETTINGS, now).authority)
 
 
-def test_what_cannot_be_shown_leaves_the_old_one() -> None:
+def test_an_unusable_certificate_leaves_the_old_one() -> None:
     """And says why, without the key."""
     served_certificate = ServedCertificate(lambda: NOW)
     first, second = issue(SETTINGS, NOW), issue(SETTINGS, NOW)
@@ -560,7 +560,7 @@ def test_what_cannot_be_shown_leaves_the_old_one() -> None:
     ],
 )
 def test_a_certificate_out_of_its_time_is_not_ready(days: int, told: str) -> None:
-    """Nobody could talk to it."""
+    """The API server rejects it."""
     served_certificate = ServedCertificate(lambda: NOW + timedelta(days=days))
     served_certificate.use(issue(SETTINGS, NOW), HOST)
     assert (served_certificate.name, served_certificate.problem()) == ("certificate", told)
@@ -597,7 +597,7 @@ def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
         ((), "no name"),
     ],
 )
-def test_a_certificate_for_somebody_else_is_not_ready(names: tuple[str, ...], found: str) -> None:
+def test_a_certificate_for_another_name_is_not_ready(names: tuple[str, ...], found: str) -> None:
     """The API server asks for the Service by its name; a star stands for one label."""
     served_certificate = ServedCertificate(lambda: NOW)
     served_certificate.use(made_out_to(*names), HOST)
@@ -605,7 +605,7 @@ def test_a_certificate_for_somebody_else_is_not_ready(names: tuple[str, ...], fo
     assert served_certificate.problem() == (f"it is made out to {found}, not to `{HOST}`; {way_out}" if found else "")
 
 
-async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
+async def test_the_served_certificate_is_trusted_on_every_day_of_a_year() -> None:
     """Day by day: what is shown is valid and signed by what the API server holds, authority changes included."""
     settings = Webhook(certificates=Certificates(validity_days=30, renew_before_days=10, authority_validity_days=100))
     day, metrics, shelf = [NOW], Metrics(), Shelf()
@@ -651,7 +651,7 @@ async def test_a_year_passes_and_somebody_always_trusts_us() -> None:
     ],
     ids=["rubbish", "another authority", "another name", "not yet", "no more"],
 )
-async def test_what_is_good_stays_where_what_is_new_is_not(tmp_path: Path, wrong: Bundle, told: str) -> None:
+async def test_a_good_certificate_stays_where_the_new_one_is_bad(tmp_path: Path, wrong: Bundle, told: str) -> None:
     """Files, as the user changes them: what is shown and what is trusted change together, or not at all."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
     shelf, served_certificate, good = Shelf(), ServedCertificate(lambda: NOW), issue(SETTINGS, NOW)
@@ -679,7 +679,9 @@ async def test_what_is_good_stays_where_what_is_new_is_not(tmp_path: Path, wrong
     assert (rotation._served, served_certificate.problem()) == (replace(better, authority_key=b""), "")
 
 
-async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rejected_certificate_is_logged_at_every_reconcile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At the start there is nothing better to show; the log has the reason of `/readyz`, and one that is no better
     takes its place."""
     settings = Webhook(certificates=Certificates(source="files", folder=str(tmp_path)))
@@ -704,10 +706,10 @@ async def test_what_nobody_takes_is_told_at_every_look(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(("authority_days", "waits"), [(3650, False), (120, True)], ids=["certificate", "authority"])
-async def test_a_new_authority_is_told_a_while_before_it_is_needed(
+async def test_a_new_authority_is_injected_before_its_certificate_is_served(
     monkeypatch: pytest.MonkeyPatch, authority_days: int, waits: bool
 ) -> None:
-    """API servers hear of it through a watch, each in its time; a certificate of the old one needs no wait."""
+    """API servers get it through a watch, after some delay; a certificate of the old one needs no wait."""
     settings = Webhook(certificates=Certificates(authority_validity_days=authority_days))
     day, shelf, served_certificate = [NOW], Shelf(), ServedCertificate()
     shelf.configure("podgroups.muster.dev")
@@ -728,7 +730,7 @@ async def test_a_new_authority_is_told_a_while_before_it_is_needed(
     assert seen == ([(5.0, True, 2)] if waits else []), "seconds, still the old one, both trusted"
 
 
-async def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_reconcile_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the cluster does, the loop goes on; only being cancelled ends it."""
     tries: list[int] = []
 
