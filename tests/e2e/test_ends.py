@@ -21,17 +21,17 @@ SPINNING = f"""
 import sys
 from muster.cli.assemble import embedded_cluster
 from muster.config.settings import Scheduling
-from muster.placement.requirements import every
+from muster.placement.requirements.tree import subtree
 from muster.placement.search import flat, preferences
 from muster.planning import cycle_state
-def find(search, goal):
+def find(search, requirement):
     begun = False
-    while any(one.name == "endless" for one in every(goal)):
+    while any(part.name == "endless" for part in subtree(requirement)):
         if not begun:
             print("spinning", file=sys.stderr, flush=True)
             begun = True
         search.budget.spend()
-    return preferences.find_with_growth(search, goal)
+    return preferences.find_with_growth(search, requirement)
 cycle_state.find_with_growth = find
 flat.applies = lambda *_, **__: False
 if "--spin" in sys.argv:
