@@ -19,7 +19,7 @@ from muster.api.codec import Document, to_yaml
 from muster.api.core import Pod
 from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.conversion.older_formats import convert
 from muster.model.gang.builder import build_gang
 from muster.model.gang.demand import leaf_demands
@@ -195,7 +195,7 @@ def _judging_pods(size: int) -> Work:
 
 def _reading(size: int) -> Work:
     data = to_yaml([flat(size)]).encode()
-    return lambda: documents(data, "file.yaml")
+    return lambda: parse_documents(data, "file.yaml")
 
 
 def _converting(manifest: Callable[[int], Raw]) -> Callable[[int], Work]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.api.quantity import LARGEST, amount, resources, written
+from muster.api.quantity import LARGEST, format_amount, parse_amount, parse_resources
 
 DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
@@ -38,77 +38,77 @@ def test_an_amount_is_the_number_rounded_up_to_base_units(
 ) -> None:
     """No floats on the way: nothing is a little more or a little less than it says."""
     text = f"{sign}{whole}{'.' if part else ''}{part}{suffix}"
-    assert amount(name, text) == defined(name, sign, whole, part, FACTORS[suffix])
+    assert parse_amount(name, text) == defined(name, sign, whole, part, FACTORS[suffix])
 
 
 @given(names, digits, suffixes)
 def test_a_number_may_start_or_end_with_its_point(name: str, number: str, suffix: str) -> None:
     """`.5` and `5.` are quantities too."""
-    assert amount(name, f".{number}{suffix}") == defined(name, "", "", number, FACTORS[suffix])
-    assert amount(name, f"{number}.{suffix}") == defined(name, "", number, "", FACTORS[suffix])
+    assert parse_amount(name, f".{number}{suffix}") == defined(name, "", "", number, FACTORS[suffix])
+    assert parse_amount(name, f"{number}.{suffix}") == defined(name, "", number, "", FACTORS[suffix])
 
 
 @given(names, st.integers(0, 70), st.integers(1, 999), st.integers(-9, 18))
 def test_a_long_number_and_its_exponent_cancel_out(name: str, zeros: int, number: int, power: int) -> None:
     """`1000…e-60` is as good a way to write a number as any other."""
     expected = defined(name, "", str(number), "", Fraction(10) ** power)
-    assert amount(name, f"{number}{'0' * zeros}e{power - zeros}") == expected
-    assert amount(name, f"0.{'0' * zeros}{number:03}e{power + zeros + 3}") == expected
+    assert parse_amount(name, f"{number}{'0' * zeros}e{power - zeros}") == expected
+    assert parse_amount(name, f"0.{'0' * zeros}{number:03}e{power + zeros + 3}") == expected
 
 
 @given(names, st.integers(-LARGEST, LARGEST))
 def test_what_is_written_reads_back_exactly(name: str, value: int) -> None:
     """A plan that is printed and read again is the same plan."""
-    assert amount(name, written(name, value)) == value
+    assert parse_amount(name, format_amount(name, value)) == value
 
 
 @given(names, st.integers(-(10**9), 10**9), st.sampled_from((1, 1000, 1024, 1024**2, 10**6, 1024**3)))
 def test_round_numbers_are_written_and_read_back_exactly(name: str, number: int, unit: int) -> None:
     """Round numbers take the ways with a suffix."""
-    assert amount(name, written(name, number * unit)) == number * unit
+    assert parse_amount(name, format_amount(name, number * unit)) == number * unit
 
 
 @given(names, st.integers(-(2**53), 2**53))
 def test_a_whole_number_from_yaml_is_what_it_says(name: str, value: int) -> None:
     """`cpu: 2` is as good as `cpu: "2"`."""
-    assert amount(name, value) == amount(name, str(value)) == value * (1000 if name == "cpu" else 1)
+    assert parse_amount(name, value) == parse_amount(name, str(value)) == value * (1000 if name == "cpu" else 1)
 
 
 @given(names, st.floats(-1e15, 1e15))
 def test_a_number_with_a_point_from_yaml_is_the_decimal_that_was_written(name: str, value: float) -> None:
     """YAML's `0.1` is the text `0.1`, not the nearest binary fraction above it."""
     exact = abs(Fraction(repr(value))) * (1000 if name == "cpu" else 1)
-    assert abs(amount(name, value)) == ceil(exact)
+    assert abs(parse_amount(name, value)) == ceil(exact)
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=20))
 def test_parts_add_up_to_the_whole(millis: list[int]) -> None:
     """X6: what fits on paper fits: ten tenths are one."""
     parts = [f"{number // 1000}.{number % 1000:03}" for number in millis]
-    assert sum(amount("cpu", part) for part in parts) == amount("cpu", f"{sum(millis)}m")
+    assert sum(parse_amount("cpu", part) for part in parts) == parse_amount("cpu", f"{sum(millis)}m")
 
 
 def test_a_tenth_and_two_tenths_fit_into_three_tenths() -> None:
     """X6, as it is written there."""
-    assert amount("cpu", "0.1") + amount("cpu", "0.2") <= amount("cpu", "0.3")
-    assert amount("cpu", 0.1) + amount("cpu", 0.2) <= amount("cpu", 0.3)
+    assert parse_amount("cpu", "0.1") + parse_amount("cpu", "0.2") <= parse_amount("cpu", "0.3")
+    assert parse_amount("cpu", 0.1) + parse_amount("cpu", 0.2) <= parse_amount("cpu", 0.3)
 
 
 @given(names, st.text(max_size=12))
 def test_any_text_is_an_amount_or_refused(name: str, text: str) -> None:
     """A ValueError says what is wrong; nothing else may happen."""
     with suppress(ValueError):
-        assert isinstance(amount(name, text), int)
+        assert isinstance(parse_amount(name, text), int)
         assert text.isascii()
 
 
 @given(st.dictionaries(names, st.tuples(digits, suffixes).map("".join)))
 def test_a_list_of_resources_is_read_one_by_one(raw: dict[str, str]) -> None:
     """Each resource in its own unit."""
-    assert resources(raw) == {name: amount(name, text) for name, text in raw.items()}
+    assert parse_resources(raw) == {name: parse_amount(name, text) for name, text in raw.items()}
 
 
 @pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "9" * 500, "1e" + "9" * 400])
 def test_enormous_numbers_cost_nothing(text: str) -> None:
     """An exponent of nine digits must not be computed."""
-    assert amount("memory", text) in (1, LARGEST)
+    assert parse_amount("memory", text) in (1, LARGEST)

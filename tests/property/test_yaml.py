@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.codec import to_json, to_yaml
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.errors import InputError
 from tests.property.trees import Dice, dice
 
@@ -167,7 +167,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 def read_back(*written: Any) -> list[Any]:
-    return documents(to_yaml(written).encode(), "x")
+    return parse_documents(to_yaml(written).encode(), "x")
 
 
 @given(values)
@@ -201,11 +201,11 @@ def test_several_documents_stay_apart(several: list[Any]) -> None:
 def test_json_values_read_back_the_same(several: list[Any]) -> None:
     """JSON is read by a reader of its own, one value after the other."""
     text = "\n".join(to_json(value) for value in several)
-    assert alike(documents(text.encode(), "x.json"), several)
+    assert alike(parse_documents(text.encode(), "x.json"), several)
 
 
 @given(st.one_of(words, st.text(st.sampled_from(ALPHABET + "{}[],&*!|>-?%@`\t\\"), max_size=24)))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Whatever is in a file, the answer is documents or an InputError, never anything else."""
     with suppress(InputError):
-        documents(text.encode(), "x")
+        parse_documents(text.encode(), "x")

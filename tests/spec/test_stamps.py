@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.moment import stamp
+from muster.api.moment import format_time
 from muster.api.names import LAST_START, STALE_SINCE, STALE_SUBGROUPS
 from tests.support.cycles import Cluster
 from tests.support.factories import Raw, node, pod, podgroup, priority_class, queue
@@ -29,10 +29,10 @@ def test_a_stale_gang_is_released_after_its_grace_whatever_its_stamp_says(second
     """S2: a stamp from the future counts as now, once; it is not put off with every cycle."""
     short = [podgroup(name="v", minMember=2), pod("v-0", gang="v", on="n1", phase="Running", cpu=1)]
     cluster = Cluster(node("n1", cpu=1), *short)
-    annotations(cluster, "v")[STALE_SINCE] = stamp(cluster.now + timedelta(seconds=seconds))
+    annotations(cluster, "v")[STALE_SINCE] = format_time(cluster.now + timedelta(seconds=seconds))
     cluster.cycle(0)
     assert not is_evicted(cluster, "v-0")
-    assert annotations(cluster, "v")[STALE_SINCE] == stamp(cluster.now)
+    assert annotations(cluster, "v")[STALE_SINCE] == format_time(cluster.now)
     cluster.cycle(59)
     assert not is_evicted(cluster, "v-0")
     cluster.cycle(1)
@@ -44,7 +44,7 @@ def test_a_stale_subgroup_is_released_after_its_grace_whatever_its_stamp_says() 
     groups: list[Raw] = [{"name": "a", "minMember": 1}, {"name": "b", "minMember": 2}]
     cluster = Cluster(node("n1", cpu=2), podgroup(name="v", minSubGroup=1, subGroups=groups))
     cluster.add(*(pod(f"v-{leaf}", leaf, gang="v", on="n1", phase="Running", cpu=1) for leaf in "ab"))
-    late = stamp(cluster.now + timedelta(days=9))
+    late = format_time(cluster.now + timedelta(days=9))
     annotations(cluster, "v")[STALE_SUBGROUPS] = json.dumps({"b": late})
     cluster.cycle(0)
     cluster.cycle(60)
@@ -60,7 +60,7 @@ def scene(ahead: int) -> Cluster:
     cluster = Cluster(*classes, one, node("n1", cpu=1), podgroup(name="v", priorityClassName="low", **spec))
     cluster.add(pod("v", gang="v", on="n1", phase="Running", cpu=1))
     cluster.add(podgroup(name="new", priorityClassName="high", **spec), pod("new", gang="new", cpu=1))
-    annotations(cluster, "v")[LAST_START] = stamp(cluster.now + timedelta(seconds=ahead))
+    annotations(cluster, "v")[LAST_START] = format_time(cluster.now + timedelta(seconds=ahead))
     return cluster
 
 
@@ -69,7 +69,7 @@ def test_a_start_that_is_a_little_ahead_counts_from_now() -> None:
     cluster = scene(ahead=30)
     cluster.cycle(0)
     assert not is_evicted(cluster, "v")
-    assert annotations(cluster, "v")[LAST_START] == stamp(cluster.now)
+    assert annotations(cluster, "v")[LAST_START] == format_time(cluster.now)
     cluster.cycle(59)
     assert not is_evicted(cluster, "v")
     cluster.cycle(1)

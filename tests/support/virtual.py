@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.decoding import decode, encode
-from muster.api.moment import stamp
+from muster.api.moment import format_time
 from muster.api.objects import FIELDS, KINDS, Objects
 from muster.api.podgroup import PodGroup
 from muster.model.incremental.incremental_snapshot import IncrementalSnapshot
@@ -145,7 +145,7 @@ class VirtualCluster:
 
     def stamp(self) -> str:
         """The time as objects carry it."""
-        return stamp(self.now)
+        return format_time(self.now)
 
     # workload controllers -------------------------------------------------------------------------------------------
 

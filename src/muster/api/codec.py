@@ -11,7 +11,7 @@ from muster.api.decoding import Misfit, decode
 from muster.api.meta import ObjectMeta, Wire
 from muster.api.names import DEFAULT_NAMESPACE
 from muster.api.objects import CLUSTER_SCOPED, FIELDS, KINDS, Objects, key
-from muster.api.reader import documents, needs_quotes
+from muster.api.reader import needs_quotes, parse_documents
 from muster.errors import InputError
 
 
@@ -37,7 +37,7 @@ def kind_of(raw: Any) -> type[Wire] | None:
 
 def read(data: bytes, source: str) -> list[Document]:
     """Every object of one file."""
-    whole = documents(data, source)
+    whole = parse_documents(data, source)
     found = [
         item
         for i, raw in enumerate(whole, 1)
@@ -138,7 +138,7 @@ def objects(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
     """
     collected = collect(read_documents, beside)
     if collected.misfits:
-        raise InputError("\n".join(misfit_text(document, wrong) for document, wrong in collected.misfits))
+        raise InputError("\n".join(format_misfits(document, wrong) for document, wrong in collected.misfits))
     for document, where in collected.repeated:
         raise InputError(
             f"{document.where}: {title(document.raw)} is given twice", hint=f"the other one is in {where}; keep one"
@@ -146,7 +146,7 @@ def objects(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
     return collected.objects
 
 
-def misfit_text(document: Document, misfits: Iterable[Misfit]) -> str:
+def format_misfits(document: Document, misfits: Iterable[Misfit]) -> str:
     """Every misfit of one document: file, document, path and what was expected."""
     return "\n".join(
         [f"{document.where}: {title(document.raw)} cannot be read"]
@@ -181,7 +181,7 @@ def to_yaml(values: Iterable[Any]) -> str:
     try:
         return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     except RecursionError:
-        return "---\n".join(in_one_line(value) + "\n" for value in documents)
+        return "---\n".join(to_json_line(value) + "\n" for value in documents)
 
 
 def to_json(value: Any) -> str:
@@ -189,10 +189,10 @@ def to_json(value: Any) -> str:
     try:
         return msgspec.json.format(msgspec.json.encode(value, enc_hook=dict), indent=2).decode()
     except RecursionError:
-        return in_one_line(value)
+        return to_json_line(value)
 
 
-def in_one_line(value: Any) -> str:
+def to_json_line(value: Any) -> str:
     """A value of any depth as JSON (N1): lines as far in as it is deep would be the square of it."""
     written: list[str] = []
     ahead: list[Any] = [value]

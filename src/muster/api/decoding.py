@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.meta import Wire
-from muster.api.quantity import Resources, resources, written
+from muster.api.quantity import Resources, format_amount, parse_resources
 
 T = TypeVar("T", bound=Wire)
 
@@ -55,7 +55,7 @@ def encode(value: Any) -> Any:
     """
     match value:
         case Resources():
-            return {name: written(name, amount) for name, amount in value.items()}
+            return {name: format_amount(name, amount) for name, amount in value.items()}
         case Wire():
             stated = ((field.encode_name, getattr(value, field.name), field) for field in _fields(type(value)))
             return {name: encode(one) for name, one, field in stated if one != _default(field)}
@@ -71,7 +71,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
     return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
 
 
-def tame(raw: Any, levels: int = 60) -> Any:
+def sanitize(raw: Any, levels: int = 60) -> Any:
     """A JSON value that can be written out: no half characters, no numbers beyond all measure, no endless depth."""
     match raw:
         case str():
@@ -81,16 +81,16 @@ def tame(raw: Any, levels: int = 60) -> Any:
         case int():
             return max(-HUGE, min(HUGE, raw))
         case dict():
-            return {tame(str(key)): tame(value, levels - 1) for key, value in raw.items()} if levels else {}
+            return {sanitize(str(key)): sanitize(value, levels - 1) for key, value in raw.items()} if levels else {}
         case list() | tuple():
-            return [tame(value, levels - 1) for value in raw] if levels else []
+            return [sanitize(value, levels - 1) for value in raw] if levels else []
         case _:
             return raw
 
 
 def _hook(kind: type, value: Any) -> Any:
     if kind is Resources:
-        return resources(value)
+        return parse_resources(value)
     raise NotImplementedError(kind)
 
 

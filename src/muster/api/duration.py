@@ -17,7 +17,7 @@ _UNITS = {
 }
 
 
-def nanoseconds(value: str | int) -> int:
+def parse_nanoseconds(value: str | int) -> int:
     """ValueError says what is wrong with it."""
     if isinstance(value, int):
         return value * 10**9

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 CLOCK_SKEW = timedelta(minutes=5)  # that clocks of machines may differ by
 
 
-def stamp(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """The usual way to write a moment; it reads back exactly."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def moment(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """The moment that a text names; None: it names none, or says no zone."""
     try:
         found = datetime.fromisoformat(text)
@@ -19,12 +19,12 @@ def moment(text: str) -> datetime | None:
     return found if found.tzinfo else None
 
 
-def past_moment(text: str, now: datetime | None) -> datetime | None:
+def parse_past_time(text: str, now: datetime | None) -> datetime | None:
     """The moment of a stamp about the past. None: it names none, or one so far ahead that no clock of ours wrote it.
 
     What is later than now by less than clocks differ happened now.
     """
-    found = moment(text)
+    found = parse_time(text)
     if found is None or now is None or found <= now:
         return found
     return now if found - now < CLOCK_SKEW else None

@@ -31,12 +31,12 @@ class Resources(dict[str, int]):
     """Amounts by resource name, in base units. Decoded from the wire in one go, so that errors name the resource."""
 
 
-def amount(resource: str, text: str | float) -> int:
+def parse_amount(resource: str, text: str | float) -> int:
     """A quantity of one resource in its base unit; ValueError says what is wrong with it."""
     return _scaled(str(text), 1000 if resource == "cpu" else 1)
 
 
-def resources(raw: object) -> Resources:
+def parse_resources(raw: object) -> Resources:
     """A resource list from the wire."""
     if not isinstance(raw, dict):
         raise ValueError("expected amounts by resource name")
@@ -47,17 +47,17 @@ def resources(raw: object) -> Resources:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"`{name}`: expected a quantity such as `500m` or `16Gi`")
         try:
-            found[str(name)] = amount(str(name), value)
+            found[str(name)] = parse_amount(str(name), value)
         except ValueError as error:
             raise ValueError(f"`{name}`: {error}") from None
     return found
 
 
-def written(resource: str, value: int) -> str:
+def format_amount(resource: str, value: int) -> str:
     """The usual way to write an amount; it reads back exactly."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
-    if not in_bytes(resource) or not value:
+    if not is_in_bytes(resource) or not value:
         return str(value)
     return min((_counted(value, units) for units in ("Ki Mi Gi Ti Pi Ei", "k M G T P E")), key=len)
 
@@ -68,7 +68,7 @@ def _counted(value: int, units: str) -> str:
     return f"{value // int(_SUFFIXES[suffix])}{suffix}" if suffix else str(value)
 
 
-def in_bytes(resource: str) -> bool:
+def is_in_bytes(resource: str) -> bool:
     """Whether a resource is counted in bytes."""
     return resource in ("memory", "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 

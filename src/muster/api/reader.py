@@ -40,7 +40,7 @@ _SPECIAL = {
 } | dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan"))
 
 
-def documents(data: bytes, source: str) -> list[Any]:
+def parse_documents(data: bytes, source: str) -> list[Any]:
     """Every document of a file, in order; empty ones are left out. InputError names the place."""
     text = _text(data, source)
     if text.lstrip()[:1] in ("{", "["):

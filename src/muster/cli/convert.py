@@ -6,7 +6,7 @@ import click
 from msgspec import Struct
 
 from muster.api import codec
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.cli import inputs, options, printing
 from muster.conversion.older_formats import READINGS, Conversion, Reading, convert
 from muster.errors import InputError, MusterError
@@ -89,7 +89,7 @@ def _convert_all(
 def _documents(source: ManifestFile) -> list[codec.Document]:
     """Whole documents, lists as lists; InputError where one is not a Kubernetes object."""
     inputs.read_source(source)
-    whole = documents(source.data, source.name)
+    whole = parse_documents(source.data, source.name)
     return [
         codec.Document(source.name if len(whole) == 1 else f"{source.name}, document {i}", raw)
         for i, raw in enumerate(whole, 1)

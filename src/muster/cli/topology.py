@@ -6,7 +6,7 @@ from typing import Any
 import click
 import numpy as np
 
-from muster.api.quantity import written
+from muster.api.quantity import format_amount
 from muster.cli import inputs, options, printing
 from muster.model.snapshot import EXCLUSIVE, Snapshot, take
 from muster.model.topology import TopologyTree
@@ -62,8 +62,8 @@ def _data(tree: TopologyTree, snapshot: Snapshot) -> Iterator[dict[str, Any]]:
             nodes = level.nodes(domain)
             amounts = {
                 snapshot.columns[c]: (
-                    written(snapshot.columns[c], int(free[nodes, c].sum())),
-                    written(snapshot.columns[c], int(snapshot.allocatable[nodes, c].sum())),
+                    format_amount(snapshot.columns[c], int(free[nodes, c].sum())),
+                    format_amount(snapshot.columns[c], int(snapshot.allocatable[nodes, c].sum())),
                 )
                 for c in shown
                 if snapshot.allocatable[nodes, c].any()

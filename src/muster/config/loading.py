@@ -10,7 +10,7 @@ import msgspec
 
 from muster.api.decoding import decode
 from muster.api.meta import Wire
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.config.settings import LABEL, NAME, Certificates, Config, schema_of, struct_of
 from muster.errors import InputError
 from muster.reporting.problems import lines
@@ -39,7 +39,7 @@ def load(path: str | Path) -> Config:
 
 def read(data: bytes, source: str) -> Config:
     """The configuration in the bytes of a YAML or JSON file; an empty one is all defaults."""
-    raws = documents(data, source)
+    raws = parse_documents(data, source)
     if len(raws) > 1:
         raise InputError(f"{source}: holds {len(raws)} documents", hint="a configuration is one document")
     raw = raws[0] if raws else {}

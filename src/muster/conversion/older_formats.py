@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from muster.api.codec import Document, kind_of, misfit_text, title
+from muster.api.codec import Document, format_misfits, kind_of, title
 from muster.api.decoding import decode
 from muster.api.podgroup import PodGroup, SubGroup
 from muster.conversion.constraint_sets import place_constraints
@@ -133,7 +133,7 @@ def _items(value: Any) -> list[Any]:
 def _decode(document: Document) -> PodGroup:
     group, misfits = decode(document.raw, PodGroup)
     if misfits:
-        raise InputError(misfit_text(document, misfits))
+        raise InputError(format_misfits(document, misfits))
     return group
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from muster.api.codec import to_yaml
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.errors import InputError
 
 NAME = "muster"
@@ -111,7 +111,7 @@ def _read(path: Path) -> bytes:
 def _parse_own(data: bytes) -> dict[str, Any] | None:
     """The kubeconfig that an embedded cluster wrote; None where it has any other cluster, user or context."""
     try:
-        parsed = documents(data, "kubeconfig")
+        parsed = parse_documents(data, "kubeconfig")
     except InputError:
         return None
     config = parsed[0] if len(parsed) == 1 and isinstance(parsed[0], dict) else {}

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from muster import __version__
-from muster.api.quantity import in_bytes
+from muster.api.quantity import is_in_bytes
 from muster.fairness.shares import Division
 from muster.planning.decision import CyclePlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason
@@ -278,7 +278,7 @@ def in_base_units(resource: str, amount: int) -> tuple[float, str]:
     """An amount in Prometheus' base units: cores, bytes or devices."""
     if resource == "cpu":
         return amount / 1000, "core"
-    return amount, "byte" if in_bytes(resource) else "device"
+    return amount, "byte" if is_in_bytes(resource) else "device"
 
 
 def _make(metric: Metric, registry: CollectorRegistry) -> Counter | Gauge | Histogram:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from muster.api import names
-from muster.api.duration import nanoseconds
-from muster.api.moment import past_moment
+from muster.api.duration import parse_nanoseconds
+from muster.api.moment import parse_past_time
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Branch, Group
 
@@ -36,7 +36,7 @@ def grace_period(gang: Gang) -> timedelta | None:
     if stated is None:
         return GRACE
     try:
-        grace = nanoseconds(stated)
+        grace = parse_nanoseconds(stated)
     except ValueError:
         return GRACE
     return None if grace < 0 or grace > AGES else timedelta(microseconds=grace // 1000)
@@ -46,10 +46,10 @@ def stale_since(gang: Gang, group: str, now: datetime) -> datetime | None:
     """Since when the gang, or one of its SubGroups, is short; None: unknown, or in the future."""
     annotations = gang.source.metadata.annotations
     if not group:
-        return past_moment(annotations.get(names.STALE_SINCE, ""), now)
+        return parse_past_time(annotations.get(names.STALE_SINCE, ""), now)
     try:
         known = json.loads(annotations.get(names.STALE_SUBGROUPS, "{}"))
     except (ValueError, RecursionError):
         return None
     since = known.get(group) if isinstance(known, dict) else None
-    return past_moment(since, now) if isinstance(since, str) else None
+    return parse_past_time(since, now) if isinstance(since, str) else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from muster.api import names
-from muster.api.moment import moment, stamp
+from muster.api.moment import format_time, parse_time
 from muster.api.podgroup import PodGroup
 from muster.model.gang.state import is_satisfied
 from muster.planning import backoff
@@ -26,7 +26,7 @@ def stale_annotations(outcome: Outcome, old: PodGroup, now: datetime) -> dict[st
     wanted = {
         names.STALE_SINCE: _since(have.get(names.STALE_SINCE), now) if outcome.is_short else None,
         names.STALE_SUBGROUPS: _subgroup_annotations(outcome.short_subgroups, have.get(names.STALE_SUBGROUPS, ""), now),
-        names.LAST_START: stamp(now) if _starts(outcome, old, now) else have.get(names.LAST_START),
+        names.LAST_START: format_time(now) if _starts(outcome, old, now) else have.get(names.LAST_START),
         names.BACKED_OFF: _backed_off(outcome, old),
         names.MOVED_TO: moved_places.annotation(outcome.gang, outcome.evictions, now),
     }
@@ -47,11 +47,11 @@ def _backed_off(outcome: Outcome, old: PodGroup) -> str | None:
 
 def _since(mark: object, now: datetime) -> str:
     """A mark that is there stays; one that cannot be read, or is of a time to come, is as good as none."""
-    return mark if isinstance(mark, str) and _is_past(mark, now) else stamp(now)
+    return mark if isinstance(mark, str) and _is_past(mark, now) else format_time(now)
 
 
 def _is_past(mark: str, now: datetime) -> bool:
-    since = moment(mark)
+    since = parse_time(mark)
     return since is not None and since <= now
 
 

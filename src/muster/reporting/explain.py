@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, assert_never
 
-from muster.api.quantity import written
+from muster.api.quantity import format_amount
 from muster.fairness.entitlement import Excess
 from muster.model.shortage import NOT_COUNTED, Shortage
 from muster.placement.claims import ClaimTrouble
@@ -256,7 +256,7 @@ def _no_room(need: int, best: BestDomain, part: str) -> str:
 
 
 def _missing(best: BestDomain) -> str:
-    return f", {written(best.resource, best.missing)} {best.resource} short" if best.resource else ""
+    return f", {format_amount(best.resource, best.missing)} {best.resource} short" if best.resource else ""
 
 
 # queues ---------------------------------------------------------------------------------------------------------------
@@ -279,7 +279,9 @@ def _queue(refusal: ClosedQueueRefusal | QuotaRefusal) -> str:
 
 
 def _amounts(excess: Excess) -> str:
-    allowed, held, extra = (written(excess.resource, amount) for amount in (excess.allowed, excess.held, excess.extra))
+    allowed, held, extra = (
+        format_amount(excess.resource, amount) for amount in (excess.allowed, excess.held, excess.extra)
+    )
     return f"{allowed} {excess.resource}, of which {held} are held and {extra} more are asked for"
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.api.quantity import written
+from muster.api.quantity import format_amount
 from muster.api.queue import UNLIMITED
 from muster.fairness.shares import Division
 from muster.model.queues import QueueNode
@@ -112,7 +112,7 @@ def data(division: Division) -> dict[str, Any]:
     """For programs: exact amounts; a queue's `resources` are those that are shown."""
     names = shown_resources(division)
     return {
-        "capacity": {name: written(name, division.pool[name]) for name in names},
+        "capacity": {name: format_amount(name, division.pool[name]) for name in names},
         "queues": [_queue(division, node, names) for node in division.tree.nodes.values()],
         "outside": list(division.tree.outside),
     }
@@ -136,12 +136,12 @@ def _resource(division: Division, node: QueueNode, resource: str) -> dict[str, A
         "quota": _exact(resource, share.quota),
         "limit": _exact(resource, share.limit),
         "overQuotaWeight": int(weight) if weight.denominator == 1 else float(weight),
-        "fairShare": written(resource, division.shares[node.name].get(resource, 0)),
-        "allocated": written(resource, held),
-        "allocatedNonPreemptible": written(resource, protected),
-        "requested": written(resource, requested),
+        "fairShare": format_amount(resource, division.shares[node.name].get(resource, 0)),
+        "allocated": format_amount(resource, held),
+        "allocatedNonPreemptible": format_amount(resource, protected),
+        "requested": format_amount(resource, requested),
     }
 
 
 def _exact(resource: str, value: int) -> str:
-    return "unlimited" if value == UNLIMITED else written(resource, value)
+    return "unlimited" if value == UNLIMITED else format_amount(resource, value)

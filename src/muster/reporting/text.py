@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.api.quantity import in_bytes, written
+from muster.api.quantity import format_amount, is_in_bytes
 
 DEEPEST_DRAWN = 40  # levels
 LONGEST_AMOUNT = 8  # characters
@@ -54,8 +54,8 @@ def bar(taken: int, capacity: int, width: int = 8) -> str:
 
 def rough(resource: str, value: int) -> str:
     """An amount for people: exact where that is short, else to a tenth of its unit."""
-    exact = written(resource, value)
-    if not in_bytes(resource) or len(exact) <= LONGEST_AMOUNT:
+    exact = format_amount(resource, value)
+    if not is_in_bytes(resource) or len(exact) <= LONGEST_AMOUNT:
         return exact
     step = min((abs(value).bit_length() - 1) // 10, 6)
     tenths = (value * 10) >> (10 * step)

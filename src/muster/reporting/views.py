@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from muster.api.podgroup import TopologyConstraint
-from muster.api.quantity import written
+from muster.api.quantity import format_amount
 from muster.errors import InputError
 from muster.model.gang.demand import leaf_demands
 from muster.model.gang.gang import Gang
@@ -140,7 +140,7 @@ def _heading(seen: GangView) -> Iterator[Line]:
 
 def _protected(gang: Gang) -> str:
     pods = non_preemptible(gang)
-    amounts = [f"{written(name, value)} {name}" for name, value in sorted(resources(pods).items())]
+    amounts = [f"{format_amount(name, value)} {name}" for name, value in sorted(resources(pods).items())]
     return f"protected: {', '.join(amounts) or many(len(pods), 'pod')}" if pods else "nothing protected"
 
 
@@ -213,7 +213,7 @@ def data(seen: GangView) -> dict[str, Any]:
         "surplus": [[pod.name for pod in unit] for unit in seen.roles.surplus],
         "nonPreemptible": {
             "pods": sorted(pod.name for pod in protected),
-            "resources": {name: written(name, value) for name, value in sorted(resources(protected).items())},
+            "resources": {name: format_amount(name, value) for name, value in sorted(resources(protected).items())},
         },
         "strays": [{"pod": stray.pod, "reason": stray.why, "message": stray.says} for stray in gang.strays],
         "leftovers": [pod.name for pod in leftovers(gang)],

@@ -14,7 +14,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from muster.api.codec import Document, title
-from muster.api.moment import moment
+from muster.api.moment import parse_time
 from muster.api.resources import NAMESPACES, NODES, PODS, Resource
 from muster.embedded.cluster_store import ClusterStore
 from muster.embedded.store.kinds import Kind
@@ -249,4 +249,4 @@ def _text(value: Any) -> str:
 
 
 def _moment(value: Any) -> datetime | None:
-    return moment(value) if isinstance(value, str) else None
+    return parse_time(value) if isinstance(value, str) else None

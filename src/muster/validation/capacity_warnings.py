@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from muster.api.objects import key
 from muster.api.podgroup import PodGroup
-from muster.api.quantity import written
+from muster.api.quantity import format_amount
 from muster.validation.context import ClusterCapacity, Requests, ValidationContext
 from muster.validation.defaults import constraints
 from muster.validation.podgroup import GroupPlace, outline
@@ -83,8 +83,8 @@ def _too_large_groups(
             if amount > best:
                 yield Problem(
                     f"{places[name].at}.topologyConstraint.requiredTopologyLevel",
-                    f"the minimum takes {written(resource, amount)} {resource}, but no "
-                    f"`{constraint.required_topology_level}` has more than {written(resource, best)}",
+                    f"the minimum takes {format_amount(resource, amount)} {resource}, but no "
+                    f"`{constraint.required_topology_level}` has more than {format_amount(resource, best)}",
                     hint="require a coarser level, or lower the minimum",
                     severity="warning",
                     rule="V6",
@@ -145,4 +145,4 @@ def _largest(requested: Amounts, capacity: ClusterCapacity) -> Amounts:
 
 
 def _listed(amounts: Amounts) -> str:
-    return ", ".join(f"{written(name, value)} {name}" for name, value in sorted(amounts.items()))
+    return ", ".join(f"{format_amount(name, value)} {name}" for name, value in sorted(amounts.items()))

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.api.codec import kind_of
 from muster.api.core import Pod
-from muster.api.decoding import Misfit, decode, tame
+from muster.api.decoding import Misfit, decode, sanitize
 from muster.api.meta import Wire
 from muster.api.objects import KINDS
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
@@ -31,7 +31,7 @@ def check(raw: Any, old: Any = None, context: ValidationContext | None = None) -
     try:
         return _check(raw, old, context or ValidationContext())
     except (UnicodeError, ValueError, OverflowError):  # lone surrogates, huge numbers: JSON, but not text
-        return _check(tame(raw), tame(old), context or ValidationContext())
+        return _check(sanitize(raw), sanitize(old), context or ValidationContext())
 
 
 def _check(raw: Any, old: Any, context: ValidationContext) -> tuple[Problem, ...]:

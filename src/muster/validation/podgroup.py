@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from muster.api import names
-from muster.api.duration import nanoseconds
+from muster.api.duration import parse_nanoseconds
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.validation.problem import Problem, listed
 
@@ -316,7 +316,7 @@ def known_values(outline: Outline) -> Iterator[Problem]:
         )
     if spec.staleness_grace_period is not None:
         try:
-            nanoseconds(spec.staleness_grace_period)
+            parse_nanoseconds(spec.staleness_grace_period)
         except ValueError as error:
             yield Problem(
                 "spec.stalenessGracePeriod", str(error), hint="such as `60s`, `5m`, or `-1s`: never", rule="S2"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 
-from muster.api.duration import nanoseconds
+from muster.api.duration import parse_nanoseconds
 from muster.api.queue import UNLIMITED, Queue, QueueResource
 from muster.validation.context import ValidationContext
 from muster.validation.problem import Problem, listed
@@ -85,7 +85,7 @@ def _runtimes(queue: Queue) -> Iterator[Problem]:
         ("reclaimMinRuntime", queue.spec.reclaim_min_runtime),
     ):
         try:
-            nanoseconds(value or "0")
+            parse_nanoseconds(value or "0")
         except ValueError as error:
             yield Problem(f"spec.{field}", str(error), hint="such as `10m` or `1h30m`", rule="P5")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.api.duration import nanoseconds
+from muster.api.duration import parse_nanoseconds
 
 SECOND = 10**9
 
@@ -25,13 +25,13 @@ SECOND = 10**9
 )
 def test_a_duration_is_read_as_whole_nanoseconds(text: str, value: int) -> None:
     """As Go's `time.ParseDuration` reads it; a plain number is seconds."""
-    assert nanoseconds(text) == value
+    assert parse_nanoseconds(text) == value
 
 
 @pytest.mark.parametrize(("number", "value"), [(0, 0), (60, 60 * SECOND), (-1, -SECOND), (10**12, 10**21)])
 def test_a_number_is_seconds(number: int, value: int) -> None:
     """`stalenessGracePeriod: 60` means what it looks like."""
-    assert nanoseconds(number) == value
+    assert parse_nanoseconds(number) == value
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_a_number_is_seconds(number: int, value: int) -> None:
 def test_what_is_not_a_duration_is_told(text: str) -> None:
     """Go refuses each of these too, or they have no unit."""
     with pytest.raises(ValueError, match="is not a duration"):
-        nanoseconds(text)
+        parse_nanoseconds(text)
 
 
 def test_a_long_text_is_shown_in_part() -> None:
     """A message is one line, whatever was given."""
     with pytest.raises(ValueError, match="is not a duration") as wrong:
-        nanoseconds("x" * 10_000)
+        parse_nanoseconds("x" * 10_000)
     assert len(str(wrong.value)) < 100

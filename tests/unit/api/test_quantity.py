@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from muster.api.quantity import LARGEST, Resources, amount, resources, written
+from muster.api.quantity import LARGEST, Resources, format_amount, parse_amount, parse_resources
 
 WHOLE = [
     *(("0", 0), ("1", 1), ("007", 7), ("+3", 3), ("-3", -3), ("12.", 12), ("1.0", 1), ("-0", 0)),
@@ -35,34 +35,34 @@ WRONG = [
 @pytest.mark.parametrize(("text", "value"), WHOLE)
 def test_whole_units_are_read_exactly(text: str, value: int) -> None:
     """Bytes, devices and pods count in ones."""
-    assert amount("memory", text) == value
-    assert amount("nvidia.com/gpu", text) == value
+    assert parse_amount("memory", text) == value
+    assert parse_amount("nvidia.com/gpu", text) == value
 
 
 @pytest.mark.parametrize(("text", "value"), ROUNDED)
 def test_what_is_finer_than_a_unit_is_rounded_away_from_zero(text: str, value: int) -> None:
     """A pod that asks for a little takes a whole one, as Kubernetes counts it."""
-    assert amount("memory", text) == value
+    assert parse_amount("memory", text) == value
 
 
 @pytest.mark.parametrize(("text", "value"), CPU)
 def test_cpu_counts_in_millicores(text: str, value: int) -> None:
     """The unit that Kubernetes schedules cpu in."""
-    assert amount("cpu", text) == value
+    assert parse_amount("cpu", text) == value
 
 
 @pytest.mark.parametrize(("text", "value"), CAPPED)
 def test_what_is_larger_than_an_int64_is_capped(text: str, value: int) -> None:
     """As Kubernetes does; and it costs nothing to find out."""
-    assert amount("memory", text) == value
-    assert amount("cpu", text) == value
+    assert parse_amount("memory", text) == value
+    assert parse_amount("cpu", text) == value
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: repr(text)[:20])
 def test_what_is_not_a_quantity_is_told(text: str) -> None:
     """Kubernetes refuses each of these too."""
     with pytest.raises(ValueError, match="is not a quantity"):
-        amount("memory", text)
+        parse_amount("memory", text)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_what_is_not_a_quantity_is_told(text: str) -> None:
 )
 def test_numbers_from_yaml_mean_what_was_written(value: float, cpu: int, memory: int) -> None:
     """`cpu: 0.1` without quotes is a float by the time it is read: its shortest decimal is what was written."""
-    assert amount("cpu", value) == cpu
-    assert amount("memory", value) == memory
+    assert parse_amount("cpu", value) == cpu
+    assert parse_amount("memory", value) == memory
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_none_is_told(value: float) -> None:
     """YAML knows them; quantities do not."""
     with pytest.raises(ValueError, match="is not a quantity"):
-        amount("cpu", value)
+        parse_amount("cpu", value)
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_number_that_is_none_is_told(value: float) -> None:
 )
 def test_amounts_are_written_as_people_write_them(name: str, value: int, text: str) -> None:
     """And read back as the same amount."""
-    assert written(name, value) == text
-    assert amount(name, text) == value
+    assert format_amount(name, value) == text
+    assert parse_amount(name, text) == value
 
 
 def test_a_list_of_resources_has_each_in_its_own_unit() -> None:
     """`null` is not set."""
     raw = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 2, "pods": 110.0, "ephemeral-storage": None}
-    assert resources(raw) == Resources({"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 2, "pods": 110})
+    assert parse_resources(raw) == Resources({"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 2, "pods": 110})
 
 
 @pytest.mark.parametrize(
@@ -123,5 +123,5 @@ def test_a_list_of_resources_has_each_in_its_own_unit() -> None:
 def test_a_list_of_resources_that_is_wrong_names_the_resource(raw: object, says: str) -> None:
     """The path ends at the list; the sentence goes on from there."""
     with pytest.raises(ValueError, match=re.escape(says)) as wrong:
-        resources(raw)
+        parse_resources(raw)
     assert str(wrong.value) == says

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from muster.api.codec import to_yaml
-from muster.api.reader import DEEPEST, MOST_COPIES, documents
+from muster.api.reader import DEEPEST, MOST_COPIES, parse_documents
 from muster.errors import InputError
 
 
 def read(text: str, source: str = "file.yaml") -> list[Any]:
-    return documents(text.encode(), source)
+    return parse_documents(text.encode(), source)
 
 
 def only(text: str) -> Any:
@@ -313,7 +313,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
 def test_what_is_not_utf8_is_not_text(data: bytes) -> None:
     """The position of the first such byte is told."""
     with pytest.raises(InputError, match=r"^file.yaml: not a text file: byte \d is not UTF-8"):
-        documents(data, "file.yaml")
+        parse_documents(data, "file.yaml")
 
 
 def test_half_a_surrogate_pair_is_not_text() -> None:

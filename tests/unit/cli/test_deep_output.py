@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.api.codec import in_one_line, to_json, to_yaml
+from muster.api.codec import to_json, to_json_line, to_yaml
 from muster.cli.main import cli
 from tests.spec.test_deep_chains import chain
 
@@ -21,7 +21,7 @@ VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(s
 @given(VALUES)
 def test_one_line_says_what_any_json_says(value: Any) -> None:
     """Whatever is in it; of a shallow value the usual form is the definition."""
-    assert json.loads(in_one_line(value)) == json.loads(to_json(value)) == value
+    assert json.loads(to_json_line(value)) == json.loads(to_json(value)) == value
 
 
 def test_deep_values_are_written_in_one_line() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from muster.api.moment import moment
+from muster.api.moment import parse_time
 from muster.embedded.api_errors import Cause
 from muster.kube.cluster import Raw
 
@@ -183,7 +183,7 @@ def _string_violations(value: str, schema: Raw, at: str) -> Iterator[Cause]:
         yield Cause(at, f'Invalid value: "{value}": should be at least {schema["minLength"]} chars long')
     if "pattern" in schema and not re.search(schema["pattern"], value):
         yield Cause(at, f"Invalid value: \"{value[:80]}\": should match '{schema['pattern']}'")
-    if schema.get("format") == "date-time" and moment(value) is None:
+    if schema.get("format") == "date-time" and parse_time(value) is None:
         yield Cause(at, f'Invalid value: "{value[:80]}": must be of type date-time')
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from muster.api.quantity import amount
+from muster.api.quantity import parse_amount
 from muster.api.resources import (
     BUDGETS,
     CONFIG_MAPS,
@@ -97,7 +97,7 @@ def _forbids_overcommit(name: str) -> bool:
 
 
 def _milli_value(text: Any) -> int:
-    return amount("cpu", text)
+    return parse_amount("cpu", text)
 
 
 def _quantity_problems(name: str, text: Any, at: str) -> Iterator[Cause]:

@@ -5,8 +5,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from muster.api.duration import nanoseconds
-from muster.api.moment import moment
+from muster.api.duration import parse_nanoseconds
+from muster.api.moment import parse_time
 from muster.kube.cluster import Raw
 
 RUN_FOR = "muster.dev/run-for"  # annotation: time from Running to Succeeded, such as `30s`
@@ -34,7 +34,7 @@ def next_step(pod: Raw, since: datetime, timings: KubeletTimings) -> Step | None
     """The next action on a pod that is in its current state since `since`; None: none."""
     if not pod["spec"].get("nodeName"):
         return None
-    if deadline := moment(pod["metadata"].get("deletionTimestamp") or ""):
+    if deadline := parse_time(pod["metadata"].get("deletionTimestamp") or ""):
         stop = timings.stop_seconds
         return Step(deadline if stop is None else min(deadline, since + timedelta(seconds=stop)), "remove")
     phase = pod.get("status", {}).get("phase", "Pending")
@@ -51,11 +51,11 @@ def next_step(pod: Raw, since: datetime, timings: KubeletTimings) -> Step | None
 
 def _completion(pod: Raw) -> Step | None:
     text = annotations(pod).get(RUN_FOR)
-    start = moment(pod["status"].get("startTime") or "")
+    start = parse_time(pod["status"].get("startTime") or "")
     if not text or start is None:
         return None
     try:
-        return Step(start + timedelta(microseconds=nanoseconds(text) / 1000), "succeed")
+        return Step(start + timedelta(microseconds=parse_nanoseconds(text) / 1000), "succeed")
     except (ValueError, OverflowError):
         return None
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from starlette.datastructures import QueryParams
 from starlette.requests import ClientDisconnect, Request
 
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.embedded.rest import protobuf
 from muster.embedded.rest.protobuf import PROTOBUF
 from muster.embedded.rest.responses import JSON, YAML, status_error
@@ -125,7 +125,7 @@ def decode_body(data: bytes, media: str) -> Any:
     if media == PROTOBUF:
         return protobuf.read(data)
     try:
-        values = documents(data, "the body.json" if media.endswith("json") else "the body")
+        values = parse_documents(data, "the body.json" if media.endswith("json") else "the body")
         msgspec.json.encode(values)
     except InputError as error:
         raise status_error(400, error.message.replace("the body.json", "the body")) from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.api.moment import stamp
+from muster.api.moment import format_time
 from muster.embedded.rest.responses import status_error
 from muster.kube.cluster import Raw
 from muster.kube.errors import ApiError
@@ -183,7 +183,7 @@ def _value(value: bytes | int, kind: str, depth: int) -> Any:
             return _bytes(dict(_records(_bytes(value))).get(1, b"")).decode()
         case "Time":
             seconds = dict(_records(_bytes(value))).get(1, 0)
-            return stamp(datetime.fromtimestamp(_number(seconds), UTC)) if seconds else None
+            return format_time(datetime.fromtimestamp(_number(seconds), UTC)) if seconds else None
         case _:
             return _fields(_bytes(value), kind, depth + 1)
 

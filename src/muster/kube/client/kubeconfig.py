@@ -16,7 +16,7 @@ import msgspec
 import yaml
 from msgspec import Struct, field
 
-from muster.api.reader import documents
+from muster.api.reader import parse_documents
 from muster.errors import InputError
 from muster.kube.client.proxy import is_loopback
 
@@ -158,7 +158,7 @@ def parse_kubeconfig(data: bytes, file: Path) -> KubeConfig | None:
 def _read_document(data: bytes, place: Place) -> Any:
     """The only document of a file; None where there is none. The reader's messages quote values: they are dropped."""
     try:
-        parsed = documents(data, "")
+        parsed = parse_documents(data, "")
     except InputError:
         raise _explain_syntax(data, place) from None
     if len(parsed) > 1:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.api import names
-from muster.api.duration import nanoseconds
-from muster.api.moment import past_moment
+from muster.api.duration import parse_nanoseconds
+from muster.api.moment import parse_past_time
 from muster.api.quantity import Resources
 from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PodState
@@ -273,7 +273,7 @@ class QuestionDigests:
             return b""
         reached = []
         for gang in self._snapshot.gangs:
-            since = past_moment(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
+            since = parse_past_time(gang.source.metadata.annotations.get(names.LAST_START, ""), now)
             if since is not None:
                 reached.append((gang.key, bisect_right(promised, (now - since) // timedelta(microseconds=1) * 1000)))
         return _digest(reached)
@@ -312,7 +312,7 @@ def _amounts(amounts: Mapping[str, Resources]) -> list[tuple[str, list[tuple[str
 
 def _duration(text: str | None) -> int | None:
     try:
-        return nanoseconds(text) if text else None
+        return parse_nanoseconds(text) if text else None
     except ValueError:
         return None
 

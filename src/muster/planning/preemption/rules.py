@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.api import names
-from muster.api.duration import nanoseconds
-from muster.api.moment import past_moment
+from muster.api.duration import parse_nanoseconds
+from muster.api.moment import parse_past_time
 from muster.api.quantity import Resources
 from muster.api.queue import UNLIMITED
 from muster.fairness.queue_usage import QueueUsage
@@ -97,7 +97,7 @@ class EvictionRules:
     def has_run_long_enough(self, victim: Gang) -> bool:
         """Whether a gang has run for the minimum run time of its queue."""
         now = self.cycle_state.snapshot.now
-        since = past_moment(victim.source.metadata.annotations.get(names.LAST_START, ""), now)
+        since = parse_past_time(victim.source.metadata.annotations.get(names.LAST_START, ""), now)
         if since is None or now is None:
             return True
         ran = (now - since) // timedelta(microseconds=1) * 1000
@@ -115,7 +115,7 @@ class EvictionRules:
             )
             try:
                 if stated:
-                    return nanoseconds(stated)
+                    return parse_nanoseconds(stated)
             except ValueError:
                 continue
         return 0

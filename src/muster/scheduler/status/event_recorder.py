@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from muster.api.core import Pod
 from muster.api.meta import ObjectMeta
-from muster.api.moment import stamp
+from muster.api.moment import format_time
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, Resource
 from muster.kube.cluster import Cluster, Raw
@@ -123,7 +123,7 @@ def event(
         "name": meta.name,
         "uid": meta.uid,
     }
-    at = stamp(now.replace(microsecond=0))
+    at = format_time(now.replace(microsecond=0))
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,

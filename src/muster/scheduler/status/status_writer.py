@@ -19,7 +19,7 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.decoding import encode
 from muster.api.meta import Condition, Wire
-from muster.api.moment import stamp
+from muster.api.moment import format_time
 from muster.api.podgroup import PodGroup
 from muster.api.resources import EVENTS, POD_GROUPS, PODS, QUEUES, Resource
 from muster.kube.cluster import Cluster, PatchType, Raw
@@ -341,7 +341,7 @@ def _status(uid: str, status: Wire) -> list[Raw]:
 def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> StatusUpdate:
     """A pod that was deleted and came back under its name has heard nothing yet."""
     namespace, _, name = pod.partition("/")
-    raw = encode(condition) | {"lastTransitionTime": stamp(now)}
+    raw = encode(condition) | {"lastTransitionTime": format_time(now)}
     return StatusUpdate("condition", PODS, namespace, name, (uid, condition), _on_pod(uid, raw))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.api.moment import moment
+from muster.api.moment import parse_time
 from muster.embedded.rest.table.jsonpath import evaluate
 from muster.embedded.store.selectors import selector_text
 from muster.kube.cluster import Raw
@@ -48,7 +48,7 @@ def from_paths(columns: Iterable[Raw]) -> tuple[Column, ...]:
 
 def age(since: Any, now: datetime) -> str:
     """How long ago a timestamp was, as kubectl prints it."""
-    start = moment(since) if isinstance(since, str) else None
+    start = parse_time(since) if isinstance(since, str) else None
     if start is None:
         return "<unknown>"
     seconds = int((now - start).total_seconds())

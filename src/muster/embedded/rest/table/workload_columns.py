@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from muster.api.moment import moment
+from muster.api.moment import parse_time
 from muster.embedded.rest.table.printer_columns import (
     AGE,
     NAME,
@@ -55,7 +55,7 @@ def _completions(raw: Raw, _: datetime) -> Cell:
 
 def _duration(raw: Raw, now: datetime) -> Cell:
     status = raw.get("status", {})
-    start, end = moment(status.get("startTime", "")), moment(status.get("completionTime", ""))
+    start, end = parse_time(status.get("startTime", "")), parse_time(status.get("completionTime", ""))
     return short_duration(int(((end or now) - start).total_seconds())) if start else ""
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.api import names
-from muster.api.moment import moment, stamp
+from muster.api.moment import format_time, parse_time
 from muster.model.gang.gang import Gang
 from muster.model.gang.types import Leaf, Member, walk
 from muster.model.snapshot import MAX_AMOUNT
@@ -121,13 +121,13 @@ def _written(places: Iterable[PromisedPlace]) -> str | None:
     """Equal places as one, and the first so many of them: an annotation is small."""
     counts: dict[str, tuple[PromisedPlace, int]] = {}
     for place in places:
-        key = repr((place.leaf, place.node, stamp(place.since), sorted(place.requests.items())))
+        key = repr((place.leaf, place.node, format_time(place.since), sorted(place.requests.items())))
         counts[key] = (place, counts[key][1] + place.pods if key in counts else place.pods)
     rows = [
         {
             "subGroup": place.leaf,
             "node": place.node,
-            "since": stamp(place.since),
+            "since": format_time(place.since),
             "pods": pods,
             "requests": dict(place.requests),
         }
@@ -178,7 +178,7 @@ def _place(row: Mapping[str, object]) -> PromisedPlace | None:
             "pods": int(pods),
             "requests": dict(requests),
         }:
-            begin = moment(since)
+            begin = parse_time(since)
             sound = type(pods) is int and 0 < pods <= MAX_AMOUNT and PODS not in requests
             sound = sound and all(
                 type(amount) is int and 0 <= amount * pods <= MAX_AMOUNT for amount in requests.values()
