@@ -63,7 +63,7 @@ def group_message(group: str, done: Sequence[Done]) -> str:
         return _placed(bound)
     evicted = [item for item in done if isinstance(item, Eviction)]
     own = [item for item in evicted if item.gang == group]
-    return _left(own) if own else _made_room(evicted)
+    return _left(own) if own else _preempting(evicted)
 
 
 def _placed(bound: Sequence[Binding]) -> str:
@@ -80,7 +80,7 @@ def _left(own: Sequence[Eviction]) -> str:
     return f"{many(len(own), 'pod')} evicted to make room for {preemptors}{_moved(own)}"
 
 
-def _made_room(evicted: Sequence[Eviction]) -> str:
+def _preempting(evicted: Sequence[Eviction]) -> str:
     pods, gangs = many(len(evicted), "pod"), _listed(eviction.gang for eviction in evicted)
     return f"{pods} of {gangs} evicted to make room for it{_moved(evicted)}"
 

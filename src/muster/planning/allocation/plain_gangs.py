@@ -52,7 +52,7 @@ class EqualGangs:
         self.requirement: Requirement | None = None  # None: it is not to be had without a search
         self.level: Level | None = None  # of which a domain must hold each
         self.asks: Ints = np.zeros(0, dtype=np.int64)  # of the pods of one core, by column
-        self.asked: Mapping[str, int] = {}  # the part of it that queues share
+        self.requests: Mapping[str, int] = {}  # the part of it that queues share
         self.refusals: tuple[Refusal, ...] = ()  # of one of them, and so of all
         self.refused_at = -1  # the version of the cycle state on which none fitted
 
@@ -110,7 +110,7 @@ class PlainGangs:
             equals.level = cycle_state.snapshot.topologies[spot.topology].levels[spot.level]
         equals.requirement = requirement
         equals.asks = cycle_state.pod_classes.requests[equals.terms.pod_class] * requirement.need
-        equals.asked = cycle_state.amounts(equals.asks)
+        equals.requests = cycle_state.amounts(equals.asks)
 
     def most(self, equals: EqualGangs) -> int:
         """How many equal gangs, one after the other, fit and are allowed by their queue (Q4)."""
@@ -136,7 +136,7 @@ class PlainGangs:
         except Exception:  # they are tried again one by one, so that only one of them fails
             cycle_state.now.drop(terms.pod_class)
             return {}
-        requests = {name: amount * len(gang_states) for name, amount in equals.asked.items()}
+        requests = {name: amount * len(gang_states) for name, amount in equals.requests.items()}
         cycle_state.grant_all(gang_states, terms.pod_class, counts, requests)
         for key in gangs:
             del self.equals[key]

@@ -57,7 +57,7 @@ class Consolidate(EvictionRules):
         """Units that can be moved at all, and are small enough by themselves."""
         candidates = self.candidates
         small = candidates.total_pods <= self.most_pods
-        for column, most in self._most_moved(self._asked_at_most()):
+        for column, most in self._most_moved(self._max_requests()):
             small &= candidates.freed[:, column] <= most
         return small & self.preemption.relocation.movable(candidates) & self._in_open_queues()
 
@@ -76,7 +76,7 @@ class Consolidate(EvictionRules):
 
     def could_help(self, question: "Question") -> bool:
         """Whether moving some of the candidates might help, by totals alone: an upper bound."""
-        most = dict(self._most_moved(self._asked_at_most()))
+        most = dict(self._most_moved(self._max_requests()))
         return MoveBounds(question, most).could_help(self.requirement)
 
     def is_cheap(self, units: Units) -> bool:
@@ -111,7 +111,7 @@ class Consolidate(EvictionRules):
         around = {outer for unit in unmovable for outer in candidates.units[unit].around}
         return units - unmovable - around
 
-    def _asked_at_most(self) -> Resources:
+    def _max_requests(self) -> Resources:
         """An upper bound on the requests of any choice of children and pods."""
         total = np.zeros(len(self.cycle_state.snapshot.columns), dtype=np.int64)
         ahead = [self.requirement]
@@ -140,12 +140,12 @@ class Consolidate(EvictionRules):
     def add_queue_rows(self, program: "VictimProgram", moves: bool = True) -> None:
         """Every pod that moves gets a new node; no more moves than the gang requests."""
         super().add_queue_rows(program, moves=moves)
-        for column, _ in self._most_moved(self._asked_at_most()):
+        for column, _ in self._most_moved(self._max_requests()):
             freed = [
                 (variable, int(self.candidates.freed_by([number])[column]))
                 for number, variable in program.leaves.items()
             ]
-            requested = [(variable, -value) for variable, value in program.asked(column)]
+            requested = [(variable, -value) for variable, value in program.requested(column)]
             program.add_row([*freed, *requested], 0)
         by_class: dict[int, list[tuple[int, int]]] = {}
         for row in np.flatnonzero(self.candidates.rows(program.leaves)).tolist():
@@ -164,14 +164,14 @@ class Consolidate(EvictionRules):
         """Nodes for the gang and for every pod that moves: these after the gang, else all in one search."""
         if super().confirm(units, assignment) is None:
             return None
-        leaving: dict[str, set[tuple[str, str]]] = {}
+        victims: dict[str, set[tuple[str, str]]] = {}
         for unit, leaf, member in self.candidates.members(units):
-            leaving.setdefault(unit.gang.key, set()).add((leaf, member.name))
-        gangs = {victim: self.cycle_state.gang_states[victim].gang for victim in sorted(leaving)}
+            victims.setdefault(unit.gang.key, set()).add((leaf, member.name))
+        gangs = {victim: self.cycle_state.gang_states[victim].gang for victim in sorted(victims)}
         capacity = self.candidates.capacity_without(self.cycle_state.later, units)
-        new_places = place_beside(self.cycle_state, capacity, assignment, gangs, leaving)
+        new_places = place_beside(self.cycle_state, capacity, assignment, gangs, victims)
         if new_places is None:
-            both = place_together(self.cycle_state, capacity, self.requirement, gangs, leaving)
+            both = place_together(self.cycle_state, capacity, self.requirement, gangs, victims)
             if both is None or super().confirm(units, both[0]) is None or not self.is_within(units, both[0]):
                 return None
             assignment, new_places = both

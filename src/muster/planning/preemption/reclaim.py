@@ -40,13 +40,13 @@ class Reclaim(EvictionRules):
         self.path = self.usage.tree.path(gang.queue)
         self.shared = self.usage.bounds.shared
         columns = self.cycle_state.snapshot.columns
-        self.asked = [name for i, name in enumerate(columns) if self.asks[i] and name in self.shared]
+        self.requested = [name for i, name in enumerate(columns) if self.asks[i] and name in self.shared]
         self.entitled = self._entitled()
         self._ways: dict[str, tuple[Sequence[QueueNode], Sequence[QueueNode]]] = {}
 
     def is_worthwhile(self) -> bool:
         """Whether its own queue stays within its fair share; queues above are checked with the victims."""
-        return bool(self.asked) and bool((self.asks <= self.entitled).all())
+        return bool(self.requested) and bool((self.asks <= self.entitled).all())
 
     def _entitled(self) -> Ints:
         """By column, what the gang's own queue may still take within its fair share."""
@@ -96,7 +96,7 @@ class Reclaim(EvictionRules):
         The largest unit goes last. A queue with an unlimited quota is never above it.
         """
         held, share = self.usage.allocated[node.name], self.usage.shares[node.name]
-        for name in self.asked:
+        for name in self.requested:
             quota = node.share(name).quota
             before = held.get(name, 0) - gone.get(name, 0) + largest.get(name, 0)
             if quota != UNLIMITED and before > max(share.get(name, 0), quota):
@@ -111,7 +111,7 @@ class Reclaim(EvictionRules):
             own, theirs = self._ways_down(victim)
             for node in own:
                 self._cap(allowance, node, taken, self.usage.shares[node.name])
-            short = {name for name in self.asked for node in theirs if not self._keeps_quota(node, taken, name)}
+            short = {name for name in self.requested for node in theirs if not self._keeps_quota(node, taken, name)}
             quotas = {name: own[0].share(name).quota for name in short}
             self._cap(allowance, own[0], taken, {n: quota for n, quota in quotas.items() if quota != UNLIMITED})
         return allowance
@@ -139,9 +139,9 @@ class Reclaim(EvictionRules):
     def add_queue_rows(self, program: "VictimProgram", moves: bool = False) -> None:
         """Fair shares and quotas, as conditions on the queues that units are taken from."""
         super().add_queue_rows(program, moves)
-        for name in self.asked:
+        for name in self.requested:
             column = self.usage.bounds.column[name]
-            program.add_row(program.asked(column), int(self.entitled[column]))
+            program.add_row(program.requested(column), int(self.entitled[column]))
         taken: dict[str, int] = {}  # by leaf queue: whether units are taken from it
         for number, variable in program.leaves.items():
             queue = self.candidates.units[number].gang.queue
@@ -160,7 +160,7 @@ class Reclaim(EvictionRules):
     def _above_rows(self, program: "VictimProgram", node: QueueNode) -> list[int]:
         """By resource, a variable that is one only where the queue is above share and quota up to the last unit."""
         variables = []
-        for name in self.asked:
+        for name in self.requested:
             quota, share = node.share(name).quota, self.usage.shares[node.name].get(name, 0)
             if quota == UNLIMITED:
                 continue
@@ -190,9 +190,9 @@ class Reclaim(EvictionRules):
         self, program: "VictimProgram", is_taken: int, own: Sequence[QueueNode], theirs: Sequence[QueueNode]
     ) -> None:
         """Where units are taken, the reclaimer stays within its shares; above its quota no queue ends below its own."""
-        for name in self.asked:
-            requested = program.asked(self.usage.bounds.column[name])
-            most = program.asked_at_most(self.usage.bounds.column[name])
+        for name in self.requested:
+            requested = program.requested(self.usage.bounds.column[name])
+            most = program.max_requested(self.usage.bounds.column[name])
             for node in own:
                 margin = self.usage.shares[node.name].get(name, 0) - self.usage.allocated[node.name].get(name, 0)
                 self._row_if(program, is_taken, [*requested, *_minus(program.gone(name, node.name))], margin, most)

@@ -171,9 +171,9 @@ class EvictionRules:
             if limit != UNLIMITED:
                 gone = [] if moves else [(variable, -value) for variable, value in program.gone(resource, queue)]
                 held = self.usage.allocated[queue].get(resource, 0)
-                program.add_row([*program.asked(column), *gone], limit - held)
+                program.add_row([*program.requested(column), *gone], limit - held)
             if self.is_protected and quota != UNLIMITED:
-                program.add_row(program.asked(column), quota - self.usage.protected[queue].get(resource, 0))
+                program.add_row(program.requested(column), quota - self.usage.protected[queue].get(resource, 0))
 
     def is_within(self, units: Units, assignment: tuple[PodsOnNode, ...]) -> bool:
         """Whether an assignment stays within the allowance."""

@@ -68,10 +68,12 @@ class MoveBounds:
         level = self.cycle_state.snapshot.topologies[requirement.required.topology].levels[requirement.required.level]
         enough = np.ones(len(level.paths), dtype=bool)
         for column in np.flatnonzero(asks).tolist():
-            enough &= self._room(level, self._usable(pod_classes(requirement), column), column) >= asks[column]
+            enough &= (
+                self._free_or_movable(level, self._usable(pod_classes(requirement), column), column) >= asks[column]
+            )
         return _some(enough, requirement.required)
 
-    def _room(self, level: Level, usable: Mask, column: int) -> Ints:
+    def _free_or_movable(self, level: Level, usable: Mask, column: int) -> Ints:
         """By domain, what is free on some nodes, and what moves could free."""
         free = level.sums(np.where(usable, self.free[:, column], 0))
         held = level.sums(np.where(usable, self.held[:, column], 0))

@@ -28,7 +28,7 @@ from muster.planning.preemption.candidates import Candidates, Mask
 Ints = NDArray[np.int64]
 Pod = tuple[str, str]  # leaf and name
 NewPlaces = dict[Pod, str]  # the node that each goes to
-LeavingPods = Mapping[str, set[Pod]]  # by gang
+VictimPods = Mapping[str, set[Pod]]  # by gang
 MARK = "\0"  # between the names of a gang and of its leaf
 
 
@@ -174,17 +174,17 @@ class Relocation:
 # one gang after the other -------------------------------------------------------------------------------------------
 
 
-def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, leaving: set[Pod]) -> NewPlaces:
+def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, victims: set[Pod]) -> NewPlaces:
     """New places for evicted pods of a gang: its core whole or not at all, then extras. Takes them from `capacity`.
 
     In `gang` these pods are placed or terminating; here they wait, and no other pod of it does.
     """
-    gang = _waiting(gang, leaving)
+    gang = _waiting(gang, victims)
     new_places: NewPlaces = {}
     known = gang.queue in cycle_state.usage.tree.nodes
     allowance = cycle_state.usage.allowance(gang.queue, protected=False, later=True) if known else None
     try:
-        while len(new_places) < len(leaving):
+        while len(new_places) < len(victims):
             requirements = Requirements(gang, cycle_state.snapshot, cycle_state.kinds)
             assignment = _next_assignment(cycle_state, capacity, gang, requirements, allowance)
             if assignment is None:
@@ -194,7 +194,7 @@ def find_new_places(cycle_state: CycleState, capacity: Capacity, gang: Gang, lea
                 if allowance is not None:
                     allowance = allowance - cycle_state.pod_classes.requests[assigned.pod_class] * assigned.pods
             gang = cycle_state.with_placed(gang, assignment)
-            new_places |= _new_places(gang, leaving)
+            new_places |= _new_places(gang, victims)
     except OutOfSteps:
         pass
     return new_places
@@ -224,7 +224,7 @@ def place_beside(
     capacity: Capacity,
     assignment: tuple[PodsOnNode, ...],
     gangs: Mapping[str, Gang],
-    leaving: LeavingPods,
+    victims: VictimPods,
 ) -> dict[str, NewPlaces] | None:
     """New places for all victims, gang by gang, after an assignment is taken; None: not found this way."""
     capacity = capacity.copy()
@@ -232,14 +232,14 @@ def place_beside(
         capacity.put(assigned.node, assigned.pod_class, assigned.pods)
     new_places: dict[str, NewPlaces] = {}
     for key, gang in gangs.items():
-        after = _waiting(gang, leaving[key])
-        requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
+        after = _waiting(gang, victims[key])
+        requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(victims[key])
         restored = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
         if restored is None:
             return None
         for assigned in restored:
             capacity.put(assigned.node, assigned.pod_class, assigned.pods)
-        new_places[key] = _new_places(cycle_state.with_placed(after, restored), leaving[key])
+        new_places[key] = _new_places(cycle_state.with_placed(after, restored), victims[key])
     return new_places
 
 
@@ -251,7 +251,7 @@ def place_together(
     capacity: Capacity,
     requirement: Requirement,
     gangs: Mapping[str, Gang],
-    leaving: LeavingPods,
+    victims: VictimPods,
 ) -> tuple[tuple[PodsOnNode, ...], dict[str, NewPlaces]] | None:
     """Nodes for a requirement and new places for all victims, found in one search; None: there are none.
 
@@ -260,8 +260,8 @@ def place_together(
     parts = [_renamed(cycle_state, "", requirement)]
     after: dict[str, Gang] = {}
     for key, gang in gangs.items():
-        after[key] = _waiting(gang, leaving[key])
-        part = Requirements(after[key], cycle_state.snapshot, cycle_state.kinds).restored(leaving[key])
+        after[key] = _waiting(gang, victims[key])
+        part = Requirements(after[key], cycle_state.snapshot, cycle_state.kinds).restored(victims[key])
         if not isinstance(part, Requirement):
             return None
         parts.append(_renamed(cycle_state, key, part))
@@ -274,7 +274,7 @@ def place_together(
         key, _, leaf = assigned.leaf.partition(MARK)
         assignment.setdefault(key, []).append(replace(assigned, leaf=leaf))
     new_places = {
-        key: _new_places(cycle_state.with_placed(gang, assignment.get(key, [])), leaving[key])
+        key: _new_places(cycle_state.with_placed(gang, assignment.get(key, [])), victims[key])
         for key, gang in after.items()
     }
     return tuple(assignment.get("", ())), new_places
@@ -295,11 +295,11 @@ def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Req
 # gangs and their pods -----------------------------------------------------------------------------------------------
 
 
-def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
+def _waiting(gang: Gang, victims: set[Pod]) -> Gang:
     """The gang with its victims waiting, and no other pod of it."""
     back = {
         (leaf, member.name): replace(member, state=PodState.PENDING, node="")
-        for leaf, member in _members(gang, leaving)
+        for leaf, member in _members(gang, victims)
     }
     aside = {
         (leaf.name, member.name): replace(member, state=PodState.GATED)
@@ -310,13 +310,13 @@ def _waiting(gang: Gang, leaving: set[Pod]) -> Gang:
     return replace(gang, root=replace_members(gang.root, aside | back))
 
 
-def _new_places(gang: Gang, leaving: set[Pod]) -> NewPlaces:
+def _new_places(gang: Gang, victims: set[Pod]) -> NewPlaces:
     return {
         (leaf.name, member.name): member.node
         for leaf in walk(gang.root)
         if isinstance(leaf, Leaf)
         for member in leaf.placed
-        if (leaf.name, member.name) in leaving
+        if (leaf.name, member.name) in victims
     }
 
 

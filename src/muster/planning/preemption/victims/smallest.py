@@ -125,7 +125,7 @@ class VictimProgram(Groups):
 
     # sums -------------------------------------------------------------------------------------------------------------
 
-    def asked(self, column: int) -> Terms:
+    def requested(self, column: int) -> Terms:
         """What the gang's new pods take of a column."""
         asks = self.search.base.pod_classes.requests
         return [
@@ -134,9 +134,9 @@ class VictimProgram(Groups):
             for variable, value in terms
         ]
 
-    def asked_at_most(self, column: int) -> int:
+    def max_requested(self, column: int) -> int:
         """An upper bound on what any solution takes of a column."""
-        return sum(max(value, 0) * self.model.upper[variable] for variable, value in self.asked(column))
+        return sum(max(value, 0) * self.model.upper[variable] for variable, value in self.requested(column))
 
     def gone(self, resource: str, queue: str) -> Terms:
         """What evicted units free of a resource, in one queue and those below it."""
