@@ -38,14 +38,14 @@ def kind_of(raw: Any) -> type[Wire] | None:
 def read(data: bytes, source: str) -> list[Document]:
     """Every object of one file."""
     whole = parse_documents(data, source)
-    found = [
+    unfolded = [
         item
         for i, raw in enumerate(whole, 1)
         for item in unfold(raw, source if len(whole) == 1 else f"{source}, document {i}")
     ]
-    if not found:
+    if not unfolded:
         raise InputError(f"{source}: holds no objects", hint="expected Kubernetes objects in YAML or JSON")
-    return found
+    return unfolded
 
 
 def unfold(raw: Any, where: str) -> Iterator[Document]:
@@ -63,10 +63,10 @@ def unfold(raw: Any, where: str) -> Iterator[Document]:
     items = raw.get("items")
     if items is not None and not isinstance(items, list):
         raise InputError(f"{where}: `items` of a {kind} must be a list")
-    given = {"apiVersion": raw["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
+    typed = {"apiVersion": raw["apiVersion"], "kind": kind.removesuffix("List")} if kind != "List" else {}
     for i, item in enumerate(items or ()):
         if isinstance(item, dict):
-            yield from unfold({**given, **item}, f"{where}, items[{i}]")
+            yield from unfold({**typed, **item}, f"{where}, items[{i}]")
         else:
             raise InputError(f"{where}, items[{i}]: expected a Kubernetes object, got {_plainly(item)}")
 

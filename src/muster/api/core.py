@@ -7,7 +7,7 @@ from muster.api.quantity import Resources
 
 
 class ResourceRequirements(Wire, frozen=True):
-    """What a container, or a pod as a whole, asks for and may use at most."""
+    """Requests and limits of a container, or of a pod as a whole."""
 
     requests: Resources = Resources()
     limits: Resources = Resources()
@@ -59,7 +59,7 @@ class NodeSelector(Wire, frozen=True):
 
 
 class PreferredSchedulingTerm(Wire, frozen=True):
-    """A term that is worth something."""
+    """A preferred term and its weight."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -90,7 +90,7 @@ class PodAffinity(Wire, frozen=True):
 
 
 class Affinity(Wire, frozen=True):
-    """Where a pod wants to be."""
+    """Node affinity, pod affinity and pod anti-affinity."""
 
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
@@ -98,7 +98,7 @@ class Affinity(Wire, frozen=True):
 
 
 class Toleration(Wire, frozen=True):
-    """A taint that a pod can live with."""
+    """A taint that a pod tolerates."""
 
     key: str = ""
     operator: str = ""  # empty: Equal
@@ -144,7 +144,7 @@ class PodResourceClaim(Wire, frozen=True):
 
 
 class PodSpec(Wire, frozen=True):
-    """What a pod asks for."""
+    """What a pod requests, and where it may run."""
 
     node_name: str = ""  # empty: not bound
     scheduler_name: str = ""
@@ -172,7 +172,7 @@ class PodStatus(Wire, frozen=True):
 
 
 class Pod(Wire, frozen=True):
-    """A pod, whoever schedules it."""
+    """A pod of any scheduler."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -276,7 +276,7 @@ class PersistentVolume(Wire, frozen=True):
 
 
 class PersistentVolumeClaimSpec(Wire, frozen=True):
-    """What is claimed, and what was given."""
+    """The storage class, and the volume that is bound."""
 
     volume_name: str = ""  # empty: not bound yet
     storage_class_name: str = ""

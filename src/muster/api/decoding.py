@@ -72,7 +72,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def sanitize(raw: Any, levels: int = 60) -> Any:
-    """A JSON value that can be written out: no half characters, no numbers beyond all measure, no endless depth."""
+    """A JSON value that can be written out: no lone surrogates, no huge numbers, bounded depth."""
     match raw:
         case str():
             return raw.encode(errors="replace").decode()
@@ -113,12 +113,12 @@ def _object(raw: Any, kind: type[Wire], at: str, note: Callable[[Misfit], None])
     if not isinstance(raw, dict):
         note(Misfit(at, f"expected an object, got {_seen(raw)}"))
         return {}
-    found = {
+    mended = {
         field.encode_name: _mend(raw[field.encode_name], field.type, f"{at}.{field.encode_name}".lstrip("."), note)
         for field in _fields(kind)
         if raw.get(field.encode_name) is not None
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in mended.items() if value is not None}
 
 
 @cache

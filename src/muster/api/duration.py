@@ -23,8 +23,8 @@ def parse_nanoseconds(value: str | int) -> int:
         return value * 10**9
     if re.fullmatch(r"[+-]?[0-9]{1,18}", value):
         return int(value) * 10**9
-    found = _WHOLE.fullmatch(value) if len(value) < 100 else None
-    if not found:
+    match = _WHOLE.fullmatch(value) if len(value) < 100 else None
+    if not match:
         raise ValueError(f"`{value[:60]}` is not a duration")
-    total = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in re.findall(_PART, found[2]))
-    return -total if found[1] == "-" else total
+    total = sum(int(Fraction(number) * _UNITS[unit]) for number, unit in re.findall(_PART, match[2]))
+    return -total if match[1] == "-" else total

@@ -178,4 +178,4 @@ class PodGroup(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus | None = None  # None: nobody has looked at it yet
+    status: PodGroupStatus | None = None  # None: no scheduler has written it yet

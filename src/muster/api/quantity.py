@@ -40,21 +40,21 @@ def parse_resources(raw: object) -> Resources:
     """A resource list from the wire."""
     if not isinstance(raw, dict):
         raise ValueError("expected amounts by resource name")
-    found = Resources()
+    amounts = Resources()
     for name, value in raw.items():
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise ValueError(f"`{name}`: expected a quantity such as `500m` or `16Gi`")
         try:
-            found[str(name)] = parse_amount(str(name), value)
+            amounts[str(name)] = parse_amount(str(name), value)
         except ValueError as error:
             raise ValueError(f"`{name}`: {error}") from None
-    return found
+    return amounts
 
 
 def format_amount(resource: str, value: int) -> str:
-    """The usual way to write an amount; it reads back exactly."""
+    """An amount as a quantity; `parse_amount` reads it back exactly."""
     if resource == "cpu":
         return str(value // 1000) if value % 1000 == 0 else f"{value}m"
     if not is_in_bytes(resource) or not value:
@@ -63,7 +63,7 @@ def format_amount(resource: str, value: int) -> str:
 
 
 def _counted(value: int, units: str) -> str:
-    """In the largest of these units that it is a whole number of."""
+    """In the largest of these units of which it is a whole number."""
     suffix = next((unit for unit in reversed(units.split()) if value % _SUFFIXES[unit] == 0), "")
     return f"{value // int(_SUFFIXES[suffix])}{suffix}" if suffix else str(value)
 
@@ -75,13 +75,13 @@ def is_in_bytes(resource: str) -> bool:
 
 @lru_cache(maxsize=65536)
 def _scaled(text: str, per_unit: int) -> int:
-    found = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
-    if not found:
+    match = _SYNTAX.fullmatch(text) if len(text) <= _LONGEST else None
+    if not match:
         raise ValueError(f"`{text[:60]}` is not a quantity")
-    magnitude = Fraction(found["digits"]) * _factor(found["power"], found["suffix"])
+    magnitude = Fraction(match["digits"]) * _factor(match["power"], match["suffix"])
     nanos = _up(magnitude * FINEST)
     units = min(_up(Fraction(nanos * per_unit, FINEST)), LARGEST)
-    return -units if found["sign"] == "-" else units
+    return -units if match["sign"] == "-" else units
 
 
 def _factor(power: str | None, suffix: str | None) -> Fraction:

@@ -18,7 +18,7 @@ from muster.errors import InputError
 DEEPEST = 200  # levels of nesting; the deepest CRD schemas in use have about 60
 MOST_COPIES = 200_000  # values that anchors may multiply into
 CHARACTERS = 32  # of text that count as one more value
-LONGEST_NUMBER = 400  # characters; more is not a number anyone meant
+LONGEST_NUMBER = 400  # characters; a longer one is no meaningful number
 
 _TAG = "tag:yaml.org,2002:"
 _CONTAINERS = frozenset((None, "!", _TAG + "map", _TAG + "seq"))
@@ -128,8 +128,8 @@ def _check_depth(value: Any, source: str) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
-    found = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [inner for inner in found if isinstance(inner, dict | list)]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [inner for inner in parts if isinstance(inner, dict | list)]
 
 
 # YAML ---------------------------------------------------------------------------------------------------------------

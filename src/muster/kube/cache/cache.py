@@ -50,11 +50,11 @@ class Cache:
         self.version = 0  # how often something changed
         self.echo = False  # the last change was expected: no plan has to be made for it
 
-    def handle(self, struct: type[Wire], news: ReflectorEvent) -> bool:
+    def handle(self, struct: type[Wire], event: ReflectorEvent) -> bool:
         """Apply one watch event; returns whether anything that muster reads has changed."""
         stored, self.echo = self._stored[struct], False
         after: Wire | None
-        match news:
+        match event:
             case ObjectUpdated(object=raw):
                 after = self._read(raw, struct)
                 before = stored.get(identity(raw))
