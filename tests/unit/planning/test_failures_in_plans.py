@@ -58,9 +58,9 @@ def _failing(
     return search(searched, requirement)
 
 
-def promises(objects: list[Raw], found: CyclePlan, but: str) -> list[str]:
+def promises(objects: list[Raw], planned: CyclePlan, but: str) -> list[str]:
     """What the judge says, but for the gang that failed."""
-    return [problem for problem in broken(objects, plans.data(found), NOW) if not problem.startswith(f"team/{but}:")]
+    return [problem for problem in broken(objects, plans.data(planned), NOW) if not problem.startswith(f"team/{but}:")]
 
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), KeyError("lost"), AssertionError()])
@@ -71,15 +71,15 @@ def test_a_failure_in_the_search_for_one_gang_is_its_verdict_and_no_other(
     objects = [node("a", cpu=4), *gang("before"), *gang("broken"), *gang("later")]
     without = plan(snapshot([raw for raw in objects if "broken" not in raw["metadata"]["name"]]))
     fails_for("broken", error, monkeypatch)
-    found = plan(snapshot(objects))
-    assert found.bindings == without.bindings
-    assert found.verdict("team/broken") == "Unknown"
-    (refusal,) = found.gang("team/broken").refusals
+    planned = plan(snapshot(objects))
+    assert planned.bindings == without.bindings
+    assert planned.verdict("team/broken") == "Unknown"
+    (refusal,) = planned.gang("team/broken").refusals
     assert isinstance(refusal, InternalError)
     assert refusal.error == type(error).__name__
     assert type(error).__name__ in sentence(refusal)
-    assert "Traceback" not in str(plans.data(found))
-    assert promises(objects, found, but="broken") == []
+    assert "Traceback" not in str(plans.data(planned))
+    assert promises(objects, planned, but="broken") == []
 
 
 def test_a_failure_comes_with_the_plan_for_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +102,9 @@ def test_a_gang_that_has_its_core_keeps_it_when_its_extras_fail(monkeypatch: pyt
     grown = [podgroup(group("broken", 1), name="broken"), *gang("broken", 2)[1:]]
     grown[1]["spec"]["nodeName"] = "a"
     fails_for("broken", KeyError("lost"), monkeypatch)
-    found = plan(snapshot([node("a", cpu=4)], grown))
-    assert found.verdict("team/broken") == "Scheduled"
-    assert [one.reason for one in found.gang("team/broken").refusals] == ["InternalError"]
+    planned = plan(snapshot([node("a", cpu=4)], grown))
+    assert planned.verdict("team/broken") == "Scheduled"
+    assert [one.reason for one in planned.gang("team/broken").refusals] == ["InternalError"]
 
 
 def busy(cpu: int = 4) -> list[Raw]:
@@ -129,12 +129,12 @@ def test_a_failure_between_two_writes_leaves_nothing_half_written(monkeypatch: p
         return nominate(cycle_state, gang_state, seats)
 
     monkeypatch.setattr(CycleState, "nominate", fails)
-    found = plan(snapshot(busy()))
-    assert found.evictions == ()
-    assert found.nominations == ()
-    assert [one.pod for one in found.bindings] == ["small-0"]
-    assert (found.verdict("team/low"), found.verdict("team/high")) == ("Scheduled", "Unknown")
-    assert promises(busy(), found, but="high") == []
+    planned = plan(snapshot(busy()))
+    assert planned.evictions == ()
+    assert planned.nominations == ()
+    assert [one.pod for one in planned.bindings] == ["small-0"]
+    assert (planned.verdict("team/low"), planned.verdict("team/high")) == ("Scheduled", "Unknown")
+    assert promises(busy(), planned, but="high") == []
 
 
 def test_what_queues_hold_is_as_before_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +146,9 @@ def test_what_queues_hold_is_as_before_a_failure(monkeypatch: pytest.MonkeyPatch
         raise KeyError("lost")
 
     monkeypatch.setattr(CycleState, "nominate", fails)
-    found = plan(snapshot(busy(8), limited))
-    assert [one.pod for one in found.bindings] == ["small-0"]
-    assert promises([*busy(8), *limited], found, but="high") == []
+    planned = plan(snapshot(busy(8), limited))
+    assert [one.pod for one in planned.bindings] == ["small-0"]
+    assert promises([*busy(8), *limited], planned, but="high") == []
 
 
 def test_a_place_that_is_kept_for_a_gang_stays_kept_when_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +167,12 @@ def test_a_place_that_is_kept_for_a_gang_stays_kept_when_it_fails(monkeypatch: p
 
 def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
     since = {"kai.scheduler/stale-podgroup-timestamp": "2026-05-01T11:00:00Z"}
-    found = []
+    gangs = []
     for name in ("one", "two"):
         stale_gang = running(name, "a", 1)
         stale_gang[0]["spec"]["subGroups"][0]["minMember"] = 2
         stale_gang[0]["metadata"]["annotations"] = since
-        found.append(stale_gang)
+        gangs.append(stale_gang)
     grace_period = staleness.grace_period
 
     def fails(given: Any) -> Any:
@@ -181,7 +181,7 @@ def test_a_failure_while_stale_gangs_are_released_is_one_gangs(monkeypatch: pyte
         return grace_period(given)
 
     monkeypatch.setattr(stale, "grace_period", fails)
-    planned = plan(snapshot([node("a")], *found))
+    planned = plan(snapshot([node("a")], *gangs))
     assert [one.key for one in planned.evictions] == ["team/two-0"]
     assert [one.gang for one in planned.failures] == ["team/one"]
 
@@ -209,13 +209,13 @@ def after(calls: int) -> Callable[[], bool]:
 def test_a_plan_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within as many steps as lie between two looks; what was granted before stands."""
     endless(monkeypatch, "endless")
-    told: list[Binding] = []
+    bound: list[Binding] = []
     first, second = gang("aaa", 1), gang("endless")
     second[0]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"  # those without an age are older
     patient = Policy(steps=10**15, cycle_steps=10**15)
     with pytest.raises(Cancelled):
-        plan(snapshot([node("a")], first, second), patient, told.extend, after(50))
-    assert [one.pod for one in told] == ["aaa-0"]
+        plan(snapshot([node("a")], first, second), patient, bound.extend, after(50))
+    assert [one.pod for one in bound] == ["aaa-0"]
 
 
 def test_gangs_that_cost_no_step_are_looked_at_one_by_one() -> None:

@@ -38,15 +38,15 @@ def test_pods_are_told_by_what_is_done_to_them() -> None:
         bindings=(bound("both", "a"), bound("there", "b"), bound("new", "c")),
         evictions=(evicted("hit", "a"), evicted("shoved", "a", move_to="c")),
     )
-    told = data(compare(before, after))["pods"]
-    names = {action: {when: [one["pod"] for one in some] for when, some in of.items()} for action, of in told.items()}
+    pods = data(compare(before, after))["pods"]
+    names = {action: {when: [one["pod"] for one in some] for when, some in of.items()} for action, of in pods.items()}
     assert names == {
         "bound": {"onlyBefore": ["here"], "onlyAfter": ["new"], "elsewhere": ["there"]},
         "nominated": {"onlyBefore": ["later"], "onlyAfter": [], "elsewhere": []},
         "evicted": {"onlyBefore": ["spared"], "onlyAfter": ["hit"], "elsewhere": []},
         "moved": {"onlyBefore": [], "onlyAfter": [], "elsewhere": ["shoved"]},
     }
-    assert told["moved"]["elsewhere"] == [{"namespace": "team", "pod": "shoved", "before": "b", "after": "c"}]
+    assert pods["moved"]["elsewhere"] == [{"namespace": "team", "pod": "shoved", "before": "b", "after": "c"}]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,6 @@ def test_lines_lead_to_every_name_of_a_forest() -> None:
 
 def test_a_tree_that_is_too_deep_to_draw_has_numbers() -> None:
     """Lines as long as the terminal is wide help nobody."""
-    found = guides((f"q{i}", (f"q{i + 1}",)) for i in range(DEEPEST_DRAWN + 5))
-    assert found[f"q{DEEPEST_DRAWN}"].endswith("└─ ")
-    assert found[f"q{DEEPEST_DRAWN + 1}"] == f"⋯ level {DEEPEST_DRAWN + 1}: "
+    lines = guides((f"q{i}", (f"q{i + 1}",)) for i in range(DEEPEST_DRAWN + 5))
+    assert lines[f"q{DEEPEST_DRAWN}"].endswith("└─ ")
+    assert lines[f"q{DEEPEST_DRAWN + 1}"] == f"⋯ level {DEEPEST_DRAWN + 1}: "

@@ -76,10 +76,10 @@ class Driver:
         return min(self.gangs, key=key, default=None)  # type: ignore[arg-type]
 
     def next(self) -> str | None:
-        found = self.line.next()
-        if found is not None:
-            del self.gangs[found]
-        return found
+        gang = self.line.next()
+        if gang is not None:
+            del self.gangs[gang]
+        return gang
 
 
 def played(seed: int) -> Iterator[tuple[str | None, str | None]]:
@@ -101,8 +101,8 @@ def played(seed: int) -> Iterator[tuple[str | None, str | None]]:
 @pytest.mark.parametrize("seed", range(50))
 def test_who_comes_next_is_who_the_definition_says(seed: int) -> None:
     """G4: whatever queues have come to hold meanwhile."""
-    for found, expected in played(seed):
-        assert found == expected
+    for gang, expected in played(seed):
+        assert gang == expected
 
 
 @pytest.mark.parametrize("gang_states", [100, 1_000])

@@ -34,7 +34,7 @@ def cluster() -> dict[str, Raw]:
         "metadata": {"name": "budget", "namespace": "team"},
         "spec": {"maxUnavailable": 9, "selector": {"matchLabels": {"app": "old"}}},
     }
-    found = [
+    objects = [
         topology("topology/rack"),
         priority_class("low", 10),
         priority_class("middle", 50),
@@ -48,18 +48,18 @@ def cluster() -> dict[str, Raw]:
         *gang("new", rack=True, priorityClassName="middle"),
         budget,
     ]
-    for raw in found:
+    for raw in objects:
         if raw["metadata"]["name"].startswith("old-"):
             raw["metadata"]["labels"]["app"] = "old"
-    return {f"{raw['kind']} {raw['metadata']['name']}": raw for raw in found}
+    return {f"{raw['kind']} {raw['metadata']['name']}": raw for raw in objects}
 
 
 def preempting() -> dict[str, Raw]:
     """The same, but `old` is in the way only for one reason, which a test adds."""
-    found = cluster()
-    found["PodGroup old"]["spec"]["priorityClassName"] = "low"
-    found["PodGroup new"]["spec"]["priorityClassName"] = "high"
-    return found
+    objects = cluster()
+    objects["PodGroup old"]["spec"]["priorityClassName"] = "low"
+    objects["PodGroup new"]["spec"]["priorityClassName"] = "high"
+    return objects
 
 
 def planned(objects: dict[str, Raw], memory: AnswerCache | None, now: datetime, policy: Policy) -> Raw:

@@ -60,20 +60,20 @@ def snapshot(objects: list[Raw]) -> Snapshot:
 
 
 def hint(objects: list[Raw]) -> Hint:
-    found = search_longer(snapshot(objects), SHORT, "team/g", LONG)
-    assert found is not None
-    assert found.hint is not None
-    return found.hint
+    answer = search_longer(snapshot(objects), SHORT, "team/g", LONG)
+    assert answer is not None
+    assert answer.hint is not None
+    return answer.hint
 
 
 def bound(objects: list[Raw], *hints: Hint) -> dict[str, str]:
     """What a cycle binds with these hints; whatever it is, every promise is kept."""
     memory = AnswerCache()
     memory.hints = {one.gang: one for one in hints}
-    found = plan(snapshot(objects), SHORT, memory=memory)
-    assert broken(objects, plans.data(found), NOW) == []
-    assert bool(memory.hints) == bool(found.bindings and hints), "a hint that does not hold is dropped"
-    return {one.pod: one.node for one in found.bindings}
+    planned = plan(snapshot(objects), SHORT, memory=memory)
+    assert broken(objects, plans.data(planned), NOW) == []
+    assert bool(memory.hints) == bool(planned.bindings and hints), "a hint that does not hold is dropped"
+    return {one.pod: one.node for one in planned.bindings}
 
 
 def test_a_longer_search_finds_what_a_cycle_gave_up_on() -> None:
@@ -157,10 +157,10 @@ def test_what_was_tried_on_an_unchanged_cluster_is_not_tried_again() -> None:
 
 def test_it_has_an_end_of_its_own_and_can_be_given_up() -> None:
     objects = [*cluster(), *gang()]
-    found = search_longer(snapshot(objects), SHORT, "team/g", COST // 2)
-    assert found is not None
-    assert found.hint is None
-    assert not found.is_known
+    answer = search_longer(snapshot(objects), SHORT, "team/g", COST // 2)
+    assert answer is not None
+    assert answer.hint is None
+    assert not answer.is_known
     with pytest.raises(Cancelled):
         search_longer(snapshot(objects), SHORT, "team/g", LONG, lambda: True)
 
@@ -180,5 +180,5 @@ def test_a_hint_is_not_asked_where_the_cycle_knows_by_itself() -> None:
     memory = AnswerCache()
     memory.hints = {"team/g": Hint("team/g", (("g-0", "b"), ("g-1", "c")))}
     enough = replace(SHORT, steps=LONG)
-    found = plan(snapshot(objects), enough, memory=memory)
-    assert plans.data(found) == plans.data(plan(snapshot(objects), enough))
+    planned = plan(snapshot(objects), enough, memory=memory)
+    assert plans.data(planned) == plans.data(plan(snapshot(objects), enough))

@@ -26,8 +26,8 @@ SELECTORS = st.builds(
 @given(st.lists(LABELS, max_size=8), st.none() | SELECTORS)
 def test_columns_select_what_the_definition_selects(pods: list[dict[str, str]], selector: LabelSelector | None) -> None:
     """Any operator, any label; no selector selects nothing, an empty one everything."""
-    found = LabelColumns(pods, keys_of(selector)).selected(selector)
-    assert found.tolist() == [i for i, labels in enumerate(pods) if selects(selector, labels)]
+    selected = LabelColumns(pods, keys_of(selector)).selected(selector)
+    assert selected.tolist() == [i for i, labels in enumerate(pods) if selects(selector, labels)]
 
 
 def budget(name: str, selector: Raw) -> Raw:
