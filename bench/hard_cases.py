@@ -310,7 +310,7 @@ def measure(case: HardCase, steps: int = STEPS) -> Figure:
     """The search of a core with its growth, on a ledger of its own."""
     snapshot = take(muster.objects(list(case.objects())))
     ledger, kinds, budget = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds(), Budget(steps)
-    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).core_requirements())
     assert isinstance(requirement, Requirement)
     tiers: list[str] = []
     solve, constructed = integer_program.solve, Search._constructed

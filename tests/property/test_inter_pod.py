@@ -47,7 +47,7 @@ def test_an_index_selects_what_asking_every_pod_selects(
     pods: list[tuple[dict[str, str], str]], selector: LabelSelector | None
 ) -> None:
     known = [ApiPod(metadata=ObjectMeta(name="pod", namespace=space, labels=labels)) for labels, space in pods]
-    rule, scope = Rule(kind="away", key="rack", selector=selector, namespaces=("team",)), Scope(())
+    rule, scope = Rule(kind="anti_affinity", key="rack", selector=selector, namespaces=("team",)), Scope(())
     selected_one_by_one = [i for i, pod in enumerate(known) if scope.selects(rule, pod)]
     assert LabelIndex(known, scope).selected(rule) == selected_one_by_one
 
@@ -104,7 +104,7 @@ def test_bounds_by_distances_exclude_only_what_is_impossible(part: int) -> None:
             continue
         snapshot = take(muster.objects(manifests(known)))
         capacity = Capacity(PodClasses(snapshot), snapshot.free)
-        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).cores():
+        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).core_requirements():
             assert isinstance(requirement, Requirement)
             bounds = Bounds(capacity, snapshot.topologies)
             bounds.distances = Distances(capacity, capacity.inter_pod.among(pod_classes(requirement)))

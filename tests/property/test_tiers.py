@@ -58,7 +58,7 @@ def test_bounds_exclude_only_what_is_impossible(part: int) -> None:
             continue
         snapshot = take(muster.objects(manifests(given)))
         capacity = Capacity(PodClasses(snapshot), snapshot.free)
-        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).cores():
+        for requirement in Requirements(snapshot.gangs[0], snapshot, RequirementKinds()).core_requirements():
             assert isinstance(requirement, Requirement)
             assert Bounds(capacity, snapshot.topologies).is_possible(requirement), f"seed {seed}"
 
@@ -92,7 +92,7 @@ def test_a_flat_gang_in_one_domain_sits_where_the_search_would_put_it(seed: int)
     group = podgroup(minMember=len(pods), topologyConstraint={"requiredTopologyLevel": "rack"})
     snapshot = take(muster.objects([topology("topology/zone", "topology/rack"), *nodes, group, *pods]))
     capacity, kinds = Capacity(PodClasses(snapshot), snapshot.free), RequirementKinds()
-    for requirement in Requirements(snapshot.gangs[0], snapshot, kinds).cores():
+    for requirement in Requirements(snapshot.gangs[0], snapshot, kinds).core_requirements():
         assert isinstance(requirement, Requirement)
         if flat.applies(capacity, requirement):
             searched = find(Search(capacity, snapshot.topologies, kinds, Budget(100_000)), requirement)

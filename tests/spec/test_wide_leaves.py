@@ -22,7 +22,7 @@ def leaf(pods: int) -> list[Raw]:
 
 def grown(raws: list[Raw]) -> Placement | None:
     snapshot, kinds = take(muster.objects(raws)), RequirementKinds()
-    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).cores())
+    requirement = next(Requirements(snapshot.gangs[0], snapshot, kinds).core_requirements())
     assert isinstance(requirement, Requirement)
     ledger = Capacity(PodClasses(snapshot), snapshot.free)
     return find_with_growth(Search(ledger, snapshot.topologies, kinds, Budget(200_000)), requirement)

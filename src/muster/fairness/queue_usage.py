@@ -124,22 +124,22 @@ class QueueUsage(Struct, frozen=True, eq=False):
         `later`: once terminating pods are gone. Before that a limit holds for what is on nodes now, and for what will
         be (Q4): what is promised comes in the place of what leaves.
         """
-        found: Ints | None = None
+        allowance: Ints | None = None
         for name, resource, column, limit, quota in self.bounds.above(queue):
             ends = []
             if limit != UNLIMITED:
                 ends.append(limit - self._held(name, resource, later))
             if protected and quota != UNLIMITED:
-                ends.append(quota - self._kept(name, resource, later))
+                ends.append(quota - self._held_protected(name, resource, later))
             if ends:
-                found = np.full(len(self.bounds.column), NO_END, dtype=np.int64) if found is None else found
-                found[column] = min(found[column], *ends)
-        return found
+                allowance = np.full(len(self.bounds.column), NO_END, dtype=np.int64) if allowance is None else allowance
+                allowance[column] = min(allowance[column], *ends)
+        return allowance
 
     def _held(self, queue: str, resource: str, later: bool) -> int:
         held = self.allocated[queue].get(resource, 0)
-        leaving = self.terminating[queue].get(resource, 0) - self.promised[queue].get(resource, 0)
-        return held if later else held + max(leaving, 0)
+        terminating = self.terminating[queue].get(resource, 0) - self.promised[queue].get(resource, 0)
+        return held if later else held + max(terminating, 0)
 
     def excess(
         self, queue: str, extra: Mapping[str, int], protected: Mapping[str, int], later: bool = False
@@ -148,13 +148,13 @@ class QueueUsage(Struct, frozen=True, eq=False):
         over = over_limit(self.tree, self.allocated if later else self._all_held(queue, extra), queue, extra)
         if over is not None:
             return "OverLimit", over
-        kept = self.protected if later else self._all_kept(queue, protected)
-        over = over_quota_non_preemptible(self.tree, kept, queue, protected)
+        held_protected = self.protected if later else self._all_held_protected(queue, protected)
+        over = over_quota_non_preemptible(self.tree, held_protected, queue, protected)
         return None if over is None else ("NonPreemptibleOverQuota", over)
 
-    def _kept(self, queue: str, resource: str, later: bool) -> int:
-        kept = self.protected[queue].get(resource, 0)
-        return kept if later else kept + self.terminating_protected[queue].get(resource, 0)
+    def _held_protected(self, queue: str, resource: str, later: bool) -> int:
+        held_protected = self.protected[queue].get(resource, 0)
+        return held_protected if later else held_protected + self.terminating_protected[queue].get(resource, 0)
 
     def _all_held(self, queue: str, wanted: Iterable[str]) -> Amounts:
         return {
@@ -162,9 +162,9 @@ class QueueUsage(Struct, frozen=True, eq=False):
             for node in self.tree.path(queue)
         }
 
-    def _all_kept(self, queue: str, wanted: Iterable[str]) -> Amounts:
+    def _all_held_protected(self, queue: str, wanted: Iterable[str]) -> Amounts:
         return {
-            node.name: Resources({name: self._kept(node.name, name, later=False) for name in wanted})
+            node.name: Resources({name: self._held_protected(node.name, name, later=False) for name in wanted})
             for node in self.tree.path(queue)
         }
 

@@ -51,7 +51,7 @@ class Receiver(Struct, frozen=True):
     """Who can take how much, and how fast it fills beside others."""
 
     claim: Claim
-    room: int
+    capacity: int
     weight: int | Fraction
 
 
@@ -85,17 +85,17 @@ def fair_shares(tree: QueueTree, requested: Amounts, pool: Mapping[str, int]) ->
     Top queues divide the pool, and the children of a queue divide its share. A leaf wants what it asks for and a
     branch what its children want, each within its own limit: nothing is set aside that could not be used below.
     """
-    found = {name: Resources() for name in tree.nodes}
+    shares = {name: Resources() for name in tree.nodes}
     for resource in tree.resources:
         asks, wants = _asked(tree, requested, resource)
-        given = divide(pool.get(resource, 0), [_claim(node, resource, wants) for node in tree.siblings()])
+        divided = divide(pool.get(resource, 0), [_claim(node, resource, wants) for node in tree.siblings()])
         for node in tree.nodes.values():
             if node.children and asks[node.name]:
                 below = [_claim(child, resource, wants) for child in tree.siblings(node.name)]
-                given |= divide(given[node.name], below)
+                divided |= divide(divided[node.name], below)
             if asks[node.name]:
-                found[node.name][resource] = given[node.name]
-    return found
+                shares[node.name][resource] = divided[node.name]
+    return shares
 
 
 def _asked(tree: QueueTree, requested: Amounts, resource: str) -> tuple[dict[str, int], dict[str, int]]:
@@ -138,45 +138,48 @@ def _quota_weight(claim: Claim, whole: int) -> int:
     return whole if claim.quota == UNLIMITED else claim.quota
 
 
-def _by_priority(amount: int, cups: Iterable[Receiver]) -> dict[str, int]:
+def _by_priority(amount: int, receivers: Iterable[Receiver]) -> dict[str, int]:
     """The highest priority takes what it can, the next one of what is left, and so on."""
-    found: dict[str, int] = {}
-    for _, level in groupby(sorted(cups, key=_priority), key=_priority):
-        given = divide_by_weight(amount, list(level))
-        amount -= sum(given.values())
-        found |= given
-    return found
+    parts: dict[str, int] = {}
+    for _, level in groupby(sorted(receivers, key=_priority), key=_priority):
+        parts_of_level = divide_by_weight(amount, list(level))
+        amount -= sum(parts_of_level.values())
+        parts |= parts_of_level
+    return parts
 
 
-def _priority(cup: Receiver) -> int:
-    return -cup.claim.priority
+def _priority(receiver: Receiver) -> int:
+    return -receiver.claim.priority
 
 
-def divide_by_weight(amount: int, cups: Sequence[Receiver]) -> dict[str, int]:
+def divide_by_weight(amount: int, receivers: Sequence[Receiver]) -> dict[str, int]:
     """Fill cups in proportion to their weights until they are full or nothing is left.
 
     What cannot be split goes to the largest remainders, then to older queues, then by name. Nobody ever has less for
     having more room: the others' parts only shrink, so no remainder that was behind comes to be ahead.
     """
-    found = {cup.claim.name: 0 for cup in cups}
-    scale = lcm(*(cup.weight.denominator for cup in cups))
-    weights = {cup.claim.name: cup.weight.numerator * (scale // cup.weight.denominator) for cup in cups}
-    thirsty = [cup for cup in cups if cup.room > 0 and cup.weight > 0]
-    if len(thirsty) > 1:
-        thirsty.sort(key=lambda cup: Fraction(cup.room, weights[cup.claim.name]), reverse=True)
-    together = sum(weights[cup.claim.name] for cup in thirsty)
-    while thirsty and thirsty[-1].room * together <= amount * weights[thirsty[-1].claim.name]:
-        full = thirsty.pop()
-        found[full.claim.name] = full.room
-        amount -= full.room
+    parts = {receiver.claim.name: 0 for receiver in receivers}
+    scale = lcm(*(receiver.weight.denominator for receiver in receivers))
+    weights = {
+        receiver.claim.name: receiver.weight.numerator * (scale // receiver.weight.denominator)
+        for receiver in receivers
+    }
+    unfilled = [receiver for receiver in receivers if receiver.capacity > 0 and receiver.weight > 0]
+    if len(unfilled) > 1:
+        unfilled.sort(key=lambda receiver: Fraction(receiver.capacity, weights[receiver.claim.name]), reverse=True)
+    together = sum(weights[receiver.claim.name] for receiver in unfilled)
+    while unfilled and unfilled[-1].capacity * together <= amount * weights[unfilled[-1].claim.name]:
+        full = unfilled.pop()
+        parts[full.claim.name] = full.capacity
+        amount -= full.capacity
         together -= weights[full.claim.name]
-    if not thirsty:
-        return found
+    if not unfilled:
+        return parts
     remainders = []
-    for cup in thirsty:
-        found[cup.claim.name], rest = divmod(amount * weights[cup.claim.name], together)
-        remainders.append((-rest, cup.claim.created, cup.claim.name))
-    spare = amount - sum(found[cup.claim.name] for cup in thirsty)
+    for receiver in unfilled:
+        parts[receiver.claim.name], rest = divmod(amount * weights[receiver.claim.name], together)
+        remainders.append((-rest, receiver.claim.created, receiver.claim.name))
+    spare = amount - sum(parts[receiver.claim.name] for receiver in unfilled)
     for _, _, name in sorted(remainders)[:spare]:
-        found[name] += 1
-    return found
+        parts[name] += 1
+    return parts

@@ -26,7 +26,7 @@ MOST_ALONE = 64  # columns of those that are one of a kind on a node: each is on
 class Rule(Struct, frozen=True, eq=False):
     """One rule, whoever carries it."""
 
-    kind: Literal["near", "away", "spread"]
+    kind: Literal["affinity", "anti_affinity", "spread"]
     key: str  # the node label whose values are places
     selector: LabelSelector | None
     namespaces: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Scope:
     """Which pods a rule selects, with the labels of the cluster's namespaces."""
 
     def __init__(self, namespaces: Iterable[Namespace]) -> None:
-        self._labels = {one.metadata.name: one.metadata.labels for one in namespaces}
+        self._labels = {namespace.metadata.name: namespace.metadata.labels for namespace in namespaces}
 
     def selects(self, rule: Rule, pod: Pod) -> bool:
         """Whether a pod is one that the rule looks at."""
@@ -95,14 +95,14 @@ def required_terms(pod: Pod, away: bool) -> tuple[PodAffinityTerm, ...]:
 def rules_of(pod: Pod) -> Iterator[Rule]:
     """Every rule that a pod carries."""
     for term in required_terms(pod, away=False):
-        yield _term(pod, term, "near")
+        yield _term(pod, term, "affinity")
     for term in required_terms(pod, away=True):
-        yield _term(pod, term, "away")
+        yield _term(pod, term, "anti_affinity")
     for constraint in pod.spec.topology_spread_constraints:
         yield _spread(pod, constraint)
 
 
-def _term(pod: Pod, term: PodAffinityTerm, kind: Literal["near", "away"]) -> Rule:
+def _term(pod: Pod, term: PodAffinityTerm, kind: Literal["affinity", "anti_affinity"]) -> Rule:
     own = () if term.namespace_selector is not None else (namespace_of(pod),)
     return Rule(
         kind=kind,
@@ -136,7 +136,7 @@ def _spread(pod: Pod, constraint: TopologySpreadConstraint) -> Rule:
 
 
 def _selector(
-    pod: Pod, selector: LabelSelector | None, same: Sequence[str], other: Sequence[str]
+    pod: Pod, selector: LabelSelector | None, same: Sequence[str], different: Sequence[str]
 ) -> LabelSelector | None:
     """The selector with the pod's own values of some labels, wanted or not wanted."""
     if selector is None:
@@ -144,7 +144,7 @@ def _selector(
     labels = pod.metadata.labels
     wanted = [
         LabelSelectorRequirement(key=name, operator=operator, values=(labels[name],))
-        for operator, keys in (("In", same), ("NotIn", other))
+        for operator, keys in (("In", same), ("NotIn", different))
         for name in keys
         if name in labels
     ]
@@ -153,15 +153,15 @@ def _selector(
 
 def selected_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
     """Labels that some rule between pods looks at; others do not tell pods apart."""
-    found: set[str] = set()
+    label_keys: set[str] = set()
     for pod in pods:
         if pod.spec.affinity is None and not pod.spec.topology_spread_constraints:
             continue
         for rule in rules_of(pod):
             if rule.selector is not None:
-                found.update(rule.selector.match_labels)
-                found.update(one.key for one in rule.selector.match_expressions)
-    return frozenset(found)
+                label_keys.update(rule.selector.match_labels)
+                label_keys.update(expression.key for expression in rule.selector.match_expressions)
+    return frozenset(label_keys)
 
 
 def collect_rules(
@@ -178,13 +178,13 @@ def collect_rules(
     `columns` are those of the snapshot. `guarded` are those of `bound` that keep away from others, where that is known.
     """
     scope = Scope(namespaces)
-    found: dict[bytes, tuple[int, Rule]] = {}
-    carried = [_numbered(found, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
+    numbered: dict[bytes, tuple[int, Rule]] = {}
+    carried = [_numbered(numbered, rules_of(pod)) if i < waiting else () for i, pod in enumerate(classes)]
     guards = sorted(filter(has_anti_affinity, bound if guarded is None else guarded), key=lambda pod: key(pod.metadata))
     against = _Against(LabelIndex(classes[:waiting], scope) if guards else None)
-    running = {key(pod.metadata): numbers for pod in guards if (numbers := _numbered(found, against.rules(pod)))}
-    selected_by = _selections(classes, [rule for _, rule in found.values()], scope)
-    rules = _with_columns([rule for _, rule in found.values()], classes[:waiting], carried, selected_by, columns)
+    running = {key(pod.metadata): numbers for pod in guards if (numbers := _numbered(numbered, against.rules(pod)))}
+    selected_by = _selections(classes, [rule for _, rule in numbered.values()], scope)
+    rules = _with_columns([rule for _, rule in numbered.values()], classes[:waiting], carried, selected_by, columns)
     rule_matches = _rule_matches(rules, bound, running, scope)
     selected, carriers = NodeCounts(len(index)), NodeCounts(len(index))
     for pod in bound if rule_matches else ():
@@ -195,7 +195,10 @@ def collect_rules(
                 selected.add(rule, node, 1)
             for rule in mark.carries:
                 carriers.add(rule, node, 1)
-    of_class = tuple(RuleMatches(tuple(one), carries) for one, carries in zip(selected_by, carried, strict=True))
+    of_class = tuple(
+        RuleMatches(tuple(numbers_of_class), carries)
+        for numbers_of_class, carries in zip(selected_by, carried, strict=True)
+    )
     return InterPodRules(rules, of_class, rule_matches, waiting, selected, carriers)
 
 
@@ -213,7 +216,7 @@ class _Against:
 
     def rules(self, pod: Pod) -> Iterator[Rule]:
         """The rules of one pod."""
-        return (rule for rule in rules_of(pod) if rule.kind == "away" and self._matters(rule))
+        return (rule for rule in rules_of(pod) if rule.kind == "anti_affinity" and self._matters(rule))
 
     def _matters(self, rule: Rule) -> bool:
         signature = rule.signature()
@@ -222,21 +225,21 @@ class _Against:
         return self._known[signature]
 
 
-def _numbered(found: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tuple[int, ...]:
+def _numbered(numbered: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tuple[int, ...]:
     """Rules by their numbers; new ones get the next."""
-    numbers = [found.setdefault(rule.signature(), (len(found), rule))[0] for rule in rules]
+    numbers = [numbered.setdefault(rule.signature(), (len(numbered), rule))[0] for rule in rules]
     return tuple(dict.fromkeys(numbers))
 
 
 def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> list[list[int]]:
     """For every pod the rules that select it, by their numbers."""
-    found: list[list[int]] = [[] for _ in pods]
+    numbers_of: list[list[int]] = [[] for _ in pods]
     index = LabelIndex(pods, scope)
     for number, rule in enumerate(rules):
         for i in index.selected(rule):
             if rule.kind != "spread" or pods[i].metadata.deletion_timestamp is None:
-                found[i].append(number)
-    return found
+                numbers_of[i].append(number)
+    return numbers_of
 
 
 def _rule_matches(
@@ -252,12 +255,12 @@ def _rule_matches(
         first.setdefault(view, pod)
     selections = _selections(list(first.values()), rules, scope)
     selected_by = {view: tuple(numbers) for view, numbers in zip(first, selections, strict=True)}
-    found: dict[str, RuleMatches] = {}
+    matches: dict[str, RuleMatches] = {}
     for pod, view in zip(bound, views, strict=True):
         carries = carried.get(key(pod.metadata), ())
         if selected_by[view] or carries:
-            found[key(pod.metadata)] = RuleMatches(selected_by[view], carries)
-    return found
+            matches[key(pod.metadata)] = RuleMatches(selected_by[view], carries)
+    return matches
 
 
 def _view(pod: Pod, labels: frozenset[str]) -> object:
@@ -284,7 +287,7 @@ def _off_its_node(rule: Rule) -> bool:
     """Anti-affinity about single nodes that selects its carrier: the usual "one of these on a node"."""
     pod = rule.carrier
     return (
-        rule.kind == "away"
+        rule.kind == "anti_affinity"
         and rule.key == names.HOSTNAME
         and pod is not None
         and namespace_of(pod) in rule.namespaces
@@ -308,10 +311,10 @@ def _with_columns(
     candidates = {
         i: column for i, rule in enumerate(rules) if _off_its_node(rule) and (column := _column(rule)) in columns
     }
-    found = set(candidates)
+    replaced = set(candidates)
     for i, pod in enumerate(waiting):
-        about = found.intersection((*carried[i], *selected_by[i]))
+        about = replaced.intersection((*carried[i], *selected_by[i]))
         if about:
             own = exclusive_columns(pod)
-            found.difference_update([number for number in about if candidates[number] not in own])
-    return tuple(replace(rule, alone=True) if i in found else rule for i, rule in enumerate(rules))
+            replaced.difference_update([number for number in about if candidates[number] not in own])
+    return tuple(replace(rule, alone=True) if i in replaced else rule for i, rule in enumerate(rules))

@@ -29,8 +29,8 @@ class LabelIndex:
         if selector is None:
             return ()
         named = [self._by_label.get(label, []) for label in selector.match_labels.items()]
-        for one in selector.match_expressions:
-            if one.operator == "In":
-                values = dict.fromkeys(one.values)
-                named.append([i for value in values for i in self._by_label.get((one.key, value), ())])
+        for expression in selector.match_expressions:
+            if expression.operator == "In":
+                values = dict.fromkeys(expression.values)
+                named.append([i for value in values for i in self._by_label.get((expression.key, value), ())])
         return min(named, key=len, default=range(len(self._pods)))

@@ -18,10 +18,10 @@ class NodeCounts:
 
     def copy(self) -> "NodeCounts":
         """The same, to suppose other things of."""
-        found = NodeCounts(self.nodes)
-        found._by_rule = dict(self._by_rule)
+        duplicate = NodeCounts(self.nodes)
+        duplicate._by_rule = dict(self._by_rule)
         self._owned = set()
-        return found
+        return duplicate
 
     def add(self, rule: int, node: int, count: int) -> None:
         """So many more pods on a node; less than none: they leave it."""
@@ -35,11 +35,11 @@ class NodeCounts:
 
     def row(self, rule: int) -> Ints:
         """The pods of one rule, by node."""
-        found = np.zeros(self.nodes, dtype=np.int64)
+        by_node = np.zeros(self.nodes, dtype=np.int64)
         counts = self._by_rule.get(rule)
         if counts:
-            found[list(counts)] = list(counts.values())
-        return found
+            by_node[list(counts)] = list(counts.values())
+        return by_node
 
     def entries(self) -> Iterator[tuple[int, int, int]]:
         """Rule, node and pods, in order, wherever there are some."""

@@ -63,10 +63,10 @@ class QueueTree(Struct, frozen=True, eq=False):
 
     def path(self, queue: str) -> tuple[QueueNode, ...]:
         """The queue and those above it, from the top down; KeyError where it is in no tree."""
-        found = [self.nodes[queue]]
-        while found[-1].parent:
-            found.append(self.nodes[found[-1].parent])
-        return tuple(reversed(found))
+        path = [self.nodes[queue]]
+        while path[-1].parent:
+            path.append(self.nodes[path[-1].parent])
+        return tuple(reversed(path))
 
     def siblings(self, parent: str = "") -> tuple[QueueNode, ...]:
         """The queues directly below one, or the top queues."""
@@ -151,10 +151,10 @@ def _created(queue: Queue) -> float:
     return moment.timestamp() if moment else 0.0
 
 
-def _stated(given: Mapping[str, QueueResource]) -> dict[str, Share]:
+def _stated(stated: Mapping[str, QueueResource]) -> dict[str, Share]:
     """By the names that pods use; `nvidia.com/gpu` in full goes before `gpu`. A name without a meaning is left out."""
-    short = {COLUMNS[name]: _share(name, one) for name, one in given.items() if name in COLUMNS}
-    return short | {name: _share(name, one) for name, one in given.items() if "/" in name}
+    short = {COLUMNS[name]: _share(name, resource) for name, resource in stated.items() if name in COLUMNS}
+    return short | {name: _share(name, resource) for name, resource in stated.items() if "/" in name}
 
 
 def _share(name: str, stated: QueueResource) -> Share:
@@ -192,18 +192,18 @@ def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
 
     Of a semi-preemptible gang no terminating pod is protected: its core is what is placed (P2).
     """
-    found = tuple({name: Resources() for name in tree.nodes} for _ in range(5))
-    requested, allocated, protected, terminating, terminating_protected = found
+    totals = tuple({name: Resources() for name in tree.nodes} for _ in range(5))
+    requested, allocated, protected, terminating, terminating_protected = totals
     alike = Counter((gang.queue, bool(gang.broken), footprint(gang)) for gang in gangs if gang.queue in tree.nodes)
-    for (queue, is_broken, one), count in alike.items():
-        _add(allocated[queue], one.held, count)
-        _add(requested[queue], one.held, count)
+    for (queue, is_broken, amounts_of), count in alike.items():
+        _add(allocated[queue], amounts_of.held, count)
+        _add(requested[queue], amounts_of.held, count)
         if not (is_broken or tree.nodes[queue].children):
-            _add(requested[queue], one.wanted, count)
-        _add(protected[queue], one.protected, count)
-        _add(terminating[queue], one.terminating, count)
-        _add(terminating_protected[queue], one.terminating_protected, count)
-    return Uses(*(_summed(tree, amounts) for amounts in found))
+            _add(requested[queue], amounts_of.wanted, count)
+        _add(protected[queue], amounts_of.protected, count)
+        _add(terminating[queue], amounts_of.terminating, count)
+        _add(terminating_protected[queue], amounts_of.terminating_protected, count)
+    return Uses(*(_summed(tree, amounts) for amounts in totals))
 
 
 Items = tuple[tuple[str, int], ...]
@@ -234,8 +234,8 @@ def any_footprint(gang: Gang) -> Footprint:
         protected = gang.protected
     elif gang.preemptibility == names.SEMI_PREEMPTIBLE:
         protected = resources(non_preemptible(gang))
-    kept = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
-    amounts = (gang.held, gang.pending_requests, protected, gang.terminating, kept)
+    terminating_protected = gang.terminating_members if gang.preemptibility == names.NON_PREEMPTIBLE else {}
+    amounts = (gang.held, gang.pending_requests, protected, gang.terminating, terminating_protected)
     return Footprint(*(tuple(sorted(amount.items())) for amount in amounts))
 
 
@@ -256,18 +256,18 @@ def _add(total: Resources, more: Items, count: int) -> None:
         total[name] = total.get(name, 0) + amount * count
 
 
-def _summed(tree: QueueTree, found: dict[str, Resources]) -> dict[str, Resources]:
+def _summed(tree: QueueTree, amounts: dict[str, Resources]) -> dict[str, Resources]:
     """From the bottom up."""
     for node in reversed(tree.nodes.values()):
         if node.parent:
-            found[node.parent] = plus(found[node.parent], found[node.name])
-    return found
+            amounts[node.parent] = plus(amounts[node.parent], amounts[node.name])
+    return amounts
 
 
-def plus(one: Mapping[str, int], other: Mapping[str, int]) -> Resources:
+def plus(first: Mapping[str, int], extra: Mapping[str, int]) -> Resources:
     """Two amounts together."""
-    total = Resources(one)
-    for name, amount in other.items():
+    total = Resources(first)
+    for name, amount in extra.items():
         total[name] = total.get(name, 0) + amount
     return total
 

@@ -29,10 +29,10 @@ class Roles(Struct, frozen=True):
 
 def roles(root: Group) -> Roles:
     """Every placed pod is in exactly one of the two."""
-    seats = _Seats(root)
-    single = [(pod,) for pod in seats.leaving()]
-    whole = [unit for unit in reversed(seats.by_arrival()) if unit]
-    return Roles(core=tuple(seats.units[CORE]), surplus=(*single, *whole))
+    assignment = _UnitAssignment(root)
+    single = [(pod,) for pod in assignment.eviction_order()]
+    whole = [unit for unit in reversed(assignment.by_arrival()) if unit]
+    return Roles(core=tuple(assignment.units[CORE]), surplus=(*single, *whole))
 
 
 class Unit(Struct, frozen=True):
@@ -71,32 +71,32 @@ def _units_of(gang: Gang) -> tuple[Unit, ...]:
 
 def leftovers(gang: Gang) -> tuple[Member, ...]:
     """Pods that run in no leaf, first to leave first: coming (M4) in reverse."""
-    return tuple(one for one in reversed(gang.leftovers) if one.state is PodState.PLACED)
+    return tuple(member for member in reversed(gang.leftovers) if member.state is PodState.PLACED)
 
 
 def units(root: Group) -> tuple[Unit, ...]:
     """Everything that is placed, in units, first to leave first; the core comes last and has all others inside."""
-    seats = _Seats(root)
+    assignment = _UnitAssignment(root)
     leaf_of = {id(pod): leaf.name for leaf in walk(root) if isinstance(leaf, Leaf) for pod in leaf.placed}
-    found: list[tuple[int, tuple[Member, ...]]] = []  # the unit around it, and its pods
-    homes = {id(pod): seats.kept[name][0] for name, pods in seats.spare.items() for pod in pods}
-    found += [(homes[id(pod)], (pod,)) for pod in seats.leaving()]
+    parts: list[tuple[int, tuple[Member, ...]]] = []  # the unit around it, and its pods
+    homes = {id(pod): assignment.counted_in[name][0] for name, pods in assignment.spare.items() for pod in pods}
+    parts += [(homes[id(pod)], (pod,)) for pod in assignment.eviction_order()]
     place: dict[int, int] = {}
-    for number in sorted((n for n in range(1, len(seats.units)) if seats.units[n]), key=lambda n: seats.arrivals[n])[
-        ::-1
-    ]:
-        place[number] = len(found)
-        found.append((seats.around[number], tuple(seats.units[number])))
-    place[CORE] = len(found)
-    found.append((-1, tuple(seats.units[CORE])))
-    inside: dict[int, list[int]] = {i: [] for i in range(len(found))}
-    for i, (around, _) in enumerate(found):
-        while around >= CORE:
-            inside[place.get(around, place[CORE])].append(i)
-            around = seats.around[around]
+    for number in sorted(
+        (n for n in range(1, len(assignment.units)) if assignment.units[n]), key=lambda n: assignment.arrivals[n]
+    )[::-1]:
+        place[number] = len(parts)
+        parts.append((assignment.enclosing[number], tuple(assignment.units[number])))
+    place[CORE] = len(parts)
+    parts.append((-1, tuple(assignment.units[CORE])))
+    inside: dict[int, list[int]] = {i: [] for i in range(len(parts))}
+    for i, (enclosing, _) in enumerate(parts):
+        while enclosing >= CORE:
+            inside[place.get(enclosing, place[CORE])].append(i)
+            enclosing = assignment.enclosing[enclosing]
     return tuple(
         Unit(tuple((leaf_of[id(pod)], pod) for pod in pods), tuple(sorted(inside[i])), core=i == place[CORE])
-        for i, (_, pods) in enumerate(found)
+        for i, (_, pods) in enumerate(parts)
     )
 
 
@@ -126,16 +126,16 @@ def resources(pods: Iterable[Member]) -> Resources:
     return sum_resources(pod.requests for pod in pods)
 
 
-class _Seats:
+class _UnitAssignment:
     """Every placed pod assigned to a unit, or spare in its leaf."""
 
     def __init__(self, root: Group) -> None:
         self.standings: Mapping[str, Standing] = standings(root)
         self.units: list[list[Member]] = [[]]
         self.arrivals: list[tuple[int, int]] = [(-1, 0)]  # spec order, of the unit around it at least; then depth
-        self.around: list[int] = [-1]  # the unit that each is inside of
+        self.enclosing: list[int] = [-1]  # the unit that each is inside of
         self.spare: dict[str, list[Member]] = {}
-        self.kept: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
+        self.counted_in: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
         self.leaves: dict[str, Leaf] = {}
         self.tops: dict[str, int] = {}  # SubGroup -> the unit that it is
         self.taken_in: dict[str, tuple[int, int]] = {}  # broken SubGroup -> the unit that needs its pods, and how many
@@ -158,14 +158,14 @@ class _Seats:
 
     def _counts(self, root: Group, home: Mapping[str, int]) -> dict[str, int]:
         """How many pods below each group count for the unit that the group is in."""
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for group in reversed(list(walk(root))):
             if isinstance(group, Leaf):
-                found[group.name] = self.kept.get(group.name, (CORE, 0))[1]
+                counts[group.name] = self.counted_in.get(group.name, (CORE, 0))[1]
             else:
                 same = (child for child in group.children if home.get(child.name) == home.get(group.name))
-                found[group.name] = sum(found[child.name] for child in same)
-        return found
+                counts[group.name] = sum(counts[child.name] for child in same)
+        return counts
 
     def _stay(self, branch: Branch, unit: int) -> Iterator[tuple[Group, int]]:
         """Satisfied children with their unit: the first that the branch needs are part of its own.
@@ -181,11 +181,11 @@ class _Seats:
                 broken = self._open(child, unit)
                 self.units[broken] += (pod for leaf in walk(child) if isinstance(leaf, Leaf) for pod in leaf.placed)
 
-    def _open(self, group: Group, around: int) -> int:
-        order, depth = self.arrivals[around]
+    def _open(self, group: Group, enclosing: int) -> int:
+        order, depth = self.arrivals[enclosing]
         self.units.append([])
         self.arrivals.append((max(order, group.order), depth + 1))
-        self.around.append(around)
+        self.enclosing.append(enclosing)
         self.tops[group.name] = len(self.units) - 1
         return len(self.units) - 1
 
@@ -194,7 +194,7 @@ class _Seats:
         stay = max(leaf.need - done, 0)
         self.units[unit] += placed[:stay]
         self.spare[leaf.name] = list(placed[stay:])
-        self.kept[leaf.name] = (unit, done + min(stay, len(placed)))
+        self.counted_in[leaf.name] = (unit, done + min(stay, len(placed)))
         self.leaves[leaf.name] = leaf
 
     def _top_up(self, branch: Branch, unit: int) -> None:
@@ -208,8 +208,8 @@ class _Seats:
             self._merge(inner.pop(0)[1], unit)
 
     def _short(self, branch: Branch, below: list[Group], unit: int) -> int:
-        kept = (self.kept.get(group.name, (CORE, 0)) for group in below)
-        return branch.need_pods - sum(count for home, count in kept if home == unit) - self._broken_in(below, unit)
+        counted = (self.counted_in.get(group.name, (CORE, 0)) for group in below)
+        return branch.need_pods - sum(count for home, count in counted if home == unit) - self._broken_in(below, unit)
 
     def _broken_in(self, below: list[Group], unit: int) -> int:
         """Pods of groups that are not satisfied: they count for the total if the unit has taken them in."""
@@ -219,43 +219,45 @@ class _Seats:
     def _take_spare(self, branch: Branch, below: list[Group], unit: int) -> None:
         """Spare pods of the unit's leaves, the emptiest leaf first."""
         short = self._short(branch, below, unit)
-        mine = [leaf for leaf in below if leaf.name in self.kept and self.kept[leaf.name][0] == unit]
-        emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in mine if self.spare[leaf.name]]
+        in_unit = [leaf for leaf in below if leaf.name in self.counted_in and self.counted_in[leaf.name][0] == unit]
+        emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in in_unit if self.spare[leaf.name]]
         heapify(emptiest)
         while short > 0 and emptiest:
             _, order, name = heappop(emptiest)
             self.units[unit].append(self.spare[name].pop(0))
-            self.kept[name] = (unit, self.kept[name][1] + 1)
+            self.counted_in[name] = (unit, self.counted_in[name][1] + 1)
             short -= 1
             if self.spare[name]:
                 heappush(emptiest, (self._fill(name), order, name))
 
     def _merge(self, name: str, unit: int) -> None:
         """A further SubGroup becomes part of the unit, with the leaves that it keeps."""
-        other = self.tops.pop(name)
-        self.units[unit] += self.units[other]
-        broken = len(self.units[other]) if not any(home == other for home, _ in self.kept.values()) else 0
-        self.units[other] = []
-        self.around = [unit if around == other else around for around in self.around]
-        self.kept = {leaf: (unit if home == other else home, count) for leaf, (home, count) in self.kept.items()}
+        merged = self.tops.pop(name)
+        self.units[unit] += self.units[merged]
+        broken = len(self.units[merged]) if not any(home == merged for home, _ in self.counted_in.values()) else 0
+        self.units[merged] = []
+        self.enclosing = [unit if enclosing == merged else enclosing for enclosing in self.enclosing]
+        self.counted_in = {
+            leaf: (unit if home == merged else home, count) for leaf, (home, count) in self.counted_in.items()
+        }
         if broken:
             self.taken_in[name] = (unit, broken)
 
     def _fill(self, name: str, more: int = 0) -> Fraction:
-        return Fraction(self.kept[name][1] + more, self.leaves[name].need)
+        return Fraction(self.counted_in[name][1] + more, self.leaves[name].need)
 
-    def leaving(self) -> list[Member]:
+    def eviction_order(self) -> list[Member]:
         """Spare pods: of the fullest leaf the last, and so on; ties as they came, reversed."""
         order = {name: i for i, name in enumerate(sorted(self.spare, key=lambda name: self.leaves[name].order))}
         fullest = [(-self._fill(name, len(pods)), -order[name], name) for name, pods in self.spare.items() if pods]
         heapify(fullest)
-        found: list[Member] = []
+        order_of_eviction: list[Member] = []
         while fullest:
             _, place, name = heappop(fullest)
-            found.append(self.spare[name].pop())
+            order_of_eviction.append(self.spare[name].pop())
             if self.spare[name]:
                 heappush(fullest, (-self._fill(name, len(self.spare[name])), place, name))
-        return found
+        return order_of_eviction
 
     def by_arrival(self) -> list[tuple[Member, ...]]:
         """Further SubGroups as they came: in spec order, each after the one that it is part of."""

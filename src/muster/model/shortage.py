@@ -27,20 +27,20 @@ class Shortage(Struct, frozen=True):
 def shortages(root: Group) -> tuple[Shortage, ...]:
     """What lacks pods among the children that would be chosen (M3), first choice first; nothing: enough pods exist."""
     now, existing = standings(root), standings(root, EXISTING)
-    found: list[Shortage] = []
+    lacking: list[Shortage] = []
     ahead: list[Group] = [root]
     while ahead:
         group = ahead.pop()
         if existing[group.name].satisfied:
             continue
         if isinstance(group, Leaf):
-            found.append(_shortage(group, group.need, existing[group.name].counted))
+            lacking.append(_shortage(group, group.need, existing[group.name].counted))
             continue
         chosen = _chosen(group, now, existing)
         ahead += reversed(chosen)
         if existing[group.name].counted < group.need_pods and all(existing[child.name].satisfied for child in chosen):
-            found.append(_shortage(group, group.need_pods, existing[group.name].counted))
-    return tuple(found)
+            lacking.append(_shortage(group, group.need_pods, existing[group.name].counted))
+    return tuple(lacking)
 
 
 def _chosen(branch: Branch, now: Mapping[str, Standing], existing: Mapping[str, Standing]) -> list[Group]:

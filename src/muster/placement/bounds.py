@@ -56,15 +56,15 @@ class Bounds:
         first = _Question(requirement, tree, level)
         ahead = [first]
         while ahead:  # without recursion: trees may be deep
-            one = ahead[-1]
-            if one.key in self._copies:
+            question = ahead[-1]
+            if question.key in self._copies:
                 ahead.pop()
                 continue
-            waiting = [other for other in self._below(one) if other.key not in self._copies]
+            waiting = [below for below in self._below(question) if below.key not in self._copies]
             if waiting:
                 ahead += waiting
                 continue
-            self._copies[one.key] = self._count(one)
+            self._copies[question.key] = self._count(question)
             ahead.pop()
         return self._copies[first.key]
 
@@ -97,14 +97,16 @@ class Bounds:
         """The goal without children and pods that fit nowhere; None: it cannot be met."""
         if not self.is_possible(requirement):
             return None
-        made: dict[int, Requirement] = {}
-        for one in reversed(list(subtree(requirement))):
-            able = tuple(child for child in one.children if one.need == len(one.children) or self.is_possible(child))
-            below = tuple(made[id(child)] for child in able)
-            pods = self._placeable(one.pods)
-            same = len(below) == len(one.children) and all(map(_is, below, one.children)) and len(pods) == len(one.pods)
-            made[id(one)] = one if same else kinds.made(one, children=below, pods=pods)
-        return made[id(requirement)]
+        by_id: dict[int, Requirement] = {}
+        for part in reversed(list(subtree(requirement))):
+            able = tuple(child for child in part.children if part.need == len(part.children) or self.is_possible(child))
+            below = tuple(by_id[id(child)] for child in able)
+            pods = self._placeable(part.pods)
+            same = (
+                len(below) == len(part.children) and all(map(_is, below, part.children)) and len(pods) == len(part.pods)
+            )
+            by_id[id(part)] = part if same else kinds.derive(part, children=below, pods=pods)
+        return by_id[id(requirement)]
 
     def _placeable(self, runs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         """Pods whose class fits on some node."""
@@ -120,61 +122,70 @@ class Bounds:
 
     # counting -------------------------------------------------------------------------------------------------------
 
-    def _finer(self, one: _Question) -> int | None:
+    def _finer(self, question: _Question) -> int | None:
         """The goal's own level, where it is finer than the one in question."""
-        constraint = one.requirement.required
-        if constraint is None or self.tree_index[constraint.topology] != one.tree or constraint.level <= one.level:
+        constraint = question.requirement.required
+        if (
+            constraint is None
+            or self.tree_index[constraint.topology] != question.tree
+            or constraint.level <= question.level
+        ):
             return None
         return constraint.level
 
-    def _below(self, one: _Question) -> Iterable[_Question]:
+    def _below(self, question: _Question) -> Iterable[_Question]:
         """Questions that have to be answered first."""
-        finer = self._finer(one)
+        finer = self._finer(question)
         if finer is not None:
-            return (_Question(one.requirement, one.tree, finer),)
-        known: dict[int, Requirement] = {child.kind: child for child in one.requirement.children}
-        return (_Question(child, one.tree, one.level) for child in known.values())
+            return (_Question(question.requirement, question.tree, finer),)
+        known: dict[int, Requirement] = {child.kind: child for child in question.requirement.children}
+        return (_Question(child, question.tree, question.level) for child in known.values())
 
-    def _count(self, one: _Question) -> Ints:
-        finer = self._finer(one)
+    def _count(self, question: _Question) -> Ints:
+        finer = self._finer(question)
         if finer is not None:
-            return self._added_up(self._copies[one.requirement.kind, one.tree, finer], one.tree, finer, one.level)
-        found = self._by_totals(one)
-        for limit in self._by_leaf(one) if one.requirement.is_leaf else self._by_children(one):
-            np.minimum(found, limit, out=found)
-        self._pin(found, one.requirement.required, one)
-        return found
+            return self._sum_by_outer(
+                self._copies[question.requirement.kind, question.tree, finer], question.tree, finer, question.level
+            )
+        copies = self._by_totals(question)
+        for limit in self._by_leaf(question) if question.requirement.is_leaf else self._by_children(question):
+            np.minimum(copies, limit, out=copies)
+        self._pin(copies, question.requirement.required, question)
+        return copies
 
-    def _by_totals(self, one: _Question) -> Ints:
+    def _by_totals(self, question: _Question) -> Ints:
         """Resources that every copy takes at least, against what is free and of use."""
-        classes, least = self._facts_of(one.requirement)
-        if len(classes) == 1 and (pods := self._sizes[one.requirement.kind]):  # of one class, seats say it all
-            return self._fits_of(classes[0], one.tree, one.level) // pods
+        classes, least = self._facts_of(question.requirement)
+        if len(classes) == 1 and (pods := self._sizes[question.requirement.kind]):  # of one class, seats say it all
+            return self._fits_of(classes[0], question.tree, question.level) // pods
         columns = np.flatnonzero(least)
         if not len(columns):
-            return np.full(self._domains(one.tree, one.level), ANY, dtype=np.int64)
-        usable = self._usable_by(classes, one.tree, one.level)
-        found: Ints = (usable[:, columns] // least[columns]).min(axis=1)
-        return found
+            return np.full(self._domains(question.tree, question.level), ANY, dtype=np.int64)
+        usable = self._usable_by(classes, question.tree, question.level)
+        copies: Ints = (usable[:, columns] // least[columns]).min(axis=1)
+        return copies
 
-    def _by_leaf(self, one: _Question) -> Iterable[Ints]:
+    def _by_leaf(self, question: _Question) -> Iterable[Ints]:
         """Pods, by the nodes that could take them."""
-        if not one.requirement.need:
+        if not question.requirement.need:
             return
-        fits = {pod_class: self._fits_of(pod_class, one.tree, one.level) for pod_class, _ in one.requirement.pods}
+        fits = {
+            pod_class: self._fits_of(pod_class, question.tree, question.level)
+            for pod_class, _ in question.requirement.pods
+        }
         some = sum(
-            np.minimum(fits[pod_class], most) for pod_class, most in count_by_class(one.requirement.pods).items()
+            np.minimum(fits[pod_class], most) for pod_class, most in count_by_class(question.requirement.pods).items()
         )
-        yield np.where(np.asarray(some) >= one.requirement.need, ANY, 0)
-        yield np.asarray(sum(fits.values())) // one.requirement.need
+        yield np.where(np.asarray(some) >= question.requirement.need, ANY, 0)
+        yield np.asarray(sum(fits.values())) // question.requirement.need
 
-    def _by_children(self, one: _Question) -> Iterable[Ints]:
+    def _by_children(self, question: _Question) -> Iterable[Ints]:
         """Children, by how many of each kind a domain could hold."""
-        requirement = one.requirement
+        requirement = question.requirement
         if not requirement.need:
             return
         counts = Counter(child.kind for child in requirement.children)
-        held = {kind: self._copies[kind, one.tree, one.level] for kind in counts}
+        held = {kind: self._copies[kind, question.tree, question.level] for kind in counts}
         some = sum(np.minimum(held[kind], count) for kind, count in counts.items())
         yield np.where(np.asarray(some) >= requirement.need, ANY, 0)
         for kind, count in counts.items():
@@ -182,46 +193,46 @@ class Bounds:
             if always > 0:
                 yield held[kind] // always
 
-    def _pin(self, found: Ints, constraint: RequiredLevel | None, one: _Question) -> None:
+    def _pin(self, copies: Ints, constraint: RequiredLevel | None, question: _Question) -> None:
         """Only inside the domain where the placed pods are (T3)."""
         if (
             constraint is None
             or constraint.pinned is None
-            or self.tree_index[constraint.topology] != one.tree
-            or one.level < 0
+            or self.tree_index[constraint.topology] != question.tree
+            or question.level < 0
         ):
             return
-        level = self.trees[one.tree].levels[one.level]
-        above = self.trees[one.tree].levels[constraint.level].domain[level.order[level.start[:-1]]]
-        found[above != constraint.pinned] = 0
+        level = self.trees[question.tree].levels[question.level]
+        above = self.trees[question.tree].levels[constraint.level].domain[level.order[level.start[:-1]]]
+        copies[above != constraint.pinned] = 0
 
     # per domain -------------------------------------------------------------------------------------------------------
 
     def _domains(self, tree: int, level: int) -> int:
         return 1 if level == EVERYWHERE else len(self.trees[tree].levels[level].paths)
 
-    def _sums(self, per_node: Ints, tree: int, level: int) -> Ints:
+    def _sum_by_domain(self, per_node: Ints, tree: int, level: int) -> Ints:
         if level == EVERYWHERE:
             everything: Ints = per_node.sum(axis=0, keepdims=True)
             return everything
         return self.trees[tree].levels[level].sums(per_node)
 
-    def _added_up(self, copies: Ints, tree: int, fine: int, coarse: int) -> Ints:
+    def _sum_by_outer(self, copies: Ints, tree: int, fine: int, coarse: int) -> Ints:
         """Numbers per domain of a finer level, added up by the domains of a coarser one."""
         few = np.minimum(copies, ANY // max(len(copies), 1))
         if coarse == EVERYWHERE:
             everything: Ints = few.sum(keepdims=True)
             return everything
         inner, outer = self.trees[tree].levels[fine], self.trees[tree].levels[coarse]
-        found = np.zeros(len(outer.paths), dtype=np.int64)
-        np.add.at(found, outer.domain[inner.order[inner.start[:-1]]], few)
-        return found
+        by_outer = np.zeros(len(outer.paths), dtype=np.int64)
+        np.add.at(by_outer, outer.domain[inner.order[inner.start[:-1]]], few)
+        return by_outer
 
     def fits_by_domain(self, pod_class: int, tree: int, level: int) -> Ints:
         """Pods of a class that every domain could take, by room alone."""
         key = (pod_class, tree, level)
         if key not in self._fits:
-            self._fits[key] = self._sums(self.capacity.fits(pod_class), tree, level)
+            self._fits[key] = self._sum_by_domain(self.capacity.fits(pod_class), tree, level)
         return self._fits[key]
 
     def _fits_of(self, pod_class: int, tree: int, level: int) -> Ints:
@@ -248,7 +259,7 @@ class Bounds:
                 taken += self.capacity.fits(pod_class)[:, None] * row
             per_node = np.minimum(np.maximum(self.capacity.free[:, columns], 0), taken)
             self._usable[key] = np.zeros((self._domains(tree, level), requests.shape[1]), dtype=np.int64)
-            self._usable[key][:, columns] = self._sums(per_node, tree, level)
+            self._usable[key][:, columns] = self._sum_by_domain(per_node, tree, level)
         return self._usable[key]
 
     def _facts_of(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
@@ -256,9 +267,9 @@ class Bounds:
         if requirement.kind not in self._facts:
             known = least_requests_by_kind(requirement, self.capacity.pod_classes.requests)
             classes: dict[int, tuple[int, ...]] = {}
-            for one in reversed(list(subtree(requirement))):
-                below = {pod_class for child in one.children for pod_class in classes[child.kind]}
-                classes[one.kind] = tuple(sorted(below.union(pod_class for pod_class, _ in one.pods)))
+            for part in reversed(list(subtree(requirement))):
+                below = {pod_class for child in part.children for pod_class in classes[child.kind]}
+                classes[part.kind] = tuple(sorted(below.union(pod_class for pod_class, _ in part.pods)))
             self._sizes |= sizes(requirement)
             self._facts |= {kind: (classes[kind], row) for kind, row in known.items()}
         return self._facts[requirement.kind]
@@ -275,19 +286,19 @@ def least_requests(requirement: Requirement, requests: Asks) -> Ints:
 
 def least_requests_by_kind(requirement: Requirement, requests: Asks) -> dict[int, Ints]:
     """The same for a goal and all below it, by kind."""
-    made: dict[int, Ints] = {}
-    for one in reversed(list(subtree(requirement))):
-        if one.kind in made:
+    least: dict[int, Ints] = {}
+    for part in reversed(list(subtree(requirement))):
+        if part.kind in least:
             continue
-        if one.is_leaf:
-            made[one.kind] = _least_of(one.pods, one.need, requests)
+        if part.is_leaf:
+            least[part.kind] = _least_of(part.pods, part.need, requests)
             continue
-        rows = np.array([made[child.kind] for child in one.children])
-        made[one.kind] = np.sort(rows, axis=0)[: one.need].sum(axis=0)
-        if one.total:
-            below = [run for leaf in leaves(one) for run in leaf.pods]
-            made[one.kind] = np.maximum(made[one.kind], _least_of(below, one.total, requests))
-    return made
+        rows = np.array([least[child.kind] for child in part.children])
+        least[part.kind] = np.sort(rows, axis=0)[: part.need].sum(axis=0)
+        if part.total:
+            below = [run for leaf in leaves(part) for run in leaf.pods]
+            least[part.kind] = np.maximum(least[part.kind], _least_of(below, part.total, requests))
+    return least
 
 
 def _least_of(runs: Sequence[tuple[int, int]], need: int, requests: Asks) -> Ints:

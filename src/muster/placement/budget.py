@@ -55,9 +55,9 @@ class Budget:
 
         What a gang finds out then depends on no other gang: an answer stands whoever else was asked before (X7).
         """
-        found = Budget(steps, self)
-        found._is_granted = True
-        return found
+        granted = Budget(steps, self)
+        granted._is_granted = True
+        return granted
 
     def check(self) -> None:
         """Cancelled where the caller gave up: for work between steps."""

@@ -22,7 +22,7 @@ class PodClasses:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
-        self.requests = [one.requests for one in snapshot.classes]
+        self.requests = [pods.requests for pods in snapshot.classes]
         self.columns = [requests.nonzero()[0] for requests in self.requests]
         self.pairs = [
             list(zip(columns.tolist(), requests[columns].tolist(), strict=True))
@@ -113,15 +113,15 @@ class Capacity:
         """
         self._others += 1
         index = self.fit_index(pod_class) if level is None else self.domain_fit_index(pod_class, level)
-        found, counts = index.pack(pods, limit), dict[int, int]()
-        for places in found:
+        packed, counts = index.pack(pods, limit), dict[int, int]()
+        for places in packed:
             for node, count in places:
                 counts[node] = counts.get(node, 0) + count
-        for other in self._indices(pod_class):
-            for node, count in counts.items() if other is not index else ():
+        for other_index in self._indices(pod_class):
+            for node, count in counts.items() if other_index is not index else ():
                 left = int(self._fits[pod_class][node])
-                other.move(node, left + count, left)
-        return found, counts
+                other_index.move(node, left + count, left)
+        return packed, counts
 
     def _indices(self, pod_class: int) -> Iterator[FitIndex | DomainFitIndex]:
         if pod_class in self._fit_indexes:
@@ -130,10 +130,10 @@ class Capacity:
 
     def copy(self) -> "Capacity":
         """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
-        found = Capacity(self.pod_classes, self.free.copy(), self.inter_pod.copy())
-        found._allowed = dict(self._allowed)
-        found._origin = self, self._version
-        return found
+        duplicate = Capacity(self.pod_classes, self.free.copy(), self.inter_pod.copy())
+        duplicate._allowed = dict(self._allowed)
+        duplicate._origin = self, self._version
+        return duplicate
 
     @property
     def _version(self) -> tuple[int, int]:
@@ -223,8 +223,8 @@ class Capacity:
         before = np.cumsum(fits) - fits
         before -= np.repeat(before[starts], np.diff(level.start))
         taken = np.minimum(fits, np.maximum(need - before, 0))
-        found: Ints = np.add.reduceat(taken * preferred_weights[order], starts)[domains]
-        return found
+        scores: Ints = np.add.reduceat(taken * preferred_weights[order], starts)[domains]
+        return scores
 
     @property
     def has_preferences(self) -> bool:
@@ -325,9 +325,9 @@ class SupposedCapacity:
 
     def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
         """For some nodes, in ascending order: how many more pods of this class each could take."""
-        found = self.base.fits(pod_class)[nodes]
+        fits = self.base.fits(pod_class)[nodes]
         if not self.rows:
-            return found
+            return fits
         pod_classes = self.base.pod_classes
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         at = np.minimum(np.searchsorted(nodes, changed), len(nodes) - 1)
@@ -335,8 +335,8 @@ class SupposedCapacity:
         if here.any():
             columns = pod_classes.columns[pod_class]
             free = np.array([self.rows[node] for node in changed[here].tolist()])[:, columns]
-            found[at[here]] = np.maximum((free // pod_classes.requests[pod_class][columns]).min(axis=1), 0)
-        return found
+            fits[at[here]] = np.maximum((free // pod_classes.requests[pod_class][columns]).min(axis=1), 0)
+        return fits
 
     def differences(self, pod_class: int) -> tuple[Ints, Ints]:
         """Nodes that changed, and how many more pods of a class each could take than on the ledger."""

@@ -44,7 +44,7 @@ class Claims:
         self.objects, self.nodes = objects, nodes
         self.claims = {key(claim.metadata): claim for claim in objects.claims}
         self.volumes = {volume.metadata.name: volume for volume in objects.volumes}
-        self.classes = {one.metadata.name: one for one in objects.storage_classes}
+        self.classes = {storage_class.metadata.name: storage_class for storage_class in objects.storage_classes}
         self._users: Counter[str] | None = None
 
     def behind(self, pod: Pod) -> Iterator[Behind]:

@@ -109,12 +109,12 @@ class Domains:
 
     def _preference_scores(self, requirement: Requirement, level: Level, domains: Ints) -> Ints:
         """For every domain: what it is worth to as many pods as the goal needs."""
-        found = np.zeros(len(domains), dtype=np.int64)
+        scores = np.zeros(len(domains), dtype=np.int64)
         if self.base.has_preferences:
             need = size(requirement)
             for pod_class in self.bounds.classes(requirement):
-                found += self.base.preference_scores(pod_class, level, domains, need)
-        return found
+                scores += self.base.preference_scores(pod_class, level, domains, need)
+        return scores
 
     def _domains_in(self, tree: int, level: int, node_set: NodeSet) -> Ints:
         """Domains of a level that have nodes in a region."""

@@ -61,13 +61,13 @@ class Labels:
     def compare(self, name: str, operator: str, bound: str) -> Mask:
         """Nodes whose label is a whole number above or below the bound."""
         column, codes = self.column(name)
-        found = np.zeros(len(self.nodes), dtype=bool)
+        mask = np.zeros(len(self.nodes), dtype=bool)
         if not _whole(bound):
-            return found
+            return mask
         for value, code in codes.items():
             if _whole(value) and (int(value) > int(bound) if operator == "Gt" else int(value) < int(bound)):
-                found |= column == code
-        return found
+                mask |= column == code
+        return mask
 
 
 def _whole(text: str) -> bool:
@@ -117,26 +117,28 @@ def matching(selector: NodeSelector, scene: Scene) -> Mask:
 
 def _term(term: NodeSelectorTerm, scene: Scene) -> Mask:
     mask = np.full(len(scene.snapshot.nodes), bool(term.match_expressions or term.match_fields))
-    for one in term.match_expressions:
-        mask &= _expression(one, scene.labels)
-    for one in term.match_fields:
-        named = [node.metadata.name in one.values for node in scene.snapshot.nodes]
-        mask &= np.array(named, dtype=bool) == (one.operator == "In")
+    for expression in term.match_expressions:
+        mask &= _expression(expression, scene.labels)
+    for expression in term.match_fields:
+        named = [node.metadata.name in expression.values for node in scene.snapshot.nodes]
+        mask &= np.array(named, dtype=bool) == (expression.operator == "In")
     return mask
 
 
-def _expression(one: NodeSelectorRequirement, labels: Labels) -> Mask:
-    match one.operator:
+def _expression(expression: NodeSelectorRequirement, labels: Labels) -> Mask:
+    match expression.operator:
         case "In":
-            return labels.equal(one.key, one.values)
+            return labels.equal(expression.key, expression.values)
         case "NotIn":
-            return ~labels.equal(one.key, one.values)
+            return ~labels.equal(expression.key, expression.values)
         case "Exists":
-            return labels.there(one.key)
+            return labels.there(expression.key)
         case "DoesNotExist":
-            return ~labels.there(one.key)
+            return ~labels.there(expression.key)
         case "Gt" | "Lt":
-            return labels.compare(one.key, one.operator, one.values[0] if one.values else "")
+            return labels.compare(
+                expression.key, expression.operator, expression.values[0] if expression.values else ""
+            )
         case _:
             return np.zeros(len(labels.nodes), dtype=bool)
 
@@ -162,7 +164,7 @@ def tolerated(pods: PodClass, scene: Scene) -> Mask:
 
 
 def _lives_with(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    return taint.effect not in KEEPING_OFF or any(_tolerates(one, taint) for one in tolerations)
+    return taint.effect not in KEEPING_OFF or any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -183,8 +185,8 @@ def ready(pods: PodClass, scene: Scene) -> Mask:  # noqa: ARG001 (every filter h
 def reachable(pods: PodClass, scene: Scene) -> Mask:
     """Nodes from which every volume of the pod can be reached, or on which it can be made; see `claims`."""
     mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
-    for found in _behind(pods, scene):
-        match found:
+    for volume in _behind(pods, scene):
+        match volume:
             case ClaimTrouble():
                 return np.zeros(len(scene.snapshot.nodes), dtype=bool)
             case Provisioned(storage_class=kind, node=node):
@@ -204,15 +206,15 @@ def _offered(kind: StorageClass, scene: Scene) -> Mask:
     mask = np.zeros(len(scene.snapshot.nodes), dtype=bool)
     for term in kind.allowed_topologies:
         inside = np.ones(len(mask), dtype=bool)
-        for one in term.match_label_expressions:
-            inside &= scene.labels.equal(one.key, one.values)
+        for expression in term.match_label_expressions:
+            inside &= scene.labels.equal(expression.key, expression.values)
         mask |= inside
     return mask
 
 
 def claim_trouble(pods: PodClass, scene: Scene) -> ClaimTrouble | None:
     """The first claim that keeps a pod from every node, by name (X5)."""
-    return next((found for found in _behind(pods, scene) if isinstance(found, ClaimTrouble)), None)
+    return next((volume for volume in _behind(pods, scene) if isinstance(volume, ClaimTrouble)), None)
 
 
 def _behind(pods: PodClass, scene: Scene) -> Iterator[Behind]:
@@ -240,9 +242,9 @@ def allowed(pods: PodClass, scene: Scene) -> Mask:
 
 def refused(pods: PodClass, scene: Scene) -> dict[str, int]:
     """By filter how many nodes it refuses, of those that pass the filters before it."""
-    mask, found = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
+    mask, counts = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
     for name, keep in FILTERS.items():
         before = int(np.count_nonzero(mask))
         mask &= keep(pods, scene)
-        found[name] = before - int(np.count_nonzero(mask))
-    return found
+        counts[name] = before - int(np.count_nonzero(mask))
+    return counts

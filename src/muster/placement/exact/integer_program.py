@@ -40,7 +40,7 @@ class GroupDomain(Struct, frozen=True, eq=False):
 
 def solve(search: "Search", requirement: Requirement) -> "SearchState | None":
     """A placement of a goal; None: there is none. OutOfSteps: unknown."""
-    if any(one.at_most for one in subtree(requirement)):
+    if any(part.at_most for part in subtree(requirement)):
         raise OutOfSteps  # how many domains a group may use is not part of the program
     return _Program(search, requirement).state()
 
@@ -51,8 +51,8 @@ class Groups:
     def __init__(self, search: "Search", requirement: Requirement) -> None:
         self.search, self.requirement = search, requirement
         self.model = Model()
-        self.kinds = {one.kind: one for one in subtree(requirement)}
-        self.many = Counter(one.kind for one in subtree(requirement))
+        self.kinds = {part.kind: part for part in subtree(requirement)}
+        self.many = Counter(part.kind for part in subtree(requirement))
         self.group_domains: dict[Key, list[GroupDomain]] = {}
         self.node_sets: dict[tuple[int, ...], NodeSet] = {}
         self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
@@ -67,9 +67,11 @@ class Groups:
         while ahead:
             requirement, enclosing = ahead.popleft()
             self.search.budget.spend()
-            found = [self._spot(requirement, node_set) for node_set in self._regions_of(requirement, enclosing)]
-            self.group_domains[requirement.kind, enclosing.key] = found
-            for group_domain in found if requirement.children else ():
+            choices = [
+                self._add_group_domain(requirement, node_set) for node_set in self._node_sets_of(requirement, enclosing)
+            ]
+            self.group_domains[requirement.kind, enclosing.key] = choices
+            for group_domain in choices if requirement.children else ():
                 for kind, terms in group_domain.uses.items():
                     key = (kind, group_domain.node_set.key)
                     if key not in wanted:
@@ -83,13 +85,13 @@ class Groups:
         for branch in (one for one in subtree(self.requirement) if one.total):
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
-    def _regions_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
+    def _node_sets_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
         """Domains that a goal requires, and inside them those that it is held to in addition."""
         node_sets = self.search.domains
         for outer in node_sets.narrowed(requirement, requirement.required, enclosing):
             yield from node_sets.narrowed(requirement, requirement.tight, outer)
 
-    def _spot(self, requirement: Requirement, node_set: NodeSet) -> GroupDomain:
+    def _add_group_domain(self, requirement: Requirement, node_set: NodeSet) -> GroupDomain:
         self.node_sets[node_set.key] = node_set
         met = self.model.add_variable(self.many[requirement.kind])
         if requirement.children:
@@ -120,12 +122,12 @@ class Groups:
     ) -> dict[int, Terms]:
         """So many of each for every goal that is met, in all what these need; `most`: or more."""
         copies = self.many[requirement.kind]
-        variables = {one: self.model.add_variable(count * copies) for one, count in counts.items()}
-        for one, count in counts.items():
-            self.model.add_row([(variables[one], 1), (met, -count)], most=0)
+        variables = {item: self.model.add_variable(count * copies) for item, count in counts.items()}
+        for item, count in counts.items():
+            self.model.add_row([(variables[item], 1), (met, -count)], most=0)
         together = [(variable, 1) for variable in variables.values()]
         self.model.add_row([*together, (met, -need)], 0, 0 if most is None else None)
-        return {one: [(variable, 1)] for one, variable in variables.items()}
+        return {item: [(variable, 1)] for item, variable in variables.items()}
 
 
 class _Program(Groups):
@@ -156,13 +158,13 @@ class _Program(Groups):
         """Pods on nodes: so many of a class and region on nodes of a type, inside of the patterns that are chosen."""
         here: dict[Key, Terms] = {key: [] for key in self.demands}
         self.search.budget.begin(sum(map(self._cost, self.types)) // COEFFICIENTS)
-        for number, one in enumerate(self.types):
-            held = self._by_pattern(one) if one.patterns else self._by_node(number, one)
-            for i, pod_class in enumerate(one.pod_classes):
-                available = sum(int(fits) for fits in self.search.base.fits(pod_class)[list(one.nodes)])
+        for number, node_type in enumerate(self.types):
+            held = self._by_pattern(node_type) if node_type.patterns else self._by_node(number, node_type)
+            for i, pod_class in enumerate(node_type.pod_classes):
+                available = sum(int(fits) for fits in self.search.base.fits(pod_class)[list(node_type.nodes)])
                 taken = [
                     (key, self.model.add_variable(available))
-                    for key in one.node_sets
+                    for key in node_type.node_sets
                     if (pod_class, key) in self.demands
                 ]
                 self.taken[number, pod_class] = taken
@@ -172,35 +174,35 @@ class _Program(Groups):
         for wanted, terms in here.items():
             self.model.add_row([*terms, *((variable, -value) for variable, value in self.demands[wanted])], 0, 0)
 
-    def _cost(self, one: NodeType) -> int:
+    def _cost(self, node_type: NodeType) -> int:
         """About how many coefficients a type adds to the program."""
-        return (len(one.patterns) or 3 * len(one.nodes)) * (len(one.pod_classes) + 1)
+        return (len(node_type.patterns) or 3 * len(node_type.nodes)) * (len(node_type.pod_classes) + 1)
 
-    def _by_pattern(self, one: NodeType) -> list[Terms]:
+    def _by_pattern(self, node_type: NodeType) -> list[Terms]:
         """How many nodes are filled by which pattern; by class the terms that it takes off."""
-        patterns = [(pattern, self.model.add_variable(len(one.nodes))) for pattern in one.patterns]
+        patterns = [(pattern, self.model.add_variable(len(node_type.nodes))) for pattern in node_type.patterns]
         self.filled.append(patterns)
-        self.model.add_row([(variable, 1) for _, variable in patterns], most=len(one.nodes))
-        return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(one.pod_classes))]
+        self.model.add_row([(variable, 1) for _, variable in patterns], most=len(node_type.nodes))
+        return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(node_type.pod_classes))]
 
-    def _by_node(self, number: int, one: NodeType) -> list[Terms]:
+    def _by_node(self, number: int, node_type: NodeType) -> list[Terms]:
         """How many pods of a class are on every single node, by what is free there."""
         base = self.search.base
         self.filled.append([])
-        fits = [base.fits(pod_class)[list(one.nodes)].tolist() for pod_class in one.pod_classes]
-        requests = np.array([base.pod_classes.requests[pod_class] for pod_class in one.pod_classes])
+        fits = [base.fits(pod_class)[list(node_type.nodes)].tolist() for pod_class in node_type.pod_classes]
+        requests = np.array([base.pod_classes.requests[pod_class] for pod_class in node_type.pod_classes])
         columns = np.flatnonzero(requests.any(axis=0)).tolist()
         units = {column: int(np.gcd.reduce(requests[:, column])) for column in columns}
         self.singly[number] = []
-        for at, node in enumerate(one.nodes):
-            variables = [self.model.add_variable(fits[i][at]) for i in range(len(one.pod_classes))]
+        for at, node in enumerate(node_type.nodes):
+            variables = [self.model.add_variable(fits[i][at]) for i in range(len(node_type.pod_classes))]
             self.singly[number].append(variables)
             for column in columns:
                 terms = [(v, int(ask) // units[column]) for v, ask in zip(variables, requests[:, column], strict=True)]
                 if max(value for _, value in terms) > EXACT_ENOUGH:
                     raise OutOfSteps
                 self.model.add_row(terms, most=int(base.free[node, column]) // units[column])
-        return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(one.pod_classes))]
+        return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(node_type.pod_classes))]
 
     def _limits(self) -> None:
         """What all pods together may take (Q4)."""
@@ -246,21 +248,21 @@ class _Program(Groups):
         """As many as possible of the first children, or pods, then of the next."""
         group_domains = [
             group_domain
-            for (kind, _), found in self.group_domains.items()
+            for (kind, _), choices in self.group_domains.items()
             if kind == requirement.kind
-            for group_domain in found
+            for group_domain in choices
         ]
         included: Counter[int] = Counter()
         closed: set[int] = set()
-        for one, length in [(child.kind, 1) for child in requirement.children] or list(requirement.pods):
+        for item, length in [(child.kind, 1) for child in requirement.children] or list(requirement.pods):
             wanted = min(length, requirement.need - included.total())
-            if one in closed or not wanted:
+            if item in closed or not wanted:
                 continue
-            terms = [term for group_domain in group_domains for term in group_domain.uses[one]]
-            least, solution = self._most(terms, included[one], included[one] + wanted, solution)
-            if least < included[one] + wanted:
-                closed.add(one)
-            included[one] = least
+            terms = [term for group_domain in group_domains for term in group_domain.uses[item]]
+            least, solution = self._most(terms, included[item], included[item] + wanted, solution)
+            if least < included[item] + wanted:
+                closed.add(item)
+            included[item] = least
         return solution
 
     def _most(self, terms: Terms, low: int, high: int, solution: Solution) -> tuple[int, Solution]:
@@ -298,15 +300,15 @@ class _Program(Groups):
     def _parents_first(self) -> list[int]:
         """Kinds such that whatever contains another comes before it."""
         height: dict[int, int] = {}
-        for one in reversed(list(subtree(self.requirement))):
-            height[one.kind] = max((height[child.kind] + 1 for child in one.children), default=0)
+        for part in reversed(list(subtree(self.requirement))):
+            height[part.kind] = max((height[child.kind] + 1 for child in part.children), default=0)
         return sorted(height, key=lambda kind: -height[kind])
 
     def _inside(
         self, requirements: list[Requirement], group_domain: GroupDomain, solution: Solution, demands: list[Demand]
     ) -> Iterator[Requirement]:
         """The chosen children of goals that are met in one region; pods of leaves become demands."""
-        used = {one: _value(terms, solution) for one, terms in group_domain.uses.items()}
+        used = {item: _value(terms, solution) for item, terms in group_domain.uses.items()}
         offered = Counter(child.kind for child in requirements[0].children) or Counter(
             count_by_class(requirements[0].pods)
         )
@@ -332,18 +334,18 @@ class _Program(Groups):
             kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
         number = {key: i for i, key in enumerate(kinds)}
         placed: list[tuple[int, int, int]] = []
-        for at, one in enumerate(self.types):
+        for at, node_type in enumerate(self.types):
             chosen = [p for p, variable in self.filled[at] for _ in range(solution.values[variable])]
             chosen += [tuple(solution.values[v] for v in variables) for variables in self.singly.get(at, ())]
-            for i, pod_class in enumerate(one.pod_classes):
+            for i, pod_class in enumerate(node_type.pod_classes):
                 left = {key: solution.values[variable] for key, variable in self.taken[at, pod_class]}
-                for node, pattern in zip(one.nodes, chosen, strict=False):
+                for node, pattern in zip(node_type.nodes, chosen, strict=False):
                     available = pattern[i]
                     for key in left:
-                        given = min(available, left[key])
-                        if given:
-                            placed.append((node, number[pod_class, key], given))
-                        available, left[key] = available - given, left[key] - given
+                        taken = min(available, left[key])
+                        if taken:
+                            placed.append((node, number[pod_class, key], taken))
+                        available, left[key] = available - taken, left[key] - taken
         return share_out(placed, list(kinds.values()), demands)
 
 
@@ -359,12 +361,12 @@ def _shared_out(used: dict[int, int], offered: Counter[int], requirements: int, 
     """
     left = dict(used)
     for rest in range(requirements - 1, -1, -1):
-        mine = Counter({one: max(count - offered[one] * rest, 0) for one, count in left.items()})
-        short = max(need, sum(left.values()) - sum(offered.values()) * rest) - mine.total()
-        for one, count in left.items():
-            more = max(min(offered[one] - mine[one], count - mine[one], short), 0)
-            mine[one] += more
+        portion = Counter({item: max(count - offered[item] * rest, 0) for item, count in left.items()})
+        short = max(need, sum(left.values()) - sum(offered.values()) * rest) - portion.total()
+        for item, count in left.items():
+            more = max(min(offered[item] - portion[item], count - portion[item], short), 0)
+            portion[item] += more
             short -= more
-        for one, count in mine.items():
-            left[one] -= count
-        yield mine
+        for item, count in portion.items():
+            left[item] -= count
+        yield portion

@@ -53,10 +53,10 @@ class Model:
 
     def copy(self) -> "Model":
         """The same, to add other rows to."""
-        found = Model()
+        duplicate = Model()
         for name, value in vars(self).items():
-            setattr(found, name, list(value))
-        return found
+            setattr(duplicate, name, list(value))
+        return duplicate
 
     @property
     def size(self) -> int:
@@ -143,8 +143,8 @@ class _Run:
         lp.col_cost_ = np.array(model.cost, dtype=np.float64)
         lp.col_lower_ = np.zeros(len(model.upper))
         lp.col_upper_ = np.array(model.upper, dtype=np.float64)
-        lp.row_lower_ = np.array([-infinite if one is None else one for one in model._least], dtype=np.float64)
-        lp.row_upper_ = np.array([infinite if one is None else one for one in model._most], dtype=np.float64)
+        lp.row_lower_ = np.array([-infinite if bound is None else bound for bound in model._least], dtype=np.float64)
+        lp.row_upper_ = np.array([infinite if bound is None else bound for bound in model._most], dtype=np.float64)
         lp.a_matrix_.format_ = self.highspy.MatrixFormat.kRowwise
         lp.a_matrix_.start_ = np.array(model._start)
         lp.a_matrix_.index_ = np.array(model._index)

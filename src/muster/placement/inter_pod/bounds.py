@@ -17,7 +17,7 @@ class Distances:
     def __init__(self, capacity: Capacity, numbers: Iterable[int]) -> None:
         inter_pod = capacity.inter_pod
         self.capacity = capacity
-        self._numbers = frozenset(number for number in numbers if inter_pod.rules[number].kind == "away")
+        self._numbers = frozenset(number for number in numbers if inter_pod.rules[number].kind == "anti_affinity")
         self._of_class: dict[int, frozenset[int]] = {}
 
     def of_class(self, pod_class: int) -> frozenset[int]:
@@ -36,11 +36,11 @@ class Distances:
 
     def fits(self, pod_class: int, domain: Ints, domains: int) -> Ints:
         """For every domain, given by node, how many pods of a class it could hold by these rules."""
-        found = np.full(domains, np.iinfo(np.int64).max // 2, dtype=np.int64)
+        most = np.full(domains, np.iinfo(np.int64).max // 2, dtype=np.int64)
         fits = np.where(domain >= 0, self.capacity.fits(pod_class), 0)
         for number in self.of_class(pod_class):
-            np.minimum(found, _count_fits(fits, self._places(number), domain, domains), out=found)
-        return found
+            np.minimum(most, _count_fits(fits, self._places(number), domain, domains), out=most)
+        return most
 
     def places(self, number: int, pod_classes: Sequence[int]) -> int:
         """How many pods of some classes could find a place each, by one rule that they share."""
@@ -54,12 +54,12 @@ class Distances:
 
 def _count_fits(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
     """By domain: one for every place with room, and all that fits on nodes in no place."""
-    found = np.zeros(domains, dtype=np.int64)
+    counts = np.zeros(domains, dtype=np.int64)
     free, some = np.flatnonzero((fits > 0) & (places < 0)), np.flatnonzero((fits > 0) & (places >= 0))
-    np.add.at(found, domain[free], fits[free])
+    np.add.at(counts, domain[free], fits[free])
     size = int(places.max(initial=-1)) + 1
     if domains == 1:
-        found[0] += np.count_nonzero(np.bincount(places[some], minlength=size))
+        counts[0] += np.count_nonzero(np.bincount(places[some], minlength=size))
     elif len(some):
-        np.add.at(found, np.unique(domain[some] * size + places[some]) // size, 1)
-    return found
+        np.add.at(counts, np.unique(domain[some] * size + places[some]) // size, 1)
+    return counts

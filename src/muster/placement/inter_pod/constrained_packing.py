@@ -62,7 +62,7 @@ class RuleOverCells:
 
     def _is_single(self, coming: Vector) -> bool:
         """Near: whether all carriers must be in one place: there is one pod to join, or one place that they start."""
-        if self.rule.kind != "near" or any(self.before.values()):
+        if self.rule.kind != "affinity" or any(self.before.values()):
             return False
         kinds = list(zip(coming, self.chosen, self.carriers, strict=True))
         seeds = sum(count for count, chosen, carries in kinds if chosen and not carries)
@@ -71,7 +71,7 @@ class RuleOverCells:
 
     def most(self, kind: int) -> int | None:
         """How many pods of a kind one place can have at most; None: any number."""
-        return 1 if self.rule.kind == "away" and self.carriers[kind] and self.chosen[kind] else None
+        return 1 if self.rule.kind == "anti_affinity" and self.carriers[kind] and self.chosen[kind] else None
 
     def plan(self, coming: Vector) -> None:
         """What follows from how many pods of every kind come. Spread: how high the emptiest place can get."""
@@ -111,17 +111,17 @@ class RuleOverCells:
         if place < 0 or not tally.carriers:
             return True
         match self.rule.kind:
-            case "away":
+            case "anti_affinity":
                 return tally.selected == 0 or (tally.carriers == tally.selected == tally.both == 1)
             case "spread":
                 return self.before.get(place, 0) + tally.selected <= self.level + self.rule.skew
-            case "near":
+            case "affinity":
                 return True
 
     def close(self, place: int, tally: PlaceTally, summary: Summary) -> Summary | None:
         """The summary with one more complete place; None: the rule is broken."""
         match self.rule.kind:
-            case "near":
+            case "affinity":
                 return self._near(place, tally, summary)
             case "spread" if place in self.before:
                 return self._spread(self.before[place] + tally.selected, tally.carriers > 0, summary)
@@ -157,10 +157,10 @@ class RuleOverCells:
 
 def _suffix(rows: Sequence[Vector], width: int) -> list[Vector]:
     """Sums over a row and all that follow it, and nothing after the last."""
-    found = [(0,) * width]
+    sums = [(0,) * width]
     for row in reversed(rows):
-        found.append(tuple(a + b for a, b in zip(row, found[-1], strict=True)))
-    return found[::-1]
+        sums.append(tuple(a + b for a, b in zip(row, sums[-1], strict=True)))
+    return sums[::-1]
 
 
 class PackingState(Struct, frozen=True, eq=False):
@@ -200,22 +200,22 @@ class ConstrainedPacking:
 
     def _most(self, cell: int) -> Vector:
         """How many pods of every kind a cell can take, by itself."""
-        found = []
+        counts = []
         for kind, available in enumerate(self.cells.solo[cell]):
             limits = [most for watch in self.watches if watch.place[cell] >= 0 and (most := watch.most(kind))]
-            found.append(min([available, *limits]))
-        return tuple(found)
+            counts.append(min([available, *limits]))
+        return tuple(counts)
 
     def _more(self, cell: int) -> Vector:
         """The same, such that sums over cells are bounds: what a place can have once, its last cell has."""
-        found = list(self.high[cell])
-        for kind in range(len(found)):
+        counts = list(self.high[cell])
+        for kind in range(len(counts)):
             for watch in self.watches:
                 place = watch.place[cell]
                 if place >= 0 and watch.most(kind):
-                    found[kind] = int(watch.last[place] == cell and self._has_capacity(watch, place, kind))
+                    counts[kind] = int(watch.last[place] == cell and self._has_capacity(watch, place, kind))
                     break
-        return tuple(found)
+        return tuple(counts)
 
     def _has_capacity(self, watch: RuleOverCells, place: int, kind: int) -> bool:
         if watch not in self._usable_places:
@@ -230,13 +230,13 @@ class ConstrainedPacking:
         vectors = self._solve()
         if vectors is None:
             return None
-        found: list[tuple[int, int, int]] = []
+        placed: list[tuple[int, int, int]] = []
         for cell, vector in enumerate(vectors):
             packed = self._pack(cell, vector)
             assert packed is not None
             present = [kind for kind, count in enumerate(vector) if count]
-            found += [(node, kind, n) for i, kind in enumerate(present) for node, n in packed[i]]
-        return share_out(found, self.kinds, self.demands)
+            placed += [(node, kind, n) for i, kind in enumerate(present) for node, n in packed[i]]
+        return share_out(placed, self.kinds, self.demands)
 
     def _solve(self) -> list[Vector] | None:
         start = PackingState(self.counts, {}, tuple(watch.start() for watch in self.watches))

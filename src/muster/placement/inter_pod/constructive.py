@@ -28,7 +28,7 @@ def construct(
     """Seats for all demands that keep the rules; None: not found."""
     for prefers_space in (False, True):
         attempt = Attempt(capacity, demands, rules, budget, prefers_space)
-        if attempt.seat_all() and are_rules_kept(capacity, demands, attempt.assignments, rules):
+        if attempt.assign_all() and are_rules_kept(capacity, demands, attempt.assignments, rules):
             return attempt.assignments
         if not attempt.has_distances:
             return None
@@ -49,7 +49,7 @@ def construct_beside(
     rules = {number: capacity.inter_pod.rules[number] for number in numbers if number in about}
     attempt = Attempt(capacity, added, rules, budget, prefers_space=False)
     attempt.begin_with(supposed, seated)
-    if not attempt.seat_all():
+    if not attempt.assign_all():
         return None
     demands = [*(demand for demand, _ in seated), *added]
     assignments = {i: [*some] for i, some in enumerate([*(some for _, some in seated), *attempt.assignments.values()])}
@@ -61,26 +61,30 @@ class RuleTally:
 
     def __init__(self, rule: Rule, places: Places) -> None:
         self.rule, self.places = rule, places
-        self.selected = places.outside.copy() if rule.kind != "away" else np.zeros_like(places.outside)
+        self.selected = places.outside.copy() if rule.kind != "anti_affinity" else np.zeros_like(places.outside)
         self.carriers = np.zeros_like(places.outside)
         self.seeds = np.zeros_like(places.outside)  # selected and no carriers: others may join them
         self.started = -1
 
     def copy(self) -> "RuleTally":
         """The same, to suppose other things of."""
-        found = object.__new__(RuleTally)
-        found.__dict__ |= self.__dict__
-        found.selected, found.carriers, found.seeds = self.selected.copy(), self.carriers.copy(), self.seeds.copy()
-        return found
+        duplicate = object.__new__(RuleTally)
+        duplicate.__dict__ |= self.__dict__
+        duplicate.selected, duplicate.carriers, duplicate.seeds = (
+            self.selected.copy(),
+            self.carriers.copy(),
+            self.seeds.copy(),
+        )
+        return duplicate
 
     def open_to(self, carries: bool, chosen: bool) -> Mask | None:
         """Places where one more pod breaks nothing; None: all."""
         match self.rule.kind:
-            case "away" if carries and chosen:
+            case "anti_affinity" if carries and chosen:
                 return _none(self.selected + self.carriers)
-            case "away":
+            case "anti_affinity":
                 return _none(self.selected if carries else self.carriers)
-            case "near" if carries:
+            case "affinity" if carries:
                 return self._served(chosen)
             case _:
                 return None
@@ -89,10 +93,10 @@ class RuleTally:
         """Places with pods that carriers need, and the one that a series of carriers has started, or may."""
         if self.started < 0 and chosen and not self.places.outside.any() and not self.seeds.any():
             return None
-        found: Mask = (self.places.outside > 0) | (self.seeds > 0)
+        served: Mask = (self.places.outside > 0) | (self.seeds > 0)
         if self.started >= 0:
-            found[self.started] = True
-        return found
+            served[self.started] = True
+        return served
 
     def add(self, node: int, carries: bool, chosen: bool, count: int) -> None:
         """Pods come to a node."""
@@ -133,7 +137,7 @@ class Attempt:
             pod_class: self._rule_matches(pod_class)
             for pod_class in dict.fromkeys(demand.pod_class for demand in demands)
         }
-        self.has_distances = any(rule.kind == "away" for rule in rules.values())
+        self.has_distances = any(rule.kind == "anti_affinity" for rule in rules.values())
         self.assignments: Assignments = {i: [] for i in range(len(demands))}
 
     def _rule_matches(self, pod_class: int) -> list[Mark]:
@@ -156,27 +160,27 @@ class Attempt:
 
     def copy(self, pod_classes: set[int]) -> "Attempt":
         """The same, to suppose other seats for these classes."""
-        found = object.__new__(Attempt)
-        found.__dict__ |= self.__dict__
+        duplicate = object.__new__(Attempt)
+        duplicate.__dict__ |= self.__dict__
         touched = {number for pod_class in pod_classes for number, _, _ in self.rule_matches[pod_class]}
-        found.tallies = {n: tally.copy() if n in touched else tally for n, tally in self.tallies.items()}
-        found.free = self.free.copy()
-        found.assignments = {i: list(some) for i, some in self.assignments.items()}
-        return found
+        duplicate.tallies = {n: tally.copy() if n in touched else tally for n, tally in self.tallies.items()}
+        duplicate.free = self.free.copy()
+        duplicate.assignments = {i: list(some) for i, some in self.assignments.items()}
+        return duplicate
 
-    def take(self, other: "Attempt") -> None:
+    def take(self, attempt: "Attempt") -> None:
         """What another attempt has found."""
-        self.tallies, self.free, self.assignments = other.tallies, other.free, other.assignments
+        self.tallies, self.free, self.assignments = attempt.tallies, attempt.free, attempt.assignments
 
-    def seat_all(self) -> bool:
+    def assign_all(self) -> bool:
         """Whether all demands found seats: those that belong together first, then the largest pods."""
         new = range(len(self.demands))
         groups = self._together(new)
         joined = {i for group in groups for i in group}
         for group in sorted(groups, key=self._by_size):
-            if not self._seat_together(group) and not all(self._seat(i) for i in self._seeds_first(group)):
+            if not self._assign_together(group) and not all(self._assign_demand(i) for i in self._seeds_first(group)):
                 return False
-        return all(self._seat(i) for i in sorted((i for i in new if i not in joined), key=self._by_hardness))
+        return all(self._assign_demand(i) for i in sorted((i for i in new if i not in joined), key=self._by_hardness))
 
     # order ----------------------------------------------------------------------------------------------------------
 
@@ -184,7 +188,9 @@ class Attempt:
         """Largest pods first, of these the ones that keep others away, in the smallest region."""
         demand = self.demands[i]
         guards = sum(
-            carries for n, carries, _ in self.rule_matches[demand.pod_class] if self.tallies[n].rule.kind == "away"
+            carries
+            for n, carries, _ in self.rule_matches[demand.pod_class]
+            if self.tallies[n].rule.kind == "anti_affinity"
         )
         most = int(self.capacity.fits(demand.pod_class)[demand.node_set.nodes].max(initial=0))
         return most, -guards, len(demand.node_set.nodes), i
@@ -207,7 +213,7 @@ class Attempt:
         return sorted(group, key=lambda i: (needs(i), self._by_hardness(i)))
 
     def _is_near(self, number: int) -> bool:
-        return self.tallies[number].rule.kind == "near"
+        return self.tallies[number].rule.kind == "affinity"
 
     def _together(self, new: range) -> list[list[int]]:
         """Demands that affinity without any pod to join brings together, directly or through others."""
@@ -217,16 +223,16 @@ class Attempt:
             for number, _, _ in self.rule_matches[self.demands[i].pod_class]:
                 if not self._is_near(number) or self.tallies[number].selected.any():
                     continue
-                mine = group_of.setdefault(i, [i])
-                other = group_of[first.setdefault(number, i)]
-                if other is not mine:
-                    other += mine
-                    group_of |= dict.fromkeys(mine, other)
+                own = group_of.setdefault(i, [i])
+                joined = group_of[first.setdefault(number, i)]
+                if joined is not own:
+                    joined += own
+                    group_of |= dict.fromkeys(own, joined)
         return list({id(group): sorted(group) for group in group_of.values()}.values())
 
     # affinity -------------------------------------------------------------------------------------------------------
 
-    def _seat_together(self, group: list[int]) -> bool:
+    def _assign_together(self, group: list[int]) -> bool:
         """All demands of a group in one place, the tightest that has room for them."""
         pod_classes = {self.demands[i].pod_class for i in group}
         near = {n for pod_class in pod_classes for n, _, _ in self.rule_matches[pod_class] if self._is_near(n)}
@@ -235,7 +241,7 @@ class Attempt:
             inside = np.flatnonzero(finest.of_node == place)
             self.budget.spend(4 + self.free.size // 4096)
             attempt = self.copy(pod_classes)
-            if all(attempt._seat(i, inside) for i in sorted(group, key=self._by_hardness)):
+            if all(attempt._assign_demand(i, inside) for i in sorted(group, key=self._by_hardness)):
                 self.take(attempt)
                 return True
         return False
@@ -260,8 +266,8 @@ class Attempt:
             requested += self._asks(i) * self.demands[i].count
         for column in np.flatnonzero(requested):
             enough &= places.total(np.where(usable, np.maximum(self.free[:, column], 0), 0)) >= requested[column]
-        found = np.flatnonzero(enough)
-        ordered: list[int] = found[np.argsort(capacity_by_place[found], kind="stable")].tolist()
+        candidates = np.flatnonzero(enough)
+        ordered: list[int] = candidates[np.argsort(capacity_by_place[candidates], kind="stable")].tolist()
         return (
             sorted(ordered, key=lambda place: -self._score(group, places, place))
             if self.capacity.has_preferences
@@ -278,18 +284,18 @@ class Attempt:
     # one demand -----------------------------------------------------------------------------------------------------
 
     def _asks(self, i: int) -> Ints:
-        found: Ints = self.capacity.pod_classes.requests[self.demands[i].pod_class][self.columns]
-        return found
+        requests: Ints = self.capacity.pod_classes.requests[self.demands[i].pod_class][self.columns]
+        return requests
 
     def _fits(self, i: int, nodes: Ints) -> Ints:
         """For some nodes: how many more pods of a demand each could take."""
         asks = self._asks(i)
         requested = np.flatnonzero(asks)
         whole = (self.free[nodes][:, requested] // asks[requested]).min(axis=1)
-        found: Ints = np.where(self.capacity.allowed(self.demands[i].pod_class)[nodes], np.maximum(whole, 0), 0)
-        return found
+        fits: Ints = np.where(self.capacity.allowed(self.demands[i].pod_class)[nodes], np.maximum(whole, 0), 0)
+        return fits
 
-    def _seat(self, i: int, inside: Ints | None = None) -> bool:
+    def _assign_demand(self, i: int, inside: Ints | None = None) -> bool:
         """Whether the pods of a demand found seats, in one place if it is given."""
         demand = self.demands[i]
         nodes = demand.node_set.nodes
@@ -297,7 +303,7 @@ class Attempt:
             nodes = np.intersect1d(nodes, inside, assume_unique=True)
         fits, left = self._fits(i, nodes), demand.count
         rule_matches = [
-            one for one in self.rule_matches[demand.pod_class] if inside is None or not self._is_near(one[0])
+            match for match in self.rule_matches[demand.pod_class] if inside is None or not self._is_near(match[0])
         ]
         ranks = _Ranks(self.capacity, demand.pod_class, nodes)
         is_one_by_one = any(self._counts_pods(*mark) for mark in rule_matches)
@@ -315,7 +321,7 @@ class Attempt:
 
     def _counts_pods(self, number: int, carries: bool, chosen: bool) -> bool:
         kind = self.tallies[number].rule.kind
-        return kind == "spread" or (kind == "away" and carries and chosen)
+        return kind == "spread" or (kind == "anti_affinity" and carries and chosen)
 
     def _choose(self, nodes: Ints, fits: Ints, left: int, rule_matches: list[Mark], ranks: "_Ranks") -> int | None:
         """The node for the next pods: open by all rules, in the emptiest place for a spread, then the tightest."""
@@ -325,32 +331,32 @@ class Attempt:
             mask = tally.open_to(carries, chosen)
             if mask is not None:
                 place = tally.places.of_node[nodes]
-                open_here &= mask[place] | ((place < 0) & (tally.rule.kind == "away"))
-        found = np.flatnonzero(open_here)
-        if not len(found):
+                open_here &= mask[place] | ((place < 0) & (tally.rule.kind == "anti_affinity"))
+        candidates = np.flatnonzero(open_here)
+        if not len(candidates):
             return None
         for number in self._spreads(rule_matches):
-            counts = self.tallies[number].selected[self.tallies[number].places.of_node[nodes[found]]]
-            found = found[counts == counts.min()]
-        found = ranks.first(found)
+            counts = self.tallies[number].selected[self.tallies[number].places.of_node[nodes[candidates]]]
+            candidates = candidates[counts == counts.min()]
+        candidates = ranks.first(candidates)
         if self.prefers_space:
-            return int(found[self._capacity_around(nodes, fits, found, rule_matches).argmax()])
-        enough = found[fits[found] >= left]
-        best = enough if len(enough) else found
+            return int(candidates[self._capacity_around(nodes, fits, candidates, rule_matches).argmax()])
+        enough = candidates[fits[candidates] >= left]
+        best = enough if len(enough) else candidates
         return int(best[fits[best].argmin()])
 
     def _spreads(self, rule_matches: list[Mark]) -> Iterator[int]:
         return (number for number, _, _ in rule_matches if self.tallies[number].rule.kind == "spread")
 
-    def _capacity_around(self, nodes: Ints, fits: Ints, found: Ints, rule_matches: list[Mark]) -> Ints:
+    def _capacity_around(self, nodes: Ints, fits: Ints, candidates: Ints, rule_matches: list[Mark]) -> Ints:
         """How much room is in the place of every node, by the coarsest anti-affinity."""
         for number, _, _ in rule_matches:
             places = self.tallies[number].places
-            if self.tallies[number].rule.kind == "away":
+            if self.tallies[number].rule.kind == "anti_affinity":
                 place = places.of_node[nodes] + 1
                 capacities = np.bincount(place, weights=fits).astype(np.int64)
-                return np.take(capacities, place[found])
-        return np.take(fits, found)
+                return np.take(capacities, place[candidates])
+        return np.take(fits, candidates)
 
     def _put(self, i: int, node: int, count: int) -> None:
         self.free[node] -= self._asks(i) * count
@@ -371,15 +377,15 @@ class _Ranks:
         """Pods come to a node."""
         self._taken[at] += count
 
-    def first(self, found: Ints) -> Ints:
+    def first(self, candidates: Ints) -> Ints:
         """Of some nodes those with the best next seat."""
         if self._sums is None:
-            return found
-        ranks = (self._sums[:, found] <= self._taken[found]).sum(axis=0)
-        best: Ints = found[ranks == ranks.min()]
+            return candidates
+        ranks = (self._sums[:, candidates] <= self._taken[candidates]).sum(axis=0)
+        best: Ints = candidates[ranks == ranks.min()]
         return best
 
 
 def _none(counts: Ints) -> Mask:
-    found: Mask = counts == 0
-    return found
+    mask: Mask = counts == 0
+    return mask

@@ -33,9 +33,9 @@ class InterPodState:
 
     def copy(self) -> "InterPodState":
         """The same, to suppose other things of."""
-        found = object.__new__(InterPodState)
-        found.__dict__ |= self.__dict__ | {"selected": self.selected.copy(), "carriers": self.carriers.copy()}
-        return found
+        duplicate = object.__new__(InterPodState)
+        duplicate.__dict__ |= self.__dict__ | {"selected": self.selected.copy(), "carriers": self.carriers.copy()}
+        return duplicate
 
     def put(self, node: int, rule_matches: RuleMatches, count: int) -> None:
         """Pods come to a node; less than none: they leave it."""
@@ -60,22 +60,22 @@ class InterPodState:
     def allowed(self, pod_class: int) -> Mask:
         """Nodes where no pod outside the gang stands against a pod of this class, and what it needs is or may come."""
         mask = np.ones(len(self.scene.snapshot.nodes), dtype=bool)
-        for _, one in self.masks(pod_class):
-            mask &= one
+        for _, allowed_by_rule in self.masks(pod_class):
+            mask &= allowed_by_rule
         return mask
 
     def masks(self, pod_class: int) -> Iterator[tuple[str, Mask]]:
         """The same, rule by rule, each with the name of its kind."""
         for number in self.classes[pod_class].carries:
             rule = self.rules[number]
-            if rule.kind == "away":
+            if rule.kind == "anti_affinity":
                 yield "podAntiAffinity", ~self._shared(rule, self.selected.row(number))
-            elif rule.kind == "near" and number not in self._expected:
+            elif rule.kind == "affinity" and number not in self._expected:
                 yield "podAffinity", self._shared(rule, self.selected.row(number))
             elif rule.firm:
-                yield "podAffinity" if rule.kind == "near" else "topologySpread", self.places(rule) >= 0
+                yield "podAffinity" if rule.kind == "affinity" else "topologySpread", self.places(rule) >= 0
         for number in self.classes[pod_class].selected_by:
-            if self.rules[number].kind == "away":
+            if self.rules[number].kind == "anti_affinity":
                 yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers.row(number))
 
     def _shared(self, rule: Rule, counts: Ints) -> Mask:
@@ -84,8 +84,8 @@ class InterPodState:
         held = np.zeros(int(places.max(initial=-1)) + 2, dtype=bool)  # the last one is for nodes in no place
         held[places[counts > 0]] = True
         held[-1] = False
-        found: Mask = held[places]
-        return found
+        mask: Mask = held[places]
+        return mask
 
     def counting(self, rule: Rule) -> Mask:
         """Nodes whose places count for a spread: by the carrier's node rules, and its tolerations if it says so."""
@@ -109,9 +109,9 @@ class InterPodState:
     def _matters(self, number: int, met: bool, wishes: bool) -> bool:
         rule = self.rules[number]
         match rule.kind:
-            case "away":
+            case "anti_affinity":
                 return met and not rule.alone
-            case "near":
+            case "affinity":
                 return number in self._expected
             case "spread":
                 return rule.firm or wishes

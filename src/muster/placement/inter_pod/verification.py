@@ -61,9 +61,9 @@ def _is_kept(capacity: Capacity, demands: Sequence[Demand], assignments: Assignm
             both[node] += count * (carries and chosen and bool(places.counting[node]))
     tallies = places.total(carriers), places.total(selected), places.total(both)
     match rule.kind:
-        case "away":
+        case "anti_affinity":
             return _is_apart(*tallies)
-        case "near":
+        case "affinity":
             return _is_together(places, *tallies)
         case "spread":
             return _is_even(places, rule, *tallies[:2])

@@ -47,14 +47,14 @@ class FitIndex:
             node = self._first(count)
             if node is not None:
                 return [(node, pods)]
-        found: PodsByNode = []
+        assignment: PodsByNode = []
         for count in self._counts:
             nodes = self._take_first(count, -(-pods // count))
-            found += [(node, count) for node in nodes]
+            assignment += [(node, count) for node in nodes]
             pods -= len(nodes) * count
             if pods <= 0:
-                found[-1] = nodes[-1], count + pods
-                return found
+                assignment[-1] = nodes[-1], count + pods
+                return assignment
         raise AssertionError("the total says that there is capacity")
 
     def pack(self, pods: int, most: int) -> list[PodsByNode]:
@@ -63,17 +63,17 @@ class FitIndex:
         A node that holds a gang stays the tightest as long as it holds another one: it takes all of them at once. The
         places are taken in these numbers: see `Ledger.pack`.
         """
-        found: list[PodsByNode] = []
-        while len(found) < most and (places := self.tightest(pods)) is not None:
+        packed: list[PodsByNode] = []
+        while len(packed) < most and (places := self.tightest(pods)) is not None:
             times = 1
             if len(places) == 1:
-                times = min(int(self._fits[places[0][0]]) // pods, most - len(found))
-            found += [places] * times
+                times = min(int(self._fits[places[0][0]]) // pods, most - len(packed))
+            packed += [places] * times
             for node, count in places:
                 before = int(self._fits[node])
                 self._fits[node] = before - count * times
                 self.move(node, before, before - count * times)
-        return found
+        return packed
 
     def _first(self, count: int) -> int | None:
         nodes = self._nodes[count]
@@ -83,14 +83,14 @@ class FitIndex:
 
     def _take_first(self, count: int, most: int) -> list[int]:
         """The first nodes that could take just so many; they stay in the index."""
-        nodes, found = self._nodes[count], list[int]()
-        while len(found) < most and (node := self._first(count)) is not None:
+        nodes, first = self._nodes[count], list[int]()
+        while len(first) < most and (node := self._first(count)) is not None:
             heappop(nodes)
-            if not found or found[-1] != node:  # a node that came back has two entries
-                found.append(node)
-        for node in found:
+            if not first or first[-1] != node:  # a node that came back has two entries
+                first.append(node)
+        for node in first:
             heappush(nodes, node)
-        return found
+        return first
 
 
 class DomainFitIndex:
@@ -123,12 +123,12 @@ class DomainFitIndex:
 
     def pack(self, pods: int, most: int) -> list[PodsByNode]:
         """Places for many equal gangs, each in one domain; a domain stays the tightest while it holds another gang."""
-        found: list[PodsByNode] = []
-        while len(found) < most and (domain := self._domain(pods)) is not None:
-            times = min(int(self.capacity[domain]) // pods, most - len(found))
-            found += self.inside(domain).pack(pods, times)
+        packed: list[PodsByNode] = []
+        while len(packed) < most and (domain := self._domain(pods)) is not None:
+            times = min(int(self.capacity[domain]) // pods, most - len(packed))
+            packed += self.inside(domain).pack(pods, times)
             self.capacity[domain] -= times * pods
-        return found
+        return packed
 
     def _domain(self, pods: int) -> int | None:
         enough = np.flatnonzero(self.capacity >= pods)

@@ -54,30 +54,30 @@ def find_types(
         if row not in known:
             known[row] = _patterns(capacity, nodes[0], fits[nodes[0]], pod_classes, most, budget, most_patterns)
         merged.setdefault((where, known[row], b"" if known[row][1] else row), []).extend(nodes)
-    return [NodeType(tuple(sorted(nodes)), where, *found) for (where, found, _), nodes in merged.items()]
+    return [NodeType(tuple(sorted(nodes)), where, *patterns) for (where, patterns, _), nodes in merged.items()]
 
 
 def _fits(
     capacity: Capacity, most: Mapping[int, int], node_sets: Mapping[int, Sequence[NodeSet]], pod_classes: list[int]
 ) -> Ints:
     """By node and class: how many pods of it, by themselves, the node could take."""
-    found = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
+    fits = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
     for i, pod_class in enumerate(pod_classes):
         allowed = np.zeros(len(capacity.free), dtype=bool)
         for node_set in node_sets[pod_class]:
             allowed[node_set.nodes] = True
-        found[:, i] = np.where(allowed, np.minimum(capacity.fits(pod_class), most[pod_class]), 0)
-    return found
+        fits[:, i] = np.where(allowed, np.minimum(capacity.fits(pod_class), most[pod_class]), 0)
+    return fits
 
 
 def _memberships(node_sets: Mapping[int, Sequence[NodeSet]], nodes: int) -> list[Keys]:
     """For every node the regions that it is in."""
-    found: list[list[tuple[int, ...]]] = [[] for _ in range(nodes)]
+    keys_of: list[list[tuple[int, ...]]] = [[] for _ in range(nodes)]
     known = {node_set.key: node_set for some in node_sets.values() for node_set in some}
     for key in sorted(known):
         for node in known[key].nodes.tolist():
-            found[node].append(key)
-    return [tuple(keys) for keys in found]
+            keys_of[node].append(key)
+    return [tuple(keys) for keys in keys_of]
 
 
 def _binding(capacity: Capacity, fits: Ints, pod_classes: list[int]) -> Ints:
@@ -113,20 +113,20 @@ def _patterns(
     No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
     """
     requests = {pod_class: capacity.pod_classes.requests[pod_class] for pod_class in pod_classes}
-    mine = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
-    columns = np.flatnonzero(np.any([requests[pod_class] for pod_class in mine], axis=0))
-    order = tuple(sorted(mine, key=lambda pod_class: (int(fits[pod_classes.index(pod_class)]), pod_class)))
+    own_classes = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
+    columns = np.flatnonzero(np.any([requests[pod_class] for pod_class in own_classes], axis=0))
+    order = tuple(sorted(own_classes, key=lambda pod_class: (int(fits[pod_classes.index(pod_class)]), pod_class)))
     rows = [tuple(requests[pod_class][columns].tolist()) for pod_class in order]
     counts = [most[pod_class] for pod_class in order]
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     part = budget.part(at_most * LOOKS)
     try:
         for pattern in mixes(rows, counts, tuple(capacity.free[node, columns].tolist()), part):
-            found.append(pattern)
-            if len(found) > at_most:
+            patterns.append(pattern)
+            if len(patterns) > at_most:
                 return order, ()
     except OutOfSteps:
         if not budget.left:
             raise
         return order, ()
-    return order, tuple(found)
+    return order, tuple(patterns)

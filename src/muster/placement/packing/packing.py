@@ -79,16 +79,16 @@ def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
 
 def pack_greedily(capacity: Capacity, demands: Sequence[Demand]) -> Assignments | None:
     """Every demand tightly, the largest pods and the smallest regions first."""
-    found: Assignments = {}
+    packed: Assignments = {}
     supposed = SupposedCapacity(capacity)
     for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
         assignment = assign_tightly(supposed, demands[i])
         if assignment is None:
             return None
-        found[i] = assignment
+        packed[i] = assignment
         for node, count in assignment:
             supposed.put(node, demands[i].pod_class, count)
-    return found
+    return packed
 
 
 def _hardness(capacity: Capacity, demand: Demand) -> tuple[int, int]:
@@ -140,32 +140,32 @@ def pack_exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) 
     patterns = table.solve(budget)
     if patterns is None:
         return None
-    found = zip(table.nodes, patterns, strict=False)
-    return share_out([(node, kind, n) for node, row in found for kind, n in enumerate(row) if n], kinds, demands)
+    filled = zip(table.nodes, patterns, strict=False)
+    return share_out([(node, kind, n) for node, row in filled for kind, n in enumerate(row) if n], kinds, demands)
 
 
 def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
     """Demands of one class in one region are one kind."""
-    found: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    kinds: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
-        found.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
-    return list(found.values())
+        kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
+    return list(kinds.values())
 
 
 def share_out(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Assignments:
     """Pods of a kind, as (node, kind, pods), back to the demands that they belong to."""
-    found: Assignments = {i: [] for i in range(len(demands))}
+    assignments: Assignments = {i: [] for i in range(len(demands))}
     waiting = [[[i, demands[i].count] for i in members] for members in kinds]
     for node, kind, pods in placed:
         while pods:
             entry = waiting[kind][0]
             taken = min(pods, entry[1])
-            found[entry[0]].append((node, taken))
+            assignments[entry[0]].append((node, taken))
             pods -= taken
             entry[1] -= taken
             if not entry[1]:
                 waiting[kind].pop(0)
-    return found
+    return assignments
 
 
 class _Table:

@@ -42,7 +42,7 @@ def mixes(rows: Sequence[Pattern], counts: Sequence[int], free: Pattern, budget:
 
 def _rest(rows: Sequence[Pattern], counts: Sequence[int], width: int) -> list[Pattern]:
     """For every class what all pods of it and of those after it ask for together."""
-    found: list[Pattern] = [(0,) * width]
+    totals: list[Pattern] = [(0,) * width]
     for row, count in zip(reversed(rows), reversed(counts), strict=True):
-        found.append(tuple(total + count * ask for total, ask in zip(found[-1], row, strict=True)))
-    return found[::-1]
+        totals.append(tuple(total + count * ask for total, ask in zip(totals[-1], row, strict=True)))
+    return totals[::-1]

@@ -78,11 +78,11 @@ class Requirements:
                 says = f"`{group.name or self.gang.name}` needs {group.need} children and has {len(group.children)}"
                 return Impossible(group.name, "InvalidSpec", says)
             for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
-                if level and isinstance(known := self._located(group, level), Impossible):
+                if level and isinstance(known := self._find_level(group, level), Impossible):
                     return known
         return None
 
-    def lost(self, group: Group) -> Impossible | None:
+    def find_lost_pod(self, group: Group) -> Impossible | None:
         """A group held to a domain that nobody knows: some pod of it is on a node that is not there (decision 0010)."""
         level = group.constraint.required_topology_level
         pod = self._placed.lost.get(group.name) if level else None
@@ -92,18 +92,18 @@ class Requirements:
 
     def domains(self) -> dict[str, str]:
         """For every group with a level: the tightest domain up to that level which all its placed pods share."""
-        found: dict[str, str] = {}
+        domains: dict[str, str] = {}
         for group in walk(self.gang.root):
             level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
-            spot = self.spot(group, level)
-            if isinstance(spot, RequiredLevel) and spot.path:
-                levels = self.snapshot.topologies[spot.topology].levels
-                found[group.name] = levels[len(spot.path) - 1].paths[spot.path[-1]]
-        return found
+            resolved = self.resolve_level(group, level)
+            if isinstance(resolved, RequiredLevel) and resolved.path:
+                levels = self.snapshot.topologies[resolved.topology].levels
+                domains[group.name] = levels[len(resolved.path) - 1].paths[resolved.path[-1]]
+        return domains
 
-    def cores(self) -> "Iterator[Requirement | Impossible]":
+    def core_requirements(self) -> "Iterator[Requirement | Impossible]":
         """What the root still needs, if anything."""
-        requirement = self._whole(self.gang.root)
+        requirement = self._build(self.gang.root)
         if requirement is not None:
             yield requirement
 
@@ -116,52 +116,54 @@ class Requirements:
             for group in walk(self.gang.root)
         }
 
-    def further(self, group: Group, pods: int = 0) -> "Requirement | Impossible | None":
+    def further_requirement(self, group: Group, pods: int = 0) -> "Requirement | Impossible | None":
         """What one more part needs (G3): a SubGroup as a gang of its own, or so many more pods of a leaf.
 
         It stays inside the domains of the groups around it (T1).
         """
-        requirement = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._whole(group)
+        requirement = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._build(group)
         for around in self._above(group):
             constraint = around.constraint
             held = constraint.required_topology_level or constraint.preferred_topology_level
             if isinstance(requirement, Requirement) and held:
-                requirement = self._made(around, 1, children=(requirement,))
+                requirement = self._derive(around, 1, children=(requirement,))
         return requirement
 
-    def restored(self, leaving: Collection[tuple[str, str]]) -> "Requirement | Impossible":
+    def restoring_requirement(self, pods: Collection[tuple[str, str]]) -> "Requirement | Impossible":
         """What it takes to have every one of some waiting pods, by (leaf, pod), placed again, levels and all."""
         wanted: dict[str, int] = {}
-        for leaf, _ in leaving:
+        for leaf, _ in pods:
             wanted[leaf] = wanted.get(leaf, 0) + 1
-        made: dict[str, Requirement | Impossible] = {}
+        by_name: dict[str, Requirement | Impossible] = {}
         for group in reversed(list(walk(self.gang.root))):
             if isinstance(group, Leaf):
                 if group.name in wanted:
-                    made[group.name] = self._leaf_of(group, wanted[group.name])
+                    by_name[group.name] = self._leaf_of(group, wanted[group.name])
                 continue
-            inside = [made.pop(child.name) for child in group.children if child.name in made]
+            inside = [by_name.pop(child.name) for child in group.children if child.name in by_name]
             requirements = tuple(one for one in inside if isinstance(one, Requirement))
             if inside:
                 broken = [one for one in inside if isinstance(one, Impossible)]
-                made[group.name] = broken[0] if broken else self._made(group, len(requirements), children=requirements)
-        return made[self.gang.root.name]
+                by_name[group.name] = (
+                    broken[0] if broken else self._derive(group, len(requirements), children=requirements)
+                )
+        return by_name[self.gang.root.name]
 
-    def _whole(self, group: Group) -> "Requirement | Impossible | None":
+    def _build(self, group: Group) -> "Requirement | Impossible | None":
         """What a group needs; below a branch that counts pods in all (M5), also what its leaves could give."""
-        within = self._counted_together(group)
-        made: dict[str, Requirement | Impossible | None] = {}
+        within = self._totals_above(group)
+        by_name: dict[str, Requirement | Impossible | None] = {}
         for part in reversed(list(walk(group))):
             around = within.get(part.name, ())
             if isinstance(part, Leaf):
-                made[part.name] = self._leaf(part, within=around)
+                by_name[part.name] = self._leaf(part, within=around)
             elif self.standings[part.name].satisfied and not around:
-                made[part.name] = None
+                by_name[part.name] = None
             else:
-                made[part.name] = self._branch(part, made, around)
-        return made[group.name]
+                by_name[part.name] = self._branch(part, by_name, around)
+        return by_name[group.name]
 
-    def _counted_together(self, root: Group) -> dict[str, tuple[str, ...]]:
+    def _totals_above(self, root: Group) -> dict[str, tuple[str, ...]]:
         """For every group below a branch that lacks pods in all (M5): the names of such branches, outermost first."""
         within: dict[str, tuple[str, ...]] = {}
         for group in walk(root):
@@ -194,21 +196,21 @@ class Requirements:
             runs = tuple(run for run in runs if not self.snapshot.unsupported[run[0]])
             if sum(length for _, length in runs) < max(need, 1):
                 return Impossible(leaf.name, "Unsupported", rules[0])
-        return self._made(leaf, need, pods=runs, within=within)
+        return self._derive(leaf, need, pods=runs, within=within)
 
     def _branch(
-        self, branch: Branch, made: Mapping[str, Requirement | Impossible | None], within: tuple[str, ...]
+        self, branch: Branch, by_name: Mapping[str, Requirement | Impossible | None], within: tuple[str, ...]
     ) -> Requirement | Impossible | None:
-        done = sum(made[child.name] is None for child in branch.children)
+        done = sum(by_name[child.name] is None for child in branch.children)
         wanted = sorted(branch.children, key=lambda child: child_rank(child, self.standings[child.name]))
         requirements = tuple(
-            requirement for child in wanted if isinstance(requirement := made[child.name], Requirement)
+            requirement for child in wanted if isinstance(requirement := by_name[child.name], Requirement)
         )
         need = max(branch.need - done, 0)
         if not requirements and not need:
             return None
         if len(requirements) < need:
-            broken = [found for child in wanted if isinstance(found := made[child.name], Impossible)]
+            broken = [impossible for child in wanted if isinstance(impossible := by_name[child.name], Impossible)]
             return broken[0] if broken else Impossible(branch.name, "NotEnoughPods")
         total = max(branch.need_pods - self.standings[branch.name].counted, 0)
         there = (
@@ -218,9 +220,9 @@ class Requirements:
         )
         if there < total:
             return Impossible(branch.name, "NotEnoughPods", f"{there} of {total}")
-        return self._made(branch, need, children=requirements, total=total, within=within)
+        return self._derive(branch, need, children=requirements, total=total, within=within)
 
-    def _made(
+    def _derive(
         self,
         group: Group,
         need: int,
@@ -229,34 +231,38 @@ class Requirements:
         total: int = 0,
         within: tuple[str, ...] = (),
     ) -> Requirement | Impossible:
-        spots = []
+        resolved_levels = []
         for level in (group.constraint.required_topology_level, group.constraint.preferred_topology_level):
-            spot = self.spot(group, level)
-            if isinstance(spot, Impossible):
-                return spot
-            spots.append(spot)
-        if (lost := self.lost(group)) is not None:
+            resolved = self.resolve_level(group, level)
+            if isinstance(resolved, Impossible):
+                return resolved
+            resolved_levels.append(resolved)
+        if (lost := self.find_lost_pod(group)) is not None:
             return lost
-        made = Requirement(group.name, need, spots[0], spots[1], pods, children, total=total, within=within)
-        return self.kinds.made(made)
+        requirement = Requirement(
+            group.name, need, resolved_levels[0], resolved_levels[1], pods, children, total=total, within=within
+        )
+        return self.kinds.derive(requirement)
 
-    def spot(self, group: Group, level: str) -> RequiredLevel | Impossible | None:
+    def resolve_level(self, group: Group, level: str) -> RequiredLevel | Impossible | None:
         """A level of a group, with what its placed pods say about it; None where no level is named."""
         if not level:
             return None
-        known = self._located(group, level)
+        known = self._find_level(group, level)
         if isinstance(known, Impossible):
             return known
-        tree, found = known
+        tree, number = known
         nodes = self._placed.nodes[slice(*self._placed.runs[group.name])]
         if not nodes:
-            return RequiredLevel(tree.topology.metadata.name, found)
-        by_level = [sorted({int(domain) for domain in one.domain[nodes]}) for one in tree.levels[: found + 1]]
+            return RequiredLevel(tree.topology.metadata.name, number)
+        by_level = [
+            sorted({int(domain) for domain in known_level.domain[nodes]}) for known_level in tree.levels[: number + 1]
+        ]
         shared = tuple(domains[0] for domains in takewhile(lambda d: len(d) == 1 and d[0] != NOWHERE, by_level))
-        pinned = shared[found] if len(shared) > found else NOWHERE
-        return RequiredLevel(tree.topology.metadata.name, found, pinned, shared, tuple(by_level[found]))
+        pinned = shared[number] if len(shared) > number else NOWHERE
+        return RequiredLevel(tree.topology.metadata.name, number, pinned, shared, tuple(by_level[number]))
 
-    def _located(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
+    def _find_level(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
         """A level that a group names, or what is wrong with it (T6)."""
         known = find_topology_level(self.snapshot, group.constraint.topology, level)
         if isinstance(known, str):
@@ -267,11 +273,11 @@ class Requirements:
         """Pods in order, neighbours of one class together."""
         pod_class, length = -1, 0
         for member in members:
-            found = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
-            if found != pod_class and length:
+            own_class = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
+            if own_class != pod_class and length:
                 yield pod_class, length
                 length = 0
-            pod_class, length = found, length + 1
+            pod_class, length = own_class, length + 1
         if length:
             yield pod_class, length
 
@@ -282,5 +288,5 @@ def find_topology_level(snapshot: Snapshot, topology: str, level: str) -> tuple[
     tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
     if tree is None:
         return unknown_topology(topology, trees)
-    found = tree.find(level)
-    return unknown_level(tree.topology, level) if found is None else (tree, found)
+    number = tree.find(level)
+    return unknown_level(tree.topology, level) if number is None else (tree, number)

@@ -10,24 +10,24 @@ def subtree(requirement: Requirement) -> Iterator[Requirement]:
     """A goal and all below it, nearer to the root first."""
     ahead = deque([requirement])
     while ahead:
-        one = ahead.popleft()
-        yield one
-        ahead += one.children
+        part = ahead.popleft()
+        yield part
+        ahead += part.children
 
 
 def leaves(requirement: Requirement) -> Iterator[Requirement]:
     """The goals that have pods."""
-    return (one for one in subtree(requirement) if one.is_leaf)
+    return (part for part in subtree(requirement) if part.is_leaf)
 
 
 def sizes(requirement: Requirement) -> dict[int, int]:
     """For a goal and all below it, by kind: the fewest pods that meet it."""
-    found: dict[int, int] = {}
-    for one in reversed(list(subtree(requirement))):
-        if one.kind not in found:
-            below = sorted(found[child.kind] for child in one.children)
-            found[one.kind] = max(sum(below[: one.need]), one.total) if below else one.need
-    return found
+    sizes_of: dict[int, int] = {}
+    for part in reversed(list(subtree(requirement))):
+        if part.kind not in sizes_of:
+            below = sorted(sizes_of[child.kind] for child in part.children)
+            sizes_of[part.kind] = max(sum(below[: part.need]), part.total) if below else part.need
+    return sizes_of
 
 
 def size(requirement: Requirement) -> int:
@@ -37,27 +37,27 @@ def size(requirement: Requirement) -> int:
 
 def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
     """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
-    found: dict[int, dict[int, int]] = {}
-    for one in reversed(list(subtree(requirement))):
-        if one.kind not in found:
-            found[one.kind] = mine = {}
-            if len(one.pods) == 1:
-                mine[one.pods[0][0]] = one.need
-            for child in one.children if one.need == len(one.children) else ():
-                for pod_class, count in found[child.kind].items():
-                    mine[pod_class] = mine.get(pod_class, 0) + count
-    return found
+    by_kind: dict[int, dict[int, int]] = {}
+    for part in reversed(list(subtree(requirement))):
+        if part.kind not in by_kind:
+            by_kind[part.kind] = counts = {}
+            if len(part.pods) == 1:
+                counts[part.pods[0][0]] = part.need
+            for child in part.children if part.need == len(part.children) else ():
+                for pod_class, count in by_kind[child.kind].items():
+                    counts[pod_class] = counts.get(pod_class, 0) + count
+    return by_kind
 
 
 def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
     """For a goal and all below it, by name: all pods of each class, extras among them."""
-    found: dict[str, dict[int, int]] = {}
-    for one in reversed(list(subtree(requirement))):
-        found[one.name] = mine = count_by_class(one.pods)
-        for child in one.children:
-            for pod_class, count in found[child.name].items():
-                mine[pod_class] = mine.get(pod_class, 0) + count
-    return found
+    by_name: dict[str, dict[int, int]] = {}
+    for part in reversed(list(subtree(requirement))):
+        by_name[part.name] = counts = count_by_class(part.pods)
+        for child in part.children:
+            for pod_class, count in by_name[child.name].items():
+                counts[pod_class] = counts.get(pod_class, 0) + count
+    return by_name
 
 
 def first_choice(requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
@@ -65,17 +65,17 @@ def first_choice(requirement: Requirement, kinds: RequirementKinds) -> Requireme
 
     The goal itself where it leaves no choice; None where the first children have too few pods for a total.
     """
-    made: dict[int, Requirement] = {}
+    by_id: dict[int, Requirement] = {}
     least = sizes(requirement)
-    for one in reversed(list(subtree(requirement))):
-        kept = [child for i, child in enumerate(one.children) if i < one.need or not least[child.kind]]
-        below = tuple(made[id(child)] for child in kept)
-        topped = _topped_up(one, below, kinds) if one.total else below
+    for part in reversed(list(subtree(requirement))):
+        chosen = [child for i, child in enumerate(part.children) if i < part.need or not least[child.kind]]
+        below = tuple(by_id[id(child)] for child in chosen)
+        topped = _topped_up(part, below, kinds) if part.total else below
         if topped is None:
             return None
-        same = len(topped) == len(one.children) and all(a is b for a, b in zip(topped, one.children, strict=True))
-        made[id(one)] = one if same and not one.total else kinds.made(one, children=topped, total=0)
-    return made[id(requirement)]
+        same = len(topped) == len(part.children) and all(a is b for a, b in zip(topped, part.children, strict=True))
+        by_id[id(part)] = part if same and not part.total else kinds.derive(part, children=topped, total=0)
+    return by_id[id(requirement)]
 
 
 def _topped_up(
@@ -96,15 +96,15 @@ def _topped_up(
 
 def with_needs(requirement: Requirement, needs: Mapping[str, int], kinds: RequirementKinds) -> Requirement:
     """The goal with other minimums at some groups, by name."""
-    made: dict[int, Requirement] = {}
-    for one in reversed(list(subtree(requirement))):
-        below = tuple(made[id(child)] for child in one.children)
-        same = all(a is b for a, b in zip(below, one.children, strict=True))
-        if one.name not in needs and same:
-            made[id(one)] = one
+    by_id: dict[int, Requirement] = {}
+    for part in reversed(list(subtree(requirement))):
+        below = tuple(by_id[id(child)] for child in part.children)
+        same = all(a is b for a, b in zip(below, part.children, strict=True))
+        if part.name not in needs and same:
+            by_id[id(part)] = part
         else:
-            made[id(one)] = kinds.made(one, children=below, need=needs.get(one.name, one.need))
-    return made[id(requirement)]
+            by_id[id(part)] = kinds.derive(part, children=below, need=needs.get(part.name, part.need))
+    return by_id[id(requirement)]
 
 
 def pod_classes(requirement: Requirement) -> list[int]:
@@ -114,7 +114,7 @@ def pod_classes(requirement: Requirement) -> list[int]:
 
 def count_by_class(runs: Sequence[tuple[int, int]]) -> dict[int, int]:
     """How many there are of each kind in all runs."""
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for kind, length in runs:
-        found[kind] = found.get(kind, 0) + length
-    return found
+        counts[kind] = counts.get(kind, 0) + length
+    return counts

@@ -49,15 +49,23 @@ class RequirementKinds:
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
-    def made(self, requirement: Requirement, **changes: Any) -> Requirement:
+    def derive(self, requirement: Requirement, **changes: Any) -> Requirement:
         """A goal, changed, with its kind."""
-        found = replace(requirement, **changes) if changes else requirement
-        children = tuple(sorted(child.kind for child in found.children))
+        changed = replace(requirement, **changes) if changes else requirement
+        children = tuple(sorted(child.kind for child in changed.children))
         signature = (
-            *(found.need, found.required, found.preferred, found.pods, children, found.tight, found.at_most),
-            *(found.total, found.within),
+            *(
+                changed.need,
+                changed.required,
+                changed.preferred,
+                changed.pods,
+                children,
+                changed.tight,
+                changed.at_most,
+            ),
+            *(changed.total, changed.within),
         )
-        return replace(found, kind=self._numbers.setdefault(signature, len(self._numbers)))
+        return replace(changed, kind=self._numbers.setdefault(signature, len(self._numbers)))
 
 
 class LostPod(Struct, frozen=True):

@@ -20,7 +20,7 @@ def choices(requirement: Requirement, kinds: RequirementKinds) -> Iterator[Requi
             taken += requirement.children[at : at + count]
             at += length
         for combination in _combined(taken, kinds):
-            yield kinds.made(requirement, children=combination)
+            yield kinds.derive(requirement, children=combination)
 
 
 def _combined(children: Sequence[Requirement], kinds: RequirementKinds) -> Iterator[tuple[Requirement, ...]]:
@@ -34,13 +34,13 @@ def _combined(children: Sequence[Requirement], kinds: RequirementKinds) -> Itera
 
 
 def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for kind in kinds:
-        if found and found[-1][0] == kind:
-            found[-1] = (kind, found[-1][1] + 1)
+        if runs and runs[-1][0] == kind:
+            runs[-1] = (kind, runs[-1][1] + 1)
         else:
-            found.append((kind, 1))
-    return found
+            runs.append((kind, 1))
+    return runs
 
 
 def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:

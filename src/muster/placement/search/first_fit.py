@@ -252,4 +252,4 @@ def _is_flexible(requirement: Requirement) -> bool:
 
 def is_supported(requirement: Requirement) -> bool:
     """Whether first fit can count what the goal needs: pods in all (M5) are beyond it."""
-    return not any(one.total for one in subtree(requirement))
+    return not any(part.total for part in subtree(requirement))

@@ -45,8 +45,12 @@ def assign_nodes(
     if allowance is not None and (capacity.pod_classes.requests[pod_class] * requirement.need > allowance).any():
         return None
     index = find_fit_index(capacity, requirement, topologies)
-    found = None if index is None else index.tightest(requirement.need)
-    return None if found is None else tuple(PodsOnNode(requirement.name, pod_class, node, pods) for node, pods in found)
+    assignment = None if index is None else index.tightest(requirement.need)
+    return (
+        None
+        if assignment is None
+        else tuple(PodsOnNode(requirement.name, pod_class, node, pods) for node, pods in assignment)
+    )
 
 
 def find_fit_index(

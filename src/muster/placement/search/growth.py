@@ -50,17 +50,19 @@ def grow(search: Search, requirement: Requirement, state: SearchState) -> Placem
 
 
 def _has_extras(requirement: Requirement) -> bool:
-    return any(one.need < (len(one.children) or sum(length for _, length in one.pods)) for one in subtree(requirement))
+    return any(
+        part.need < (len(part.children) or sum(length for _, length in part.pods)) for part in subtree(requirement)
+    )
 
 
 def _matters(search: Search, requirement: Requirement) -> bool:
     """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
-    if search.between or any(one.total for one in subtree(requirement)):
+    if search.between or any(part.total for part in subtree(requirement)):
         return False
     constraints = [
         constraint
-        for one in subtree(requirement)
-        for constraint in (one.required, one.preferred, one.tight)
+        for part in subtree(requirement)
+        for constraint in (part.required, part.preferred, part.tight)
         if constraint is not None
     ]
     return any(constraint.pinned is None for constraint in constraints) or len(search.pod_classes) > 1
@@ -68,13 +70,13 @@ def _matters(search: Search, requirement: Requirement) -> bool:
 
 def _more_children(requirement: Requirement) -> Iterator[str]:
     """Groups that could have one more child: the first part of the order of G3."""
-    for one in subtree(requirement):
-        yield from (one.name for _ in range(len(one.children) - one.need))
+    for part in subtree(requirement):
+        yield from (part.name for _ in range(len(part.children) - part.need))
 
 
 def _more_pods(requirement: Requirement) -> Iterator[str]:
     """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
-    leaves = [one for one in subtree(requirement) if one.is_leaf and one.need]
+    leaves = [part for part in subtree(requirement) if part.is_leaf and part.need]
     unit = lcm(*(leaf.need for leaf in leaves))
     order = [(unit, i, leaf.need) for i, leaf in enumerate(leaves)]
     there = [sum(length for _, length in leaf.pods) for leaf in leaves]
@@ -87,16 +89,16 @@ def _more_pods(requirement: Requirement) -> Iterator[str]:
 
 def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: RequirementKinds) -> Requirement:
     """The goal with the children that have pods, all of them needed."""
-    made: dict[int, Requirement | None] = {}
-    for one in reversed(list(subtree(requirement))):
-        below = tuple(found for child in one.children if (found := made[id(child)]) is not None)
-        if one.is_leaf:
-            made[id(one)] = one if one.name in pods else None
-        elif len(below) == one.need and all(a is b for a, b in zip(below, one.children, strict=False)):
-            made[id(one)] = one if len(below) == len(one.children) else kinds.made(one, children=below)
+    by_id: dict[int, Requirement | None] = {}
+    for part in reversed(list(subtree(requirement))):
+        below = tuple(chosen for child in part.children if (chosen := by_id[id(child)]) is not None)
+        if part.is_leaf:
+            by_id[id(part)] = part if part.name in pods else None
+        elif len(below) == part.need and all(a is b for a, b in zip(below, part.children, strict=False)):
+            by_id[id(part)] = part if len(below) == len(part.children) else kinds.derive(part, children=below)
         else:
-            made[id(one)] = kinds.made(one, children=below, need=len(below)) if below else None
-    return made[id(requirement)] or requirement
+            by_id[id(part)] = kinds.derive(part, children=below, need=len(below)) if below else None
+    return by_id[id(requirement)] or requirement
 
 
 class _Growing:
@@ -106,7 +108,7 @@ class _Growing:
         self, search: Search, requirement: Requirement, core: dict[str, Counter[int]], state: SearchState
     ) -> None:
         self.search, self.requirement, self.whole = search, requirement, requirement
-        self.kept = core  # what every further placement has to have, too
+        self.required_pods = core  # what every further placement has to have, too
         steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in subtree(requirement))
         self.budget = search.budget.part(min(steps, search.budget.left // 4))
         self.best = self.known = state
@@ -118,8 +120,8 @@ class _Growing:
     def _use_first_fit(self) -> None:
         """The core in domains that would hold its extras, and what can be added: known before the search is asked."""
         self.is_begun = True
-        asked = _only(self.requirement, self.kept, self.search.kinds)
-        state = self.search.fit_first(self.budget, asked, TrialOrder(growing=True), self.requirement)
+        core = _only(self.requirement, self.required_pods, self.search.kinds)
+        state = self.search.fit_first(self.budget, core, TrialOrder(growing=True), self.requirement)
         state = self._fill(state if state is not None and self._keeps_core(state) else self.best)
         self.known = max(self.known, state, key=_size)
         before = self.best
@@ -150,12 +152,12 @@ class _Growing:
     def hold_to_children(self) -> None:
         """From here on: the children that were granted, all of them needed."""
         grown = self._with(self.granted)
-        self.kept = _chosen(grown, self.pods)
-        self.requirement = _only(grown, self.kept, self.search.kinds)
+        self.required_pods = _chosen(grown, self.pods)
+        self.requirement = _only(grown, self.required_pods, self.search.kinds)
 
     def add_most(self, wishes: Sequence[str]) -> None:
         """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
-        self.needs = {one.name: one.need for one in subtree(self.requirement)}
+        self.needs = {part.name: part.need for part in subtree(self.requirement)}
         self.granted = Counter()
         while wishes:
             met = self._longest(wishes)
@@ -214,24 +216,24 @@ class _Growing:
 
     def _keeps_core(self, state: SearchState) -> bool:
         there = pods_of(self.search.pods_on_nodes(state))
-        return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.kept.items())
+        return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.required_pods.items())
 
     def _alike(self, name: str) -> set[str]:
         """A group and all others that could take its place in the tree, with what is granted to each."""
         grown = self._with(self.granted)
         numbers: dict[object, int] = {}
         below: dict[int, int] = {}
-        for one in reversed(list(subtree(grown))):
-            signature = (one.kind, *(below[id(child)] for child in one.children))
-            below[id(one)] = numbers.setdefault(signature, len(numbers))
+        for part in reversed(list(subtree(grown))):
+            signature = (part.kind, *(below[id(child)] for child in part.children))
+            below[id(part)] = numbers.setdefault(signature, len(numbers))
         paths: dict[int, int] = {id(grown): 0}
         places: dict[str, int] = {}
-        for one in subtree(grown):
-            places[one.name] = paths[id(one)]
-            for child in one.children:
-                step = (paths[id(one)], below[id(child)], "path")
+        for part in subtree(grown):
+            places[part.name] = paths[id(part)]
+            for child in part.children:
+                step = (paths[id(part)], below[id(child)], "path")
                 paths[id(child)] = numbers.setdefault(step, len(numbers))
-        return {other for other, place in places.items() if place == places[name]}
+        return {group for group, place in places.items() if place == places[name]}
 
 
 class _Filling:
@@ -251,22 +253,22 @@ class _Filling:
 
     def _add_children(self) -> None:
         node_sets = self.search.node_sets_of(self.requirement, self.fitting.demands, self.fitting.assignments)
-        for one in subtree(self.requirement):
-            if one.name not in node_sets or one.need == len(one.children):
+        for part in subtree(self.requirement):
+            if part.name not in node_sets or part.need == len(part.children):
                 continue
             hopeless: set[int] = set()
-            for child in one.children:
+            for child in part.children:
                 if child.name in node_sets or child.kind in hopeless:
                     continue
                 start = len(self.fitting.demands)
-                if self.fitting.place(child, node_sets[one.name]):
+                if self.fitting.place(child, node_sets[part.name]):
                     demands, placed = self.fitting.demands[start:], self.fitting.assignments[start:]
-                    node_sets |= self.search.node_sets_of(child, demands, placed, node_sets[one.name])
+                    node_sets |= self.search.node_sets_of(child, demands, placed, node_sets[part.name])
                 else:
                     hopeless.add(child.kind)
 
     def _add_pods(self) -> None:
-        leaves = {one.name: one for one in subtree(self.requirement) if one.is_leaf}
+        leaves = {part.name: part for part in subtree(self.requirement) if part.is_leaf}
         node_sets: dict[str, NodeSet] = {}
         have: dict[str, Counter[int]] = {}
         for demand in self.fitting.demands:
@@ -308,54 +310,54 @@ def _apart(placed: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) 
     core: list[PodsOnNode] = []
     extras: Counter[tuple[str, int, int]] = Counter()
     for entry in placed:
-        mine = min(chosen.get(entry.leaf, Counter())[entry.pod_class], entry.pods)
-        if mine:
-            chosen[entry.leaf][entry.pod_class] -= mine
-            core.append(PodsOnNode(entry.leaf, entry.pod_class, entry.node, mine))
-        if mine < entry.pods:
-            extras[entry.leaf, entry.pod_class, entry.node] += entry.pods - mine
+        in_core = min(chosen.get(entry.leaf, Counter())[entry.pod_class], entry.pods)
+        if in_core:
+            chosen[entry.leaf][entry.pod_class] -= in_core
+            core.append(PodsOnNode(entry.leaf, entry.pod_class, entry.node, in_core))
+        if in_core < entry.pods:
+            extras[entry.leaf, entry.pod_class, entry.node] += entry.pods - in_core
     return Placement(tuple(core), tuple(PodsOnNode(*place, pods) for place, pods in extras.items()))
 
 
 def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
     """By leaf the pods of each class that belong to the core; all of them where pods are counted in all (M5)."""
     met: dict[int, bool] = {}
-    for one in reversed(list(subtree(requirement))):
-        if one.is_leaf:
-            met[id(one)] = pods.get(one.name, Counter()).total() >= one.need
+    for part in reversed(list(subtree(requirement))):
+        if part.is_leaf:
+            met[id(part)] = pods.get(part.name, Counter()).total() >= part.need
         else:
-            met[id(one)] = sum(met[id(child)] for child in one.children) >= one.need
-    found: dict[str, Counter[int]] = {}
+            met[id(part)] = sum(met[id(child)] for child in part.children) >= part.need
+    core: dict[str, Counter[int]] = {}
     ahead = [requirement]
     while ahead:
-        one = ahead.pop()
-        if one.within or one.total:
-            found |= {leaf.name: Counter(pods.get(leaf.name, Counter())) for leaf in subtree(one) if leaf.is_leaf}
-        elif one.is_leaf:
-            found[one.name] = _first_pods(one, pods.get(one.name, Counter()))
+        part = ahead.pop()
+        if part.within or part.total:
+            core |= {leaf.name: Counter(pods.get(leaf.name, Counter())) for leaf in subtree(part) if leaf.is_leaf}
+        elif part.is_leaf:
+            core[part.name] = _first_pods(part, pods.get(part.name, Counter()))
         else:
-            ahead += [child for child in one.children if met[id(child)]][: one.need]
-    return found
+            ahead += [child for child in part.children if met[id(child)]][: part.need]
+    return core
 
 
 def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
     """As many pods as the leaf needs, of the classes that come first (M4)."""
-    found: Counter[int] = Counter()
+    first: Counter[int] = Counter()
     left = leaf.need
     for pod_class, length in leaf.pods:
-        more = max(min(length, there[pod_class] - found[pod_class], left), 0)
-        found[pod_class] += more
+        more = max(min(length, there[pod_class] - first[pod_class], left), 0)
+        first[pod_class] += more
         left -= more
-    return found
+    return first
 
 
 def take(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> Placement | None:
     """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
     names = {leaf.name for leaf in subtree(requirement) if leaf.is_leaf}
     offered = [entry for entry in placed if entry.leaf in names]
-    found = _apart(offered, _chosen(requirement, pods_of(offered)))
+    placement = _apart(offered, _chosen(requirement, pods_of(offered)))
     taken: dict[str, int] = Counter()
-    for entry in found.core:
+    for entry in placement.core:
         taken[entry.leaf] += entry.pods
     counts = {
         pod_class: n
@@ -363,12 +365,12 @@ def take(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[
         if leaf.is_leaf
         for pod_class, n in count_by_class(leaf.pods).items()
     }
-    if any(entry.pod_class not in counts for entry in found.core) or not _is_met(requirement, taken):
+    if any(entry.pod_class not in counts for entry in placement.core) or not _is_met(requirement, taken):
         return None
-    if not _are_together(requirement, found.core, trees):
+    if not _are_together(requirement, placement.core, trees):
         return None
     others = tuple(entry for entry in placed if entry.leaf not in names)
-    return Placement(found.core, (*found.extras, *others))
+    return Placement(placement.core, (*placement.extras, *others))
 
 
 def _are_together(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> bool:
@@ -376,20 +378,20 @@ def _are_together(requirement: Requirement, placed: Sequence[PodsOnNode], trees:
 
     Other pods of it may have come to another place than the one that was kept with these.
     """
-    for one in subtree(requirement):
-        if (constraint := one.required) is not None:
-            names = {leaf.name for leaf in subtree(one) if leaf.is_leaf}
+    for part in subtree(requirement):
+        if (constraint := part.required) is not None:
+            names = {leaf.name for leaf in subtree(part) if leaf.is_leaf}
             domain = trees[constraint.topology].levels[constraint.level].domain
-            found = {int(domain[entry.node]) for entry in placed if entry.leaf in names}
-            found |= set() if constraint.pinned is None else {constraint.pinned}
-            if len(found) > 1 or any(number < 0 for number in found):
+            domains = {int(domain[entry.node]) for entry in placed if entry.leaf in names}
+            domains |= set() if constraint.pinned is None else {constraint.pinned}
+            if len(domains) > 1 or any(number < 0 for number in domains):
                 return False
     return True
 
 
 def _is_met(requirement: Requirement, pods: Mapping[str, int]) -> bool:
     met: dict[int, bool] = {}
-    for one in reversed(list(subtree(requirement))):
-        below = sum(met[id(child)] for child in one.children)
-        met[id(one)] = (pods.get(one.name, 0) if one.is_leaf else below) >= one.need
+    for part in reversed(list(subtree(requirement))):
+        below = sum(met[id(child)] for child in part.children)
+        met[id(part)] = (pods.get(part.name, 0) if part.is_leaf else below) >= part.need
     return met[id(requirement)]

@@ -135,7 +135,7 @@ class Search:
             self.pod_classes = pod_classes(requirement)
             among = self.base.inter_pod.among(self.pod_classes)
             self.between = tuple(rule for rule in among if rule not in self.ignoring)
-            if any(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
+            if any(self.base.inter_pod.rules[number].kind == "anti_affinity" for number in self.between):
                 self.domains.bounds.distances = Distances(self.base, self.between)
             self.symmetry = Symmetry(self.domains, self.pod_classes, identity=bool(self.between))
 
@@ -200,24 +200,24 @@ class Search:
     ) -> dict[str, NodeSet]:
         """By name the regions of groups that have pods; without those that are held to a number of domains."""
         nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, assignments, strict=True)}
-        for one in reversed(list(subtree(requirement))):
-            inside = [nodes[child.name] for child in one.children if child.name in nodes]
+        for part in reversed(list(subtree(requirement))):
+            inside = [nodes[child.name] for child in part.children if child.name in nodes]
             if inside:
-                nodes[one.name] = inside[0]
-        found: dict[str, NodeSet] = {}
+                nodes[part.name] = inside[0]
+        node_sets: dict[str, NodeSet] = {}
         ahead = [(requirement, enclosing or self.domains.everywhere)]
         while ahead:
-            one, node_set = ahead.pop()
-            if one.name not in nodes or one.at_most:
+            part, node_set = ahead.pop()
+            if part.name not in nodes or part.at_most:
                 continue
-            for constraint in (one.required, one.tight):
+            for constraint in (part.required, part.tight):
                 if constraint is not None:
                     node_set = self.domains.narrow(
-                        node_set, constraint, int(self.domains.level(constraint).domain[nodes[one.name]])
+                        node_set, constraint, int(self.domains.level(constraint).domain[nodes[part.name]])
                     )
-            found[one.name] = node_set
-            ahead += [(child, node_set) for child in one.children]
-        return found
+            node_sets[part.name] = node_set
+            ahead += [(child, node_set) for child in part.children]
+        return node_sets
 
     def spend(self, steps: int = 1) -> None:
         """Steps of the part of the search that is under way."""
@@ -242,7 +242,7 @@ class Search:
         chosen = first_choice(requirement, self.kinds)
         if chosen is requirement:
             return self._where(requirement)
-        if self._groups > MANY or any(one.total for one in subtree(requirement)):
+        if self._groups > MANY or any(part.total for part in subtree(requirement)):
             state = None if chosen is None else self._where(chosen)
             if state is None:
                 raise OutOfSteps
@@ -260,9 +260,9 @@ class Search:
 
     def _first_of(self, choices: Iterator[Requirement]) -> SearchState | None:
         """The first choice that has a placement."""
-        for one in choices:
+        for choice in choices:
             self._spending.spend(STATE)
-            state = self._where(one)
+            state = self._where(choice)
             if state is not None:
                 return state
         return None
@@ -271,8 +271,8 @@ class Search:
         """Of the first few choices the first that a constructive try places, and its number; None: no proof."""
         self._is_quick = True
         try:
-            for at, one in enumerate(islice(choices(requirement, self.kinds), FEW)):
-                state = self._quickly(one)
+            for at, choice in enumerate(islice(choices(requirement, self.kinds), FEW)):
+                state = self._quickly(choice)
                 if state is not None:
                     return at, state
         finally:
@@ -419,17 +419,17 @@ class Search:
         if rules := self._rules(state):
             return self._settle(state, added, rules)
         capacity = state.capacity.copy()
-        found = []
+        added_assignments = []
         for demand in added:
             assignments = assign_tightly(capacity, demand)
             if assignments is None:
                 break
             for node, count in assignments:
                 capacity.put(node, demand.pod_class, count)
-            found.append(tuple(assignments))
+            added_assignments.append(tuple(assignments))
         demands = (*state.demands, *added)
-        if len(found) == len(added):
-            return SearchState(state.agenda, demands, capacity, (*state.assignments, *found))
+        if len(added_assignments) == len(added):
+            return SearchState(state.agenda, demands, capacity, (*state.assignments, *added_assignments))
         return self.with_assignments(state, demands, pack(self.base, demands, self._spending))
 
     def _total_requests(self, demands: tuple[Demand, ...]) -> Ints:
@@ -444,16 +444,16 @@ class Search:
         if not self.between or not state.agenda:
             return self.between
         rules = self.base.inter_pod.rules
-        return tuple(number for number in self.between if rules[number].kind == "away")
+        return tuple(number for number in self.between if rules[number].kind == "anti_affinity")
 
     def _settle(self, state: SearchState, added: tuple[Demand, ...], rules: tuple[int, ...]) -> SearchState | None:
         """Under rules between pods: beside what is seated, if that works; otherwise everything again."""
         demands = (*state.demands, *added)
-        if state.demands and all(self.base.inter_pod.rules[number].kind == "away" for number in self.between):
+        if state.demands and all(self.base.inter_pod.rules[number].kind == "anti_affinity" for number in self.between):
             with_assignments = list(zip(state.demands, state.assignments, strict=True))
-            found = construct_beside(state.capacity, with_assignments, added, rules, self._spending)
-            if found is not None:
-                return self._beside(state, added, [found[i] for i in range(len(added))])
+            packed = construct_beside(state.capacity, with_assignments, added, rules, self._spending)
+            if packed is not None:
+                return self._beside(state, added, [packed[i] for i in range(len(added))])
         settled = (assign_nodes_quickly if self._is_quick else assign_nodes)(self.base, demands, rules, self._spending)
         return self.with_assignments(state, demands, settled)
 
@@ -498,9 +498,9 @@ class Search:
         )
 
 
-def _by_rank(one: Open) -> Rank:
-    return one.rank
+def _by_rank(entry: Open) -> Rank:
+    return entry.rank
 
 
 def _pairs(state: SearchState) -> tuple[tuple[Requirement, NodeSet], ...]:
-    return tuple((one.requirement, one.node_set) for one in state.agenda)
+    return tuple((entry.requirement, entry.node_set) for entry in state.agenda)

@@ -55,7 +55,7 @@ class _Preferring:
         """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
         best = [state]
         try:
-            for name in [one.name for one in subtree(requirement) if one.preferred is not None]:
+            for name in [part.name for part in subtree(requirement) if part.preferred is not None]:
                 requirement = self._tighten(requirement, name, best)
         except OutOfSteps:
             pass
@@ -63,7 +63,7 @@ class _Preferring:
 
     def _tighten(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
         """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""
-        group = next(one for one in subtree(requirement) if one.name == name)
+        group = next(part for part in subtree(requirement) if part.name == name)
         preferred, required = group.preferred, group.required
         assert preferred is not None
         floor = required.level if required is not None and required.topology == preferred.topology else -1
@@ -84,7 +84,7 @@ class _Preferring:
 
         The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
         """
-        group = next(one for one in subtree(requirement) if one.name == name)
+        group = next(part for part in subtree(requirement) if part.name == name)
         assert group.preferred is not None
         level = self.search.domains.level(group.preferred)
         held = set(group.preferred.placed)
@@ -101,18 +101,18 @@ class _Preferring:
     def _fewest_by_room(self, group: Requirement, level: Level, held: set[int]) -> int:
         """The fewest domains whose room would do by count, those of placed pods among them: a bound, not a proof."""
         fits = np.bincount(level.domain + 1, weights=self.search.domains.fits(group), minlength=len(level.paths) + 1)
-        mine = [domain + 1 for domain in held]
-        others = -np.sort(-np.delete(fits, mine))
-        enough = np.searchsorted(np.cumsum(others), size(group) - fits[mine].sum())
-        return max(len(held) + int(enough) + int(fits[mine].sum() < size(group)), 1)
+        held_at = [domain + 1 for domain in held]
+        others = -np.sort(-np.delete(fits, held_at))
+        enough = np.searchsorted(np.cumsum(others), size(group) - fits[held_at].sum())
+        return max(len(held) + int(enough) + int(fits[held_at].sum() < size(group)), 1)
 
     def _used(self, group: Requirement, state: SearchState, domain: Ints) -> set[int]:
         """The domains that the pods of a group are in; nodes outside of any count as one more."""
-        mine = {leaf.name for leaf in leaves(group)}
+        names = {leaf.name for leaf in leaves(group)}
         return {
             int(domain[node])
             for demand, places in zip(state.demands, state.assignments, strict=True)
-            if self.search.leaves[demand.leaf] in mine
+            if self.search.leaves[demand.leaf] in names
             for node, _ in places
         }
 
@@ -124,19 +124,19 @@ class _Preferring:
             part = self.search.budget.part(self.search.budget.left // 10)
             try:
                 assignments = assign_nodes(self.search.base, state.demands, wishes, part, slack)
-                found = self.search.with_assignments(state, state.demands, assignments)
+                spread = self.search.with_assignments(state, state.demands, assignments)
             except OutOfSteps:
-                found = None
-            if found is not None:
-                return found
+                spread = None
+            if spread is not None:
+                return spread
             slack *= 2
         return state
 
     def _replaced(self, requirement: Requirement, name: str, **changes: Any) -> Requirement:
         """The goal with one group held more tightly."""
         if requirement.name == name:
-            return self.search.kinds.made(requirement, **changes)
-        if not any(one.name == name for one in subtree(requirement)):
+            return self.search.kinds.derive(requirement, **changes)
+        if not any(part.name == name for part in subtree(requirement)):
             return requirement
         children = tuple(self._replaced(child, name, **changes) for child in requirement.children)
-        return self.search.kinds.made(requirement, children=children)
+        return self.search.kinds.derive(requirement, children=children)

@@ -35,7 +35,7 @@ class Symmetry:
         if (
             self.identity
             or len(key) != 3
-            or any(other and other != key and self._overlap(key, other) for other in loads)
+            or any(other_key and other_key != key and self._overlap(key, other_key) for other_key in loads)
         ):
             return repr(key).encode()
         tree, level, domain = key
@@ -43,11 +43,11 @@ class Symmetry:
             self._symmetry[tree, level, domain] = self._symmetry_of(tree, level, domain)
         return self._symmetry[tree, level, domain]
 
-    def _overlap(self, one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-        if (one, other) not in self._overlaps:
-            first, second = self.domains.known[one].nodes, self.domains.known[other].nodes
-            self._overlaps[one, other] = bool(np.isin(first, second, assume_unique=True).any())
-        return self._overlaps[one, other]
+    def _overlap(self, first_key: tuple[int, ...], second_key: tuple[int, ...]) -> bool:
+        if (first_key, second_key) not in self._overlaps:
+            first, second = self.domains.known[first_key].nodes, self.domains.known[second_key].nodes
+            self._overlaps[first_key, second_key] = bool(np.isin(first, second, assume_unique=True).any())
+        return self._overlaps[first_key, second_key]
 
     def _symmetry_of(self, tree: int, level: int, domain: int) -> bytes:
         """All about the nodes that placement can see: room, filters, and the domains of every level and Topology."""
@@ -58,8 +58,8 @@ class Symmetry:
             + [base.allowed(pod_class)[nodes].astype(np.int64) for pod_class in self.pod_classes]
             + [
                 known.domain[nodes]
-                for i, other in enumerate(trees)
-                for j, known in enumerate(other.levels)
+                for i, other_tree in enumerate(trees)
+                for j, known in enumerate(other_tree.levels)
                 if i != tree or j < level
             ]
         )

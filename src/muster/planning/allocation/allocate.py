@@ -290,7 +290,7 @@ class Allocation:
             self.free_capacity.full.clear()  # its nominated places are free to it now
         first: Requirement | Impossible | None = None
         try:
-            for requirement in requirements.cores():
+            for requirement in requirements.core_requirements():
                 if first is not None:
                     self.cycle_state.gang_budget.spend()  # there may be many choices of pods (M5)
                 first = first or requirement
@@ -330,7 +330,7 @@ class Allocation:
         for name, part, pods in further_parts(gang_state.gang.root, requirements.standings):
             if name in unplaceable:
                 continue
-            requirement = requirements.further(part, pods)
+            requirement = requirements.further_requirement(part, pods)
             assignment = (
                 self._find_allowed_extra(gang_state.gang, requirement) if isinstance(requirement, Requirement) else None
             )

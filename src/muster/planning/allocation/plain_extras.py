@@ -59,7 +59,9 @@ class PlainExtras:
             self._growing[key] = growing
         if not growing.left:
             return None
-        return self._cycle_state.kinds.made(growing.requirement, pods=((growing.requirement.pods[0][0], growing.left),))
+        return self._cycle_state.kinds.derive(
+            growing.requirement, pods=((growing.requirement.pods[0][0], growing.left),)
+        )
 
     def bind(self, gang: Gang, assignment: Sequence[PodsOnNode]) -> tuple[Binding, bool]:
         """The next pod goes there; and whether more of them wait."""
@@ -106,7 +108,7 @@ def _begin(cycle_state: CycleState, gang: Gang) -> GrowingGang | None:
     if not isinstance(leaf, Leaf) or leaf.constraint.preferred_topology_level:
         return None
     requirements = cycle_state.requirements(gang)
-    requirement = None if requirements.invalid() else requirements.further(leaf, 1)
+    requirement = None if requirements.invalid() else requirements.further_requirement(leaf, 1)
     if not isinstance(requirement, Requirement) or len(set(pod_classes(requirement))) > 1:
         return None
     waiting = leaf.members_in(PodState.PENDING)

@@ -103,7 +103,7 @@ class PlainGangs:
 
     def _prepare(self, gang: Gang, equals: EqualGangs) -> None:
         cycle_state, requirements = self.cycle_state, self.cycle_state.requirements(gang)
-        requirement = None if requirements.invalid() else next(requirements.cores(), None)
+        requirement = None if requirements.invalid() else next(requirements.core_requirements(), None)
         if not isinstance(requirement, Requirement) or not flat.applies(cycle_state.now, requirement, growing=True):
             return
         if (spot := requirement.required) is not None:

@@ -133,7 +133,7 @@ class SmallerRequests:
         """
         made: Requirement | None = None
         if changes.get("need") != 0:
-            made = self.requirements.kinds.made(group, **changes)
+            made = self.requirements.kinds.derive(group, **changes)
         below = group
         for around in self._above(group):
             self.budget.spend()
@@ -145,10 +145,10 @@ class SmallerRequests:
         """A branch with one child replaced; a child that is satisfied now is one less to satisfy."""
         if after is not None:
             children = tuple(after if child is before else child for child in branch.children)
-            return self.requirements.kinds.made(branch, children=children)
+            return self.requirements.kinds.derive(branch, children=children)
         children = tuple(child for child in branch.children if child is not before)
         return (
-            self.requirements.kinds.made(branch, children=children, need=branch.need - 1) if branch.need > 1 else None
+            self.requirements.kinds.derive(branch, children=children, need=branch.need - 1) if branch.need > 1 else None
         )
 
 

@@ -33,7 +33,7 @@ from muster.planning.refusal import (
 )
 
 Ints = NDArray[np.int64]
-NAMES = {"near": "pod affinity", "away": "pod anti-affinity", "spread": "topology spread"}
+NAMES = {"affinity": "pod affinity", "anti_affinity": "pod anti-affinity", "spread": "topology spread"}
 SHARE = 8  # a diagnosis may cost the remaining steps of the gang divided by this (X7)
 
 

@@ -106,7 +106,7 @@ class WaitingExtras:
 
     def _reason(self, gang: Gang, requirements: Requirements, part: Group, pods: int) -> Refusal:
         """Why an unsatisfied SubGroup waits, or further pods of a satisfied leaf."""
-        requirement = requirements.further(part, pods)
+        requirement = requirements.further_requirement(part, pods)
         extra = ExtraPart(part.name, requirements.standings[part.name].pending if pods else None)
         if isinstance(requirement, Requirement):
             refusal = self._refused(gang, requirements, requirement, part.name)

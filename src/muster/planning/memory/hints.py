@@ -72,9 +72,9 @@ def _meets_minimums(before: Gang, after: Gang) -> bool:
 def _keeps_levels(cycle_state: CycleState, after: Gang) -> bool:
     """Every required level is met (T1), as far as the nodes of its pods are known."""
     requirements = Requirements(after, cycle_state.snapshot)
-    if requirements.invalid() or any(requirements.lost(group) for group in walk(after.root)):
+    if requirements.invalid() or any(requirements.find_lost_pod(group) for group in walk(after.root)):
         return False
-    spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(after.root))
+    spots = (requirements.resolve_level(group, group.constraint.required_topology_level) for group in walk(after.root))
     return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
 

@@ -84,7 +84,7 @@ def _open_requirements(cycle_state: CycleState, gang: Gang) -> Iterator[Requirem
     touched = cycle_state.now.inter_pod.touched
     requirements = cycle_state.requirements(gang)
     if requirements.invalid() is None:
-        for requirement in requirements.cores():
+        for requirement in requirements.core_requirements():
             cycle_state.budget.spend()
             if isinstance(requirement, Requirement) and touched.isdisjoint(pod_classes(requirement)):
                 yield requirement

@@ -108,9 +108,11 @@ class Nominations:
     def _is_together(self, gang: Gang) -> bool:
         """Whether every required level is met (T1), as far as the nodes of its pods exist."""
         requirements = Requirements(gang, self.cycle_state.snapshot)
-        if requirements.invalid() or any(requirements.lost(group) for group in walk(gang.root)):
+        if requirements.invalid() or any(requirements.find_lost_pod(group) for group in walk(gang.root)):
             return False
-        spots = (requirements.spot(group, group.constraint.required_topology_level) for group in walk(gang.root))
+        spots = (
+            requirements.resolve_level(group, group.constraint.required_topology_level) for group in walk(gang.root)
+        )
         return all(isinstance(spot, RequiredLevel) and spot.pinned != NOWHERE for spot in spots if spot is not None)
 
     def _fit(self, assignment: list[PodsOnNode] | Held, later: bool) -> bool:

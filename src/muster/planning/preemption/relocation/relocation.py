@@ -205,7 +205,7 @@ def _next_assignment(
 ) -> tuple[PodsOnNode, ...] | None:
     """Nodes for the core if that is missing, else for the next further part that fits."""
     if not requirements.standings[gang.root.name].satisfied:
-        for requirement in requirements.cores():
+        for requirement in requirements.core_requirements():
             if (
                 isinstance(requirement, Requirement)
                 and (assignment := cycle_state.find(capacity, requirement, allowance)) is not None
@@ -213,7 +213,7 @@ def _next_assignment(
                 return assignment
         return None
     for _, part, pods in further_parts(gang.root, requirements.standings):
-        more = requirements.further(part, pods)
+        more = requirements.further_requirement(part, pods)
         if isinstance(more, Requirement) and (assignment := cycle_state.find(capacity, more, allowance)) is not None:
             return assignment
     return None
@@ -233,7 +233,7 @@ def place_beside(
     new_places: dict[str, NewPlaces] = {}
     for key, gang in gangs.items():
         after = _waiting(gang, victims[key])
-        requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restored(victims[key])
+        requirement = Requirements(after, cycle_state.snapshot, cycle_state.kinds).restoring_requirement(victims[key])
         restored = cycle_state.find(capacity, requirement) if isinstance(requirement, Requirement) else None
         if restored is None:
             return None
@@ -261,11 +261,11 @@ def place_together(
     after: dict[str, Gang] = {}
     for key, gang in gangs.items():
         after[key] = _waiting(gang, victims[key])
-        part = Requirements(after[key], cycle_state.snapshot, cycle_state.kinds).restored(victims[key])
+        part = Requirements(after[key], cycle_state.snapshot, cycle_state.kinds).restoring_requirement(victims[key])
         if not isinstance(part, Requirement):
             return None
         parts.append(_renamed(cycle_state, key, part))
-    whole = cycle_state.kinds.made(Requirement("*", len(parts), children=tuple(parts)))
+    whole = cycle_state.kinds.derive(Requirement("*", len(parts), children=tuple(parts)))
     joint_assignment = cycle_state.find(capacity, whole)
     if joint_assignment is None:
         return None
@@ -288,7 +288,7 @@ def _renamed(cycle_state: CycleState, key: str, requirement: Requirement) -> Req
         order += part.children
     for part in reversed(order):
         children = tuple(made[id(child)] for child in part.children)
-        made[id(part)] = cycle_state.kinds.made(part, name=f"{key}{MARK}{part.name}", children=children)
+        made[id(part)] = cycle_state.kinds.derive(part, name=f"{key}{MARK}{part.name}", children=children)
     return made[id(requirement)]
 
 
