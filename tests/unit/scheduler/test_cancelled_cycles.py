@@ -368,37 +368,26 @@ async def test_who_does_not_lead_does_not_search(spin: Spin) -> None:
 # the loop while a plan is made --------------------------------------------------------------------------------------
 
 
-async def test_the_loop_is_free_while_snapshots_and_plans_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease, the webhook and probes live on it: it waits for nothing that grows with the cluster or with a plan.
-
-    A ratio: the longest that the loop is held up against one snapshot and one plan of the same cluster in the same run.
-    """
-    world = World([node(f"n{i}", f"r{i // 8}", gpus=8) for i in range(400)])
-    for i in range(400):
-        world.create(POD_GROUPS, group(f"g{i}", minMember=3))
-        for j in range(6):
-            world.create(PODS, gpu_pod(f"g{i}-{j}", f"g{i}", 3))
-    seen: dict[str, float] = {}
+async def test_snapshots_and_plans_are_made_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease, the webhook and probes live on the loop: work that grows with the cluster runs in other threads."""
+    world = World([node("n0", "r0", gpus=8)])
+    world.create(POD_GROUPS, group("g", minMember=1))
+    world.create(PODS, gpu_pod("g-0", "g", 1))
+    threads: dict[str, set[int]] = {"snapshot": set(), "plan": set()}
     build, decide = Cache.build, CycleRunner._decide
-    monkeypatch.setattr(Cache, "build", lambda *given: _timed(seen, "snapshot", lambda: build(*given)))
-    monkeypatch.setattr(CycleRunner, "_decide", lambda *given: _timed(seen, "plan", lambda: decide(*given)))
+    monkeypatch.setattr(Cache, "build", lambda *given: _noted(threads["snapshot"], lambda: build(*given)))
+    monkeypatch.setattr(CycleRunner, "_decide", lambda *given: _noted(threads["plan"], lambda: decide(*given)))
     scheduler = Scheduler(world.memory, replace(PATIENT, dry_run=True), None, time.monotonic, world.time.now)
     task = asyncio.create_task(scheduler.run())
-    while not scheduler.synced or scheduler.began is None:
-        await asyncio.sleep(0.001)
-    longest = 0.0
-    while scheduler.runner.ended_cycles == 0:
-        before = time.perf_counter()
-        await asyncio.sleep(0.001)
-        longest = max(longest, time.perf_counter() - before)
+    async with asyncio.timeout(60):
+        while scheduler.runner.ended_cycles == 0:
+            await asyncio.sleep(0.001)
     task.cancel()
     await asyncio.wait([task])
-    assert longest < (seen["snapshot"] + seen["plan"]) / 2, (longest, seen)
+    assert all(threads.values()), "both were called"
+    assert threading.get_ident() not in threads["snapshot"] | threads["plan"]
 
 
-def _timed(seen: dict[str, float], name: str, work: Any) -> Any:
-    began = time.perf_counter()
-    try:
-        return work()
-    finally:
-        seen[name] = max(seen.get(name, 0.0), time.perf_counter() - began)
+def _noted(threads: set[int], work: Any) -> Any:
+    threads.add(threading.get_ident())
+    return work()

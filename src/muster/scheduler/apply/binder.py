@@ -35,6 +35,10 @@ from muster.scheduler.apply.write_state import (
 from muster.scheduler.assumed_pods import AssumedPods
 from muster.scheduler.leadership import within_leadership
 
+PROMPT_SECONDS = (
+    1.0  # an unclear answer within so long is followed up at once: its gang goes on after a passing failure
+)
+
 Preparation = Callable[[Binding], Awaitable[None]]  # returns when the pod may be bound; ApiError: it may not
 
 
@@ -107,31 +111,40 @@ class Binder:
         if problem:
             write.tally.add_binding_failure(write.binding, problem)
             return WriteResult.REJECTED
-        write.state = Sent(BindRequest(write.uid, write.binding.node), self.api.clock())
+        sent_at = self.api.clock()
+        write.state = Sent(BindRequest(write.uid, write.binding.node), sent_at)
         answer = await self._post(write)
-        if not isinstance(answer, Accepted):
-            write.tally.add_binding_failure(write.binding, answer.message)
-        if isinstance(write.state, Unconfirmed) and not isinstance(answer, Accepted):
+        if isinstance(write.state, Unconfirmed) and answer.at - sent_at < PROMPT_SECONDS:
+            await self._read_and_resend(write)
+        if isinstance(write.state, Confirmed) or isinstance(answer, Accepted):
+            return result_of(write.state)
+        write.tally.add_binding_failure(write.binding, answer.message)
+        if isinstance(write.state, Unconfirmed):
             write.unconfirmed = UnconfirmedBinding(answer.at, _unconfirmed_message(write.binding, answer.message))
             self._unconfirmed[write.binding.key] = write
         return result_of(write.state)
 
     async def settle(self, write: BindingWrite) -> WriteResult:
-        """Reads the pod until it is known what became of the binding; meanwhile sends it again where that is allowed.
+        """Reads the pod until it is known what became of the binding; sends it again where that is allowed."""
+        backoff = settle_backoff()
+        while isinstance(write.state, Unconfirmed):
+            await asyncio.sleep(backoff.next_seconds())
+            await self._read_and_resend(write)
+        return result_of(write.state)
+
+    async def _read_and_resend(self, write: BindingWrite) -> None:
+        """Reads the pod of an unconfirmed binding once; sends the binding again where that is allowed.
 
         To the same node, where the pod holds its resources either way.
         """
-        backoff, binding = settle_backoff(), write.binding
-        while isinstance(write.state, Unconfirmed):
-            await asyncio.sleep(backoff.next_seconds())
-            self._advance(write, await self.api.read(binding.namespace, binding.pod))
-            now = self.api.clock()
-            if not self.api.leads_in(write.term):
-                self._advance(write, TermEnded(now))
-            if may_resend(write.state, now) and self.is_wanted(binding, write.uid):
-                self._advance(write, Resent(now))
-                await self._post(write)
-        return result_of(write.state)
+        binding = write.binding
+        self._advance(write, await self.api.read(binding.namespace, binding.pod))
+        now = self.api.clock()
+        if not self.api.leads_in(write.term):
+            self._advance(write, TermEnded(now))
+        if write.state is not None and may_resend(write.state, now) and self.is_wanted(binding, write.uid):
+            self._advance(write, Resent(now))
+            await self._post(write)
 
     async def _prepare(self, write: BindingWrite) -> str:
         """Why the binding may not be sent; empty: it may."""

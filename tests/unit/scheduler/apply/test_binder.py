@@ -96,6 +96,16 @@ async def test_a_binding_that_was_not_carried_out_is_sent_again() -> None:
     assert script.verbs == ["POST", "GET", "POST"]
 
 
+async def test_a_passing_failure_of_the_api_server_does_not_hold_up_the_gang() -> None:
+    """One 500 is followed up within `send`: the binding is confirmed in its cycle, and no failure is reported."""
+    script = Script(fails(500, "InternalError"), says(pod()), BOUND)
+    async with cluster(script) as (client, _):
+        bench = Bench(client)
+        assert await bench.write.send() is WriteResult.CONFIRMED
+    assert script.verbs == ["POST", "GET", "POST"]
+    assert (bench.write.tally.result().failures, bench.binder.unconfirmed) == ((), {})
+
+
 async def test_a_conflict_with_the_own_lost_binding_is_no_rejection() -> None:
     """The first try was still under way when the pod was read."""
     script = Script(hangs_up(), says(pod()), fails(409, "Conflict"), says(pod(node="n1")))

@@ -19,6 +19,7 @@ from muster.model.snapshot import take
 from muster.planning.decision import Binding, CyclePlan, Eviction, GangPlan, Role, Verdict
 from muster.planning.disturbance import EvictionReason
 from muster.reporting.explain import sentence
+from muster.scheduler.apply import binder as binder_module
 from muster.scheduler.apply import plan_applier, pod_api
 from muster.scheduler.apply.apply_result import ApplyResult
 from muster.scheduler.apply.binder import Binder
@@ -34,6 +35,12 @@ from muster.scheduler.observer import NoObserver
 from tests.support.live.faults import Call, Crash, Fault, Faulty, Script
 from tests.support.live.objects import gpu_pod, group, node
 from tests.support.live.world import World
+
+
+@pytest.fixture(autouse=True)
+def no_prompt_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unclear answers are settled beside the cycle; `test_binder` has those that are followed up at once."""
+    monkeypatch.setattr(binder_module, "PROMPT_SECONDS", 0.0)
 
 
 class Flag:
