@@ -23,7 +23,7 @@ def misfits(raw: Any, kind: type[Wire]) -> dict[str, str]:
 # misfits ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_misfit_of_a_podgroup_is_told_with_its_path() -> None:
+def test_every_misfit_of_a_podgroup_is_reported_with_its_path() -> None:
     """One run, all mistakes: people should not have to come back ten times."""
     raw = podgroup(
         minMember=True,
@@ -215,7 +215,7 @@ def test_a_null_in_a_list_is_a_misfit() -> None:
 # what fits ----------------------------------------------------------------------------------------------------------
 
 
-def test_fields_that_nobody_knows_are_passed_over() -> None:
+def test_unknown_fields_are_ignored() -> None:
     """Kubernetes objects carry more than muster reads."""
     raw = podgroup(group("a", 1, comment={"deep": [1]}), other=[{}]) | {"extra": {"managedFields": [1, {}]}}
     decoded, wrong = decode(raw, PodGroup)
@@ -238,7 +238,7 @@ def test_times_have_a_zone(text: str, moment: datetime) -> None:
     assert decoded.metadata.creation_timestamp == moment
 
 
-def test_a_whole_number_with_a_point_is_told() -> None:
+def test_a_whole_number_with_a_point_is_reported() -> None:
     """`minMember: 2.0` is a float in YAML, and no count."""
     assert misfits({"spec": {"minMember": 2.0}}, PodGroup) == {
         "spec.minMember": "expected a whole number, got the number `2.0`"

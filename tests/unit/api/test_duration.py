@@ -43,7 +43,7 @@ def test_a_number_is_seconds(number: int, value: int) -> None:
     ],
     ids=lambda text: repr(text)[:20],
 )
-def test_what_is_not_a_duration_is_told(text: str) -> None:
+def test_a_text_that_is_no_duration_is_reported(text: str) -> None:
     """Go refuses each of these too, or they have no unit."""
     with pytest.raises(ValueError, match="is not a duration"):
         parse_nanoseconds(text)

@@ -59,7 +59,7 @@ def test_what_is_larger_than_an_int64_is_capped(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: repr(text)[:20])
-def test_what_is_not_a_quantity_is_told(text: str) -> None:
+def test_a_text_that_is_no_quantity_is_reported(text: str) -> None:
     """Kubernetes refuses each of these too."""
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_amount("memory", text)
@@ -80,7 +80,7 @@ def test_numbers_from_yaml_mean_what_was_written(value: float, cpu: int, memory:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_is_none_is_told(value: float) -> None:
+def test_a_number_that_is_no_quantity_is_reported(value: float) -> None:
     """YAML knows them; quantities do not."""
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_amount("cpu", value)

@@ -298,7 +298,7 @@ def test_a_mistake_in_yaml_has_a_line(text: str, says: str) -> None:
         ("[" * 100_000, f"file.json: nested deeper than {DEEPEST} levels"),
     ],
 )
-def test_a_mistake_in_json_is_told_as_one(text: str, says: str) -> None:
+def test_a_mistake_in_json_is_reported_as_json(text: str, says: str) -> None:
     """A file that calls itself JSON is not tried as YAML."""
     assert wrong(text, "file.json").startswith(says)
 

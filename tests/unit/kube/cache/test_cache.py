@@ -36,7 +36,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # one word at a time -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_heard_is_known_and_what_is_gone_is_not() -> None:
+def test_updated_objects_are_stored_and_deleted_ones_are_not() -> None:
     cache = Cache()
     assert cache.handle(Node, ObjectUpdated(node("a")))
     found = cache.get(Node, "", "a")
@@ -330,7 +330,7 @@ SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
 
 @settings(max_examples=300)
 @given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS, st.sampled_from([0, 1, 64]))
-def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...], alone: int) -> None:
+def test_the_cache_equals_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...], alone: int) -> None:
     """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_snapshot, "SPARE", spare)
@@ -358,7 +358,7 @@ def test_the_mirror_is_the_cluster(told: Told, dice: Any, spare: int, names: tup
 
 @settings(max_examples=150)
 @given(NEWS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"]), st.booleans()), max_size=6))
-def test_what_is_on_its_way_and_what_is_not_ours(told: Told, sent: list[tuple[int, str, bool]]) -> None:
+def test_assumed_pods_and_pods_of_other_schedulers(told: Told, sent: list[tuple[int, str, bool]]) -> None:
     """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
     cache = Cache(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
     for i, ((struct, raw), word, look) in enumerate(told):
@@ -394,7 +394,7 @@ def test_amounts_beyond_all_measure_make_no_room() -> None:
     assert [one.pod for one in plan(found).bindings] == ["p5"]
 
 
-def test_what_nobody_reads_of_a_node_is_no_change() -> None:
+def test_fields_of_a_node_that_no_rule_reads_are_no_change() -> None:
     """Agents write annotations on nodes all the time."""
     cache = Cache()
     assert cache.handle(Node, ObjectUpdated(node("a")))
@@ -403,7 +403,7 @@ def test_what_nobody_reads_of_a_node_is_no_change() -> None:
     assert not cache.handle(Node, ObjectUpdated(noisy))
 
 
-def test_a_label_tells_pods_apart_from_when_somebody_looks_at_it() -> None:
+def test_a_label_separates_pod_classes_once_a_rule_reads_it() -> None:
     cache = Cache()
     seen = _pod(1, "g", 1, "", "a", ["tier"]), _pod(2, "g", 1, "", "a", [])
     for kind, raw in (_node("a", "r1", 4, []), _group("g", 1, "", [], ""), *seen):

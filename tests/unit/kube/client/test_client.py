@@ -207,7 +207,7 @@ async def test_a_list_that_grows_too_old_is_read_in_one_piece() -> None:
     assert "limit" not in script.queries[2]
 
 
-async def test_a_page_that_is_asked_for_and_too_old_is_told() -> None:
+async def test_an_expired_continue_token_is_an_error() -> None:
     async with cluster(Script(fails(410, "Expired"))) as (client, _):
         with pytest.raises(ApiError) as caught:
             await client.list(PODS, limit=5, after="old")
@@ -234,7 +234,7 @@ async def test_an_error_keeps_what_the_status_says() -> None:
 @pytest.mark.parametrize(
     ("status", "reason"), [(403, "Forbidden"), (404, "NotFound"), (418, "Unknown"), (302, "Unknown")]
 )
-async def test_an_answer_that_is_no_status_is_told_without_its_text(status: int, reason: str) -> None:
+async def test_a_response_that_is_no_status_is_reported_without_its_text(status: int, reason: str) -> None:
     """A proxy may write anything, and may echo what we sent."""
 
     async def proxy(request: web.Request) -> web.Response:
@@ -248,7 +248,7 @@ async def test_an_answer_that_is_no_status_is_told_without_its_text(status: int,
     assert "s3cr3t" not in str(caught.value)
 
 
-async def test_a_server_that_is_not_there_is_told_without_a_secret() -> None:
+async def test_an_unreachable_server_is_reported_without_a_secret() -> None:
     waited: list[float] = []
 
     async def pause(seconds: float) -> None:
@@ -295,14 +295,14 @@ async def test_a_json_patch_whose_answer_is_lost_is_not_sent_again() -> None:
     assert len(script.asked) == 1
 
 
-async def test_a_read_waits_as_long_as_it_is_asked_to() -> None:
+async def test_a_read_waits_for_the_whole_retry_after() -> None:
     async with cluster(Script(fails(429, Retry_After="12"), says(pod()))) as (client, waited):
         await client.get(PODS, "team", "a")
     assert waited == [12.0]
 
 
 @pytest.mark.parametrize("verb", ["create", "replace", "patch", "delete", "evict", "bind"])
-async def test_a_write_is_told_that_it_was_turned_away_instead_of_waiting_for_long(verb: str) -> None:
+async def test_a_write_that_is_rejected_unread_fails_instead_of_waiting_for_long(verb: str) -> None:
     """Its caller waits for some seconds, and then has to take what was a clear no for something that may happen."""
     script = Script(fails(429, "TooManyRequests", Retry_After="12"))
     async with cluster(script) as (client, waited):
@@ -323,7 +323,7 @@ async def test_many_short_pauses_of_a_write_are_a_long_one(verb: str) -> None:
 @pytest.mark.parametrize("lost", [hangs_up(), fails(500, "InternalError"), fails(503)])
 @pytest.mark.parametrize("no", [fails(429, Retry_After="12"), fails(403, "Forbidden")])
 @pytest.mark.parametrize("verb", ["replace", "patch", "delete", "evict"])
-async def test_a_write_that_is_turned_away_after_one_that_was_lost_stays_in_doubt(
+async def test_a_write_that_is_rejected_after_a_lost_response_stays_unconfirmed(
     verb: str, no: Answer, lost: Answer
 ) -> None:
     """The second no is clear, but says nothing about the first try."""
@@ -347,7 +347,7 @@ async def test_what_was_turned_away_before_it_was_not_found_is_not_found() -> No
     assert caught.value.status == 404
 
 
-async def test_patience_ends() -> None:
+async def test_retries_end() -> None:
     script = Script(fails(503))
     async with cluster(script, Limits(attempts=3)) as (client, waited):
         with pytest.raises(ApiError):
@@ -370,7 +370,7 @@ async def test_a_deletion_whose_answer_is_lost_and_then_not_found_was_carried_ou
 
 
 @pytest.mark.parametrize("wish", [{}, {"Retry_After": "1"}], ids=["used up", "not counted yet"])
-async def test_a_budget_that_says_no_is_told_at_once(wish: dict[str, str]) -> None:
+async def test_a_refusal_by_a_budget_is_not_retried(wish: dict[str, str]) -> None:
     """Patience would not help, and others wait for the answer; nor is it a reason to spare the API server."""
     details = {"causes": [{"reason": "DisruptionBudget", "message": "needs 2"}]}
     script = Script(fails(429, "TooManyRequests", details=details, **wish))
@@ -400,7 +400,7 @@ async def test_an_api_server_that_asks_for_a_long_rest_gets_it(verb: str) -> Non
     assert len(script.asked) == 2
 
 
-async def test_who_reads_or_leads_is_not_held_up_by_a_rest() -> None:
+async def test_reads_and_leases_are_not_held_back() -> None:
     """I9: a leader that may not renew its lease leads no more."""
     script = Script(fails(429, "TooManyRequests", Retry_After="8"), says(pod()))
     async with cluster(script, clock=lambda: 0.0) as (client, _):
@@ -425,7 +425,7 @@ async def test_who_reads_or_leads_is_not_held_up_by_a_rest() -> None:
         (Unanswered(503, "", sent=False), False, True),
     ],
 )
-def test_what_is_worth_another_try(error: ApiError, repeatable: bool, again: bool) -> None:
+def test_which_errors_are_retryable(error: ApiError, repeatable: bool, again: bool) -> None:
     assert is_retryable(error, repeatable) is again
 
 
@@ -442,7 +442,7 @@ def test_a_retry_after_of_the_api_server_is_bounded() -> None:
     assert retry_after_seconds(long, 0.0) == LONGEST_RETRY_AFTER_SECONDS
 
 
-async def test_a_401_reads_the_credentials_anew_once() -> None:
+async def test_a_401_reads_the_credentials_again_once() -> None:
     script = Script(fails(401, "Unauthorized"), says(pod()))
     now = [0.0]
     readings = iter(["Bearer old", "Bearer new"])
@@ -475,7 +475,7 @@ async def test_a_binding_is_sent_once_and_what_became_of_it_is_left_to_the_calle
     assert (may_have_been_applied(caught.value), script.verbs, waited) == (True, ["POST"], [])
 
 
-async def test_a_conflict_at_the_first_try_is_told_without_looking() -> None:
+async def test_a_conflict_at_the_first_attempt_is_raised_without_a_read() -> None:
     script = Script(fails(409, "Conflict"))
     async with cluster(script) as (client, _):
         with pytest.raises(ApiError):
@@ -553,7 +553,7 @@ async def test_a_watch_that_is_too_old_says_expired(reason: str) -> None:
         assert (caught.value.status, caught.value.reason) == (410, "Expired")
 
 
-async def test_a_watch_that_may_not_be_is_told_when_it_is_opened() -> None:
+async def test_a_forbidden_watch_fails_when_it_is_opened() -> None:
     async with cluster(Script(fails(403, "Forbidden"))) as (client, _):
         with pytest.raises(ApiError) as caught:
             async with client.watch(PODS, "1"):
@@ -630,7 +630,7 @@ NONSENSE = [b"", b"{}", b"[]", b"null", b"<html>", b'{"kind": "\xff"}', b"[" * 1
 
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize("body", NONSENSE)
-async def test_whatever_is_answered_in_place_of_an_object_is_an_error(verb: str, body: bytes) -> None:
+async def test_any_response_other_than_an_object_is_an_error(verb: str, body: bytes) -> None:
     """And one that leaves a write in doubt: whoever answers so may have passed it on."""
     async with cluster(Script(streams(body)), Limits(attempts=2)) as (client, _):
         with pytest.raises(ApiError) as caught:

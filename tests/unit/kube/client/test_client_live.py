@@ -53,7 +53,7 @@ async def test_both_ways_to_be_known(apiserver: ApiServer, context: str) -> None
     await client.close()
 
 
-async def test_who_may_not_look_is_told_so(apiserver: ApiServer) -> None:
+async def test_a_client_without_rights_gets_a_clear_error(apiserver: ApiServer) -> None:
     client = connect(apiserver.kubeconfig, "nobody")
     for asked in (client.list(PODS), client.get(PODS, "default", "x")):
         with pytest.raises(ApiError) as caught:
@@ -66,7 +66,7 @@ async def test_who_may_not_look_is_told_so(apiserver: ApiServer) -> None:
     await client.close()
 
 
-async def test_who_is_not_known_is_told_so(apiserver: ApiServer, tmp_path: Path) -> None:
+async def test_a_client_without_identity_gets_a_clear_error(apiserver: ApiServer, tmp_path: Path) -> None:
     client = connect(_other(apiserver, tmp_path, {"token": "wrong-token"}))
     with pytest.raises(ApiError) as caught:
         await client.list(PODS)
