@@ -24,7 +24,7 @@ Asks = Sequence[Ints] | Mapping[int, Ints]  # by class
 
 
 class _Question(Struct, frozen=True, eq=False):
-    """A goal in every domain of a level."""
+    """A requirement in every domain of a level."""
 
     requirement: Requirement
     tree: int
@@ -36,13 +36,13 @@ class _Question(Struct, frozen=True, eq=False):
 
 
 class Bounds:
-    """Bounds for the goals of one search on one ledger."""
+    """Bounds for the requirements of one search on one capacity."""
 
     def __init__(self, capacity: Capacity, topologies: dict[str, TopologyTree]) -> None:
         self.capacity = capacity
         self.trees = list(topologies.values())
         self.tree_index = {name: i for i, name in enumerate(topologies)}
-        self.distances: Distances | None = None  # anti-affinity between pods of the goals
+        self.distances: Distances | None = None  # anti-affinity between pods of the requirements
         self._copies: dict[tuple[int, int, int], Ints] = {}
         self._fits: dict[tuple[int, int, int], Ints] = {}
         self._fits_apart: dict[tuple[int, int, int], Ints] = {}  # the same, as far as pods may be beside each other
@@ -51,7 +51,7 @@ class Bounds:
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
 
     def copies(self, requirement: Requirement, tree: int, level: int) -> Ints:
-        """For every domain of a level: how many goals of this kind it could hold by itself, at most."""
+        """For every domain of a level: how many requirements of this kind it could hold by itself, at most."""
         self._facts_of(requirement)  # from the top, once for all below
         first = _Question(requirement, tree, level)
         ahead = [first]
@@ -70,11 +70,11 @@ class Bounds:
 
     @property
     def answered(self) -> int:
-        """How many kinds of goals were counted so far, once for every level."""
+        """How many kinds of requirements were counted so far, once for every level."""
         return len(self._copies)
 
     def is_possible(self, requirement: Requirement) -> bool:
-        """Whether the cluster could hold the goal, by all that totals say."""
+        """Whether the cluster could hold the requirement, by all that totals say."""
         if self.distances is not None and not self._find_distances(requirement, self.distances):
             return False
         trees = range(len(self.trees)) if self.trees else (0,)
@@ -94,7 +94,7 @@ class Bounds:
         return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
     def prune(self, requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
-        """The goal without children and pods that fit nowhere; None: it cannot be met."""
+        """The requirement without children and pods that fit nowhere; None: it cannot be met."""
         if not self.is_possible(requirement):
             return None
         by_id: dict[int, Requirement] = {}
@@ -123,7 +123,7 @@ class Bounds:
     # counting -------------------------------------------------------------------------------------------------------
 
     def _finer(self, question: _Question) -> int | None:
-        """The goal's own level, where it is finer than the one in question."""
+        """The requirement's own level, where it is finer than the one in question."""
         constraint = question.requirement.required
         if (
             constraint is None
@@ -285,7 +285,7 @@ def least_requests(requirement: Requirement, requests: Asks) -> Ints:
 
 
 def least_requests_by_kind(requirement: Requirement, requests: Asks) -> dict[int, Ints]:
-    """The same for a goal and all below it, by kind."""
+    """The same for a requirement and all below it, by kind."""
     least: dict[int, Ints] = {}
     for part in reversed(list(subtree(requirement))):
         if part.kind in least:

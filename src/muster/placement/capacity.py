@@ -309,7 +309,7 @@ class Capacity:
 
 
 class SupposedCapacity:
-    """A ledger with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
+    """A capacity with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
 
     def __init__(self, base: Capacity, rows: dict[int, Ints] | None = None) -> None:
         self.base = base
@@ -320,7 +320,7 @@ class SupposedCapacity:
         return SupposedCapacity(self.base, dict(self.rows))
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Seats by node as the ledger has them, those that a class would rather have first."""
+        """Seats by node as the capacity has them, those that a class would rather have first."""
         return self.base.tiers(pod_class)
 
     def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
@@ -339,7 +339,7 @@ class SupposedCapacity:
         return fits
 
     def differences(self, pod_class: int) -> tuple[Ints, Ints]:
-        """Nodes that changed, and how many more pods of a class each could take than on the ledger."""
+        """Nodes that changed, and how many more pods of a class each could take than on the capacity."""
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         columns = self.base.pod_classes.columns[pod_class]
         free = np.array(list(self.rows.values()))[:, columns]

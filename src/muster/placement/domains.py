@@ -18,11 +18,11 @@ from muster.placement.requirements.tree import size
 from muster.placement.requirements.types import RequiredLevel, Requirement
 
 Ints = NDArray[np.int64]
-FEW, NODES = 6, 200  # steps to count the domains of a region, and nodes for one step more
+FEW, NODES = 6, 200  # steps to count the domains of a node set, and nodes for one step more
 
 
 class Domains:
-    """The regions of one search on one ledger, each made once."""
+    """The node sets of one search on one capacity, each made once."""
 
     def __init__(self, capacity: Capacity, topologies: dict[str, TopologyTree], budget: Budget) -> None:
         self.base = capacity
@@ -38,7 +38,7 @@ class Domains:
         return self.trees[self.tree_index[constraint.topology]].levels[constraint.level]
 
     def of(self, requirement: Requirement, node_set: NodeSet) -> Iterator[NodeSet]:
-        """Regions for a group: domains that it requires, and inside them those that it is held to in addition."""
+        """Node sets for a group: domains that it requires, and inside them those that it is held to in addition."""
         for outer in self.narrowed(requirement, requirement.required, node_set):
             for inner in self.narrowed(requirement, requirement.tight, outer):
                 yield from self._few(requirement, inner)
@@ -78,7 +78,7 @@ class Domains:
     def narrowed(
         self, requirement: Requirement, constraint: RequiredLevel | None, node_set: NodeSet
     ) -> Iterator[NodeSet]:
-        """The part of a region in every domain of a level in which the goal could be."""
+        """The part of a node set in every domain of a level in which the requirement could be."""
         if constraint is None:
             yield node_set
             return
@@ -108,7 +108,7 @@ class Domains:
         return domains[order]
 
     def _preference_scores(self, requirement: Requirement, level: Level, domains: Ints) -> Ints:
-        """For every domain: what it is worth to as many pods as the goal needs."""
+        """For every domain: what it is worth to as many pods as the requirement needs."""
         scores = np.zeros(len(domains), dtype=np.int64)
         if self.base.has_preferences:
             need = size(requirement)
@@ -117,7 +117,7 @@ class Domains:
         return scores
 
     def _domains_in(self, tree: int, level: int, node_set: NodeSet) -> Ints:
-        """Domains of a level that have nodes in a region."""
+        """Domains of a level that have nodes in a node set."""
         known = self.trees[tree].levels[level]
         if node_set is self.everywhere:
             return np.arange(len(known.paths), dtype=np.int64)
@@ -128,7 +128,7 @@ class Domains:
         return domains[int(np.searchsorted(domains, 0)) :]  # NOWHERE sorts first
 
     def _only(self, node_set: NodeSet, constraint: RequiredLevel, within: tuple[int, ...]) -> NodeSet:
-        """The part of a region that is in some domains of a level."""
+        """The part of a node set that is in some domains of a level."""
         tree = self.tree_index[constraint.topology]
         key = (*node_set.key, tree, constraint.level, *sorted(within), NOWHERE)
         if key not in self.known:
@@ -137,7 +137,7 @@ class Domains:
         return self.known[key]
 
     def fits(self, requirement: Requirement) -> Ints:
-        """How much total_fits every node has, in pods that the goal has."""
+        """How much total_fits every node has, in pods that the requirement has."""
         total = np.zeros(len(self.base.free), dtype=np.int64)
         for pod_class in self.bounds.classes(requirement):
             total += self.base.fits(pod_class)
@@ -153,7 +153,7 @@ class Domains:
         return left
 
     def narrow(self, node_set: NodeSet, constraint: RequiredLevel, domain: int) -> NodeSet:
-        """The part of a region that is in one domain of a level."""
+        """The part of a node set that is in one domain of a level."""
         tree = self.tree_index[constraint.topology]
         nodes = self.trees[tree].levels[constraint.level].nodes(domain)
         if node_set is self.everywhere:

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 Terms = list[Term]
 COEFFICIENTS = 8  # that are added to a program for one step
 EXACT_ENOUGH = 2**20  # what a pod asks for, in units that all of them share: larger numbers are not exact in the solver
-Key = tuple[int, tuple[int, ...]]  # a kind of goals, or a class of pods, and a region
+Key = tuple[int, tuple[int, ...]]  # a kind of requirements, or a class of pods, and a node set
 
 
 class GroupDomain(Struct, frozen=True, eq=False):
-    """Goals of one kind in one of the regions that they may choose."""
+    """Requirements of one kind in one of the node sets that they may choose."""
 
     node_set: NodeSet
-    met: int  # variable: how many goals are met here
+    met: int  # variable: how many requirements are met here
     uses: dict[int, Terms]  # by kind of children, or by class of pods: how many
 
 
 def solve(search: "Search", requirement: Requirement) -> "SearchState | None":
-    """A placement of a goal; None: there is none. OutOfSteps: unknown."""
+    """A placement of a requirement; None: there is none. OutOfSteps: unknown."""
     if any(part.at_most for part in subtree(requirement)):
         raise OutOfSteps  # how many domains a group may use is not part of the program
     return _Program(search, requirement).state()
@@ -55,12 +55,12 @@ class Groups:
         self.many = Counter(part.kind for part in subtree(requirement))
         self.group_domains: dict[Key, list[GroupDomain]] = {}
         self.node_sets: dict[tuple[int, ...], NodeSet] = {}
-        self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a region
+        self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a node set
         self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
         self._groups()
 
     def _groups(self) -> None:
-        """How many goals of every kind are met in every region."""
+        """How many requirements of every kind are met in every node set."""
         everywhere = self.search.domains.everywhere
         wanted: dict[Key, Terms] = {(self.requirement.kind, everywhere.key): []}
         ahead = deque([(self.requirement, everywhere)])
@@ -86,7 +86,7 @@ class Groups:
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
     def _node_sets_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
-        """Domains that a goal requires, and inside them those that it is held to in addition."""
+        """Domains that a requirement requires, and inside them those that it is held to in addition."""
         node_sets = self.search.domains
         for outer in node_sets.narrowed(requirement, requirement.required, enclosing):
             yield from node_sets.narrowed(requirement, requirement.tight, outer)
@@ -120,7 +120,7 @@ class Groups:
     def _chosen(
         self, requirement: Requirement, met: int, counts: Counter[int], need: int, most: int | None
     ) -> dict[int, Terms]:
-        """So many of each for every goal that is met, in all what these need; `most`: or more."""
+        """So many of each for every requirement that is met, in all what these need; `most`: or more."""
         copies = self.many[requirement.kind]
         variables = {item: self.model.add_variable(count * copies) for item, count in counts.items()}
         for item, count in counts.items():
@@ -131,11 +131,11 @@ class Groups:
 
 
 class _Program(Groups):
-    """One goal on one ledger."""
+    """One requirement on one capacity."""
 
     def __init__(self, search: "Search", requirement: Requirement) -> None:
         super().__init__(search, requirement)
-        self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): region, variable
+        self.taken: dict[tuple[int, int], list[tuple[tuple[int, ...], int]]] = {}  # (type, class): node set, variable
         self.filled: list[list[tuple[tuple[int, ...], int]]] = []  # by type: pattern, variable
         self.singly: dict[int, list[list[int]]] = {}  # by type without patterns: for every node a variable by class
         self.types = self._types()
@@ -155,7 +155,7 @@ class _Program(Groups):
         return find_types(self.search.base, most, node_sets, self.search.budget)
 
     def _packing(self) -> None:
-        """Pods on nodes: so many of a class and region on nodes of a type, inside of the patterns that are chosen."""
+        """Pods on nodes: so many of a class and node set on nodes of a type, inside of the patterns that are chosen."""
         here: dict[Key, Terms] = {key: [] for key in self.demands}
         self.search.budget.begin(sum(map(self._cost, self.types)) // COEFFICIENTS)
         for number, node_type in enumerate(self.types):
@@ -307,7 +307,7 @@ class _Program(Groups):
     def _inside(
         self, requirements: list[Requirement], group_domain: GroupDomain, solution: Solution, demands: list[Demand]
     ) -> Iterator[Requirement]:
-        """The chosen children of goals that are met in one region; pods of leaves become demands."""
+        """The chosen children of requirements that are met in one node set; pods of leaves become demands."""
         used = {item: _value(terms, solution) for item, terms in group_domain.uses.items()}
         offered = Counter(child.kind for child in requirements[0].children) or Counter(
             count_by_class(requirements[0].pods)
@@ -328,7 +328,7 @@ class _Program(Groups):
                     yield child
 
     def _assign_nodes(self, solution: Solution, demands: Sequence[Demand]) -> Assignments:
-        """Pods onto nodes: patterns to nodes of their type in order, then classes and regions to the pods of them."""
+        """Pods onto nodes: patterns to nodes of their type in order, then classes and node sets to the pods of them."""
         kinds: dict[Key, list[int]] = {}
         for i, demand in enumerate(demands):
             kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)

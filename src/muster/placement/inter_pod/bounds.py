@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 
 
 class Distances:
-    """The anti-affinity of some rules, as bounds on a ledger."""
+    """The anti-affinity of some rules, as bounds on a capacity."""
 
     def __init__(self, capacity: Capacity, numbers: Iterable[int]) -> None:
         inter_pod = capacity.inter_pod

@@ -226,7 +226,7 @@ class ConstrainedPacking:
         return (place, kind) in self._usable_places[watch]
 
     def assign_nodes(self) -> Assignments | None:
-        """Seats for all demands; None: there are none that keep the rules. OutOfSteps: nobody knows."""
+        """Seats for all demands; None: there are none that keep the rules. OutOfSteps: unknown."""
         vectors = self._solve()
         if vectors is None:
             return None

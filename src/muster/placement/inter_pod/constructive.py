@@ -185,7 +185,7 @@ class Attempt:
     # order ----------------------------------------------------------------------------------------------------------
 
     def _by_hardness(self, i: int) -> tuple[int, int, int, int]:
-        """Largest pods first, of these the ones that keep others away, in the smallest region."""
+        """Largest pods first, of these the ones that keep others away, in the smallest node set."""
         demand = self.demands[i]
         guards = sum(
             carries

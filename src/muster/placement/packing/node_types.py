@@ -16,7 +16,7 @@ from muster.placement.packing.patterns import Pattern, mixes
 
 Ints = NDArray[np.int64]
 Mixes = tuple[tuple[int, ...], tuple[Pattern, ...]]  # classes, and numbers of each
-Keys = tuple[tuple[int, ...], ...]  # of regions
+Keys = tuple[tuple[int, ...], ...]  # of node sets
 MOST_PATTERNS = 4_000  # of one type; more are not listed
 LOOKS = 20  # steps that a pattern may take to find
 MOST_IN_ALL = 150_000  # numbers in the patterns of all types together
@@ -27,7 +27,7 @@ class NodeType(Struct, frozen=True, eq=False):
     """Nodes that may take each other's place."""
 
     nodes: tuple[int, ...]
-    node_sets: tuple[tuple[int, ...], ...]  # the regions that they are in, by key
+    node_sets: tuple[tuple[int, ...], ...]  # the node sets that they are in, by key
     pod_classes: tuple[int, ...]  # classes that fit
     patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes; none: too many
 
@@ -71,7 +71,7 @@ def _fits(
 
 
 def _memberships(node_sets: Mapping[int, Sequence[NodeSet]], nodes: int) -> list[Keys]:
-    """For every node the regions that it is in."""
+    """For every node the node sets that it is in."""
     keys_of: list[list[tuple[int, ...]]] = [[] for _ in range(nodes)]
     known = {node_set.key: node_set for some in node_sets.values() for node_set in some}
     for key in sorted(known):

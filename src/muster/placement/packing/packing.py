@@ -25,7 +25,7 @@ class NodeSet(Struct, frozen=True, eq=False):
 
 
 class Demand(Struct, frozen=True, eq=False):
-    """Pods of one class that must be in one region."""
+    """Pods of one class that must be in one node set."""
 
     leaf: int
     pod_class: int
@@ -39,7 +39,7 @@ Assignments = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> list[tuple[int, int]] | None:
     """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
 
-    None where the region is too small. Big free nodes stay whole.
+    None where the node set is too small. Big free nodes stay whole.
     """
     nodes = demand.node_set.nodes
     fits = capacity.fits_in(demand.pod_class, nodes)
@@ -78,7 +78,7 @@ def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
 
 
 def pack_greedily(capacity: Capacity, demands: Sequence[Demand]) -> Assignments | None:
-    """Every demand tightly, the largest pods and the smallest regions first."""
+    """Every demand tightly, the largest pods and the smallest node sets first."""
     packed: Assignments = {}
     supposed = SupposedCapacity(capacity)
     for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
@@ -120,7 +120,7 @@ def is_possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -
 
 
 def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assignments | None:
-    """A packing of all demands, or None: there is none. OutOfSteps: nobody knows."""
+    """A packing of all demands, or None: there is none. OutOfSteps: unknown."""
     if not is_possible(capacity, demands, budget):
         return None
     budget.spend(len(demands) * (4 + len(demands) // 32))
@@ -145,7 +145,7 @@ def pack_exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) 
 
 
 def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
-    """Demands of one class in one region are one kind."""
+    """Demands of one class in one node set are one kind."""
     kinds: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
         kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)

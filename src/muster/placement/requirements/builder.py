@@ -26,7 +26,7 @@ class _Placed(Struct, frozen=True, eq=False):
 
 
 class Requirements:
-    """Goals of one gang on one snapshot; kinds are numbered across it."""
+    """Requirements of one gang on one snapshot; kinds are numbered across it."""
 
     def __init__(self, gang: Gang, snapshot: Snapshot, kinds: RequirementKinds | None = None) -> None:
         self.gang = gang

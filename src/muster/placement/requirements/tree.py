@@ -7,7 +7,7 @@ from muster.placement.requirements.types import Requirement, RequirementKinds
 
 
 def subtree(requirement: Requirement) -> Iterator[Requirement]:
-    """A goal and all below it, nearer to the root first."""
+    """A requirement and all below it, nearer to the root first."""
     ahead = deque([requirement])
     while ahead:
         part = ahead.popleft()
@@ -16,12 +16,12 @@ def subtree(requirement: Requirement) -> Iterator[Requirement]:
 
 
 def leaves(requirement: Requirement) -> Iterator[Requirement]:
-    """The goals that have pods."""
+    """The requirements that have pods."""
     return (part for part in subtree(requirement) if part.is_leaf)
 
 
 def sizes(requirement: Requirement) -> dict[int, int]:
-    """For a goal and all below it, by kind: the fewest pods that meet it."""
+    """For a requirement and all below it, by kind: the fewest pods that meet it."""
     sizes_of: dict[int, int] = {}
     for part in reversed(list(subtree(requirement))):
         if part.kind not in sizes_of:
@@ -36,7 +36,7 @@ def size(requirement: Requirement) -> int:
 
 
 def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
-    """For a goal and all below it, by kind: pods of each class that it asks for in any case."""
+    """For a requirement and all below it, by kind: pods of each class that it asks for in any case."""
     by_kind: dict[int, dict[int, int]] = {}
     for part in reversed(list(subtree(requirement))):
         if part.kind not in by_kind:
@@ -50,7 +50,7 @@ def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
 
 
 def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
-    """For a goal and all below it, by name: all pods of each class, extras among them."""
+    """For a requirement and all below it, by name: all pods of each class, extras among them."""
     by_name: dict[str, dict[int, int]] = {}
     for part in reversed(list(subtree(requirement))):
         by_name[part.name] = counts = count_by_class(part.pods)
@@ -81,7 +81,7 @@ def first_choice(requirement: Requirement, kinds: RequirementKinds) -> Requireme
 def _topped_up(
     requirement: Requirement, children: tuple[Requirement, ...], kinds: RequirementKinds
 ) -> tuple[Requirement, ...] | None:
-    """The children with so many pods more that the goal has its total; None: they have too few."""
+    """The children with so many pods more that the requirement has its total; None: they have too few."""
     below = [leaf for child in children for leaf in leaves(child)]
     short = requirement.total - sum(leaf.need for leaf in below)
     more: dict[str, int] = {}
@@ -95,7 +95,7 @@ def _topped_up(
 
 
 def with_needs(requirement: Requirement, needs: Mapping[str, int], kinds: RequirementKinds) -> Requirement:
-    """The goal with other minimums at some groups, by name."""
+    """The requirement with other minimums at some groups, by name."""
     by_id: dict[int, Requirement] = {}
     for part in reversed(list(subtree(requirement))):
         below = tuple(by_id[id(child)] for child in part.children)

@@ -35,7 +35,7 @@ class Requirement(Struct, frozen=True, eq=False):
     first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
     total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
     within: tuple[str, ...] = ()  # the branches around it that count pods in all (M5)
-    kind: int = 0  # goals of one kind are interchangeable
+    kind: int = 0  # requirements of one kind are interchangeable
 
     @property
     def is_leaf(self) -> bool:
@@ -44,13 +44,13 @@ class Requirement(Struct, frozen=True, eq=False):
 
 
 class RequirementKinds:
-    """Numbers for goals that are alike in all that placement can see."""
+    """Numbers for requirements that are alike in all that placement can see."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
     def derive(self, requirement: Requirement, **changes: Any) -> Requirement:
-        """A goal, changed, with its kind."""
+        """A requirement, changed, with its kind."""
         changed = replace(requirement, **changes) if changes else requirement
         children = tuple(sorted(child.kind for child in changed.children))
         signature = (

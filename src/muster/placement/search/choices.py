@@ -8,7 +8,7 @@ from muster.placement.requirements.types import Requirement, RequirementKinds
 
 
 def choices(requirement: Requirement, kinds: RequirementKinds) -> Iterator[Requirement]:
-    """The goal with exactly as many children at every branch as it needs, first choice first."""
+    """The requirement with exactly as many children at every branch as it needs, first choice first."""
     if requirement.is_leaf:
         yield requirement
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 DOMAINS = 16  # that are tried for a group
 DEEPEST = 100  # levels of a tree beyond which first fit is not tried: it walks down
-PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a region and of pods of one class; nodes of a pass for one step
+PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a node set and of pods of one class; nodes of a pass for one step
 
 
 class TrialOrder(Struct, frozen=True):
@@ -33,7 +33,7 @@ class TrialOrder(Struct, frozen=True):
 
 
 class FirstFit:
-    """Pods of one gang on a ledger of its own, which every seat changes."""
+    """Pods of one gang on a capacity of its own, which every seat changes."""
 
     def __init__(
         self, search: "Search", requirement: Requirement, order: TrialOrder, whole: Requirement | None = None
@@ -58,7 +58,7 @@ class FirstFit:
     # groups -----------------------------------------------------------------------------------------------------------
 
     def place(self, requirement: Requirement, enclosing: NodeSet) -> bool:
-        """A goal inside of a region; False, and nothing has changed: it did not fit."""
+        """A requirement inside of a node set; False, and nothing has changed: it did not fit."""
         if self._depth > DEEPEST:
             return False
         self._depth += 1
@@ -117,7 +117,7 @@ class FirstFit:
     # regions ----------------------------------------------------------------------------------------------------------
 
     def _regions(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
-        """A few domains for a goal that requires some."""
+        """A few domains for a requirement that requires some."""
         if requirement.at_most:
             for node_set, _ in zip(self.search.domains.of(requirement, enclosing), range(DOMAINS), strict=False):
                 yield node_set
@@ -170,7 +170,7 @@ class FirstFit:
         )
 
     def _fits_by_domain(self, requirement: Requirement, constraint: RequiredLevel) -> Ints:
-        """How much room every domain has left, in pods that the goal has."""
+        """How much room every domain has left, in pods that the requirement has."""
         level = self.search.domains.level(constraint)
         classes = self.search.domains.bounds.classes(requirement)
         self.search.spend(len(classes) * len(self.capacity.free) // NODES)
@@ -213,7 +213,7 @@ class FirstFit:
         return sorted(pod_classes, key=lambda pod_class: (int(self.capacity.fits(pod_class).max(initial=0)), pod_class))
 
     def add(self, leaf: Requirement, pod_class: int, count: int, node_set: NodeSet) -> bool:
-        """So many pods of a class of a leaf in a region; False: there is too little room."""
+        """So many pods of a class of a leaf in a node set; False: there is too little room."""
         self.search.spend(ADD)
         requested = self._taken + self.capacity.pod_classes.requests[pod_class] * count
         if self._allowance is not None and (requested > self._allowance).any():
@@ -251,5 +251,5 @@ def _is_flexible(requirement: Requirement) -> bool:
 
 
 def is_supported(requirement: Requirement) -> bool:
-    """Whether first fit can count what the goal needs: pods in all (M5) are beyond it."""
+    """Whether first fit can count what the requirement needs: pods in all (M5) are beyond it."""
     return not any(part.total for part in subtree(requirement))

@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 def applies(capacity: Capacity, requirement: Requirement, growing: bool = False) -> bool:
-    """Whether a goal has one class of pods, no preferred level, no wishes, and no rules between pods.
+    """Whether a requirement has one class of pods, no preferred level, no wishes, and no rules between pods.
 
     `growing`: the domain is to be chosen such that extras can follow, which is a matter for the search.
     """

@@ -36,7 +36,7 @@ class Placement(Struct, frozen=True):
 
 
 def grow(search: Search, requirement: Requirement, state: SearchState) -> Placement:
-    """The core of a goal where most extras can follow; as it was found where growth does not matter."""
+    """The core of a requirement where most extras can follow; as it was found where growth does not matter."""
     placed = search.pods_on_nodes(state)
     if not _has_extras(requirement) or not _matters(search, requirement):
         return Placement(placed)
@@ -88,7 +88,7 @@ def _more_pods(requirement: Requirement) -> Iterator[str]:
 
 
 def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: RequirementKinds) -> Requirement:
-    """The goal with the children that have pods, all of them needed."""
+    """The requirement with the children that have pods, all of them needed."""
     by_id: dict[int, Requirement | None] = {}
     for part in reversed(list(subtree(requirement))):
         below = tuple(chosen for child in part.children if (chosen := by_id[id(child)]) is not None)
@@ -102,7 +102,7 @@ def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: Req
 
 
 class _Growing:
-    """One goal with more and more extras, within a budget of its own."""
+    """One requirement with more and more extras, within a budget of its own."""
 
     def __init__(
         self, search: Search, requirement: Requirement, core: dict[str, Counter[int]], state: SearchState

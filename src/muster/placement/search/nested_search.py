@@ -5,6 +5,8 @@ children that fit by themselves (M3), a domain for every group that requires one
 before big ones (X4), and seats pods; whatever fails is remembered, domains and siblings that are alike are tried once.
 What it leaves open within a small budget is decided by an *integer program* (`exact`). Rules between the gang's own
 pods are beyond that program: with them the constructive search goes on to the end, and pods are seated by `inter_pod`.
+
+One module, over 400 lines: the tiers share the budget, the memory of failures and the state of one search.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -51,7 +53,7 @@ MANY = 300  # groups beyond which choices of children are not enumerated
 
 
 class Search:
-    """One gang on one ledger."""
+    """One gang on one capacity."""
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class Search:
         assignments: Sequence[Sequence[tuple[int, int]]],
         enclosing: NodeSet | None = None,
     ) -> dict[str, NodeSet]:
-        """By name the regions of groups that have pods; without those that are held to a number of domains."""
+        """By name the node sets of groups that have pods; without those that are held to a number of domains."""
         nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, assignments, strict=True)}
         for part in reversed(list(subtree(requirement))):
             inside = [nodes[child.name] for child in part.children if child.name in nodes]
@@ -366,7 +368,7 @@ class Search:
     def _split(
         self, requested: Collection[tuple[int, int]], free: Mapping[int, Ints], domains: Iterator[NodeSet]
     ) -> Iterator[NodeSet]:
-        """One region after the other, those without enough seats for some class last: a guess, not a bound."""
+        """One node set after the other, those without enough seats for some class last: a guess, not a bound."""
         full: list[NodeSet] = []
         for node_set in domains:
             self._spending.spend()
@@ -388,7 +390,7 @@ class Search:
             yield self.domains.narrow(enclosing, constraint, domain)
 
     def _assign_leaf(self, leaf: Requirement, node_set: NodeSet, state: SearchState) -> Iterator[SearchState]:
-        """The pods of a leaf in a region: beside what is seated, or with everything packed anew."""
+        """The pods of a leaf in a node set: beside what is seated, or with everything packed anew."""
         kinds = count_by_class(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)

@@ -117,7 +117,7 @@ class _Preferring:
         }
 
     def spread(self, state: SearchState) -> SearchState:
-        """The same regions, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
+        """The same node sets, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
         wishes = self.search.base.inter_pod.among(self.search.pod_classes, wishes=True)
         slack = 1
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
@@ -133,7 +133,7 @@ class _Preferring:
         return state
 
     def _replaced(self, requirement: Requirement, name: str, **changes: Any) -> Requirement:
-        """The goal with one group held more tightly."""
+        """The requirement with one group held more tightly."""
         if requirement.name == name:
             return self.search.kinds.derive(requirement, **changes)
         if not any(part.name == name for part in subtree(requirement)):

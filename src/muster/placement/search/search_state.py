@@ -19,7 +19,7 @@ class PodsOnNode(Struct, frozen=True):
 
 
 class Open(Struct, frozen=True, eq=False):
-    """A group that still needs a region inside of another; most constrained first."""
+    """A group that still needs a node set inside of another; most constrained first."""
 
     rank: Rank
     requirement: Requirement

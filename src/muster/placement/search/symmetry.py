@@ -13,7 +13,7 @@ Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
 
 
 class Symmetry:
-    """The looks of domains on one ledger, as pods of some classes see them."""
+    """The looks of domains on one capacity, as pods of some classes see them."""
 
     def __init__(self, domains: Domains, pod_classes: list[int], identity: bool) -> None:
         self.domains, self.pod_classes = domains, pod_classes
@@ -22,7 +22,7 @@ class Symmetry:
         self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
 
     def of(self, agenda: tuple[tuple[Requirement, NodeSet], ...], demands: tuple[Demand, ...]) -> object:
-        """Loads by region: groups that still need a place there, and pods that have one."""
+        """Loads by node set: groups that still need a place there, and pods that have one."""
         loads: Loads = {}
         for requirement, node_set in agenda:
             loads.setdefault(node_set.key, []).append((0, requirement.kind, 0))
