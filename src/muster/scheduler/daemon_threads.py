@@ -23,11 +23,11 @@ async def in_daemon_thread(name: str, work: Callable[[], T]) -> T:
 
     def run() -> None:
         try:
-            found = work()
+            result = work()
         except BaseException as error:  # as it is: the caller knows what to do with it
             settle(lambda error=error: done.set_exception(error))  # type: ignore[misc]
         else:
-            settle(lambda: done.set_result(found))
+            settle(lambda: done.set_result(result))
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return await done

@@ -19,7 +19,7 @@ from muster.kube.cluster import Cluster, Raw
 from muster.kube.errors import ApiError
 
 log = structlog.get_logger()
-CONFLICT = 409  # somebody was faster
+CONFLICT = 409  # another replica was faster
 
 
 async def _at_rest() -> bool:
@@ -52,7 +52,7 @@ class LeaseTerms(Struct, frozen=True):
 
 
 class Leader:
-    """One candidate. `leading` is asked before every single write."""
+    """One candidate. `leading` is checked before every single write."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Leader:
         self.cluster, self.identity, self.terms, self.clock, self.wall = cluster, identity, terms, clock, wall
         self._until = -1.0  # of our clock
         self._seen: tuple[str, float] | None = None  # the lease's version that another holds, and since when we see it
-        self._asked: tuple[str, float] | None = None  # the renewal that we sent last, and when
+        self._requested: tuple[str, float] | None = None  # the renewal that we sent last, and when
         self.term = 0  # how often leadership began
         self._rests_until = -math.inf  # of our clock
         self.refused: ApiError | None = None  # why the last try to look at the lease, or to hold it, failed
@@ -130,7 +130,7 @@ class Leader:
 
     async def turn(self) -> None:
         """Take the lease if it is free, keep it if it is ours."""
-        asked = self.clock()
+        requested_at = self.clock()
         try:
             lease = await self.cluster.get(LEASES, self.terms.namespace, self.terms.name)
         except ApiError as error:
@@ -138,19 +138,19 @@ class Leader:
                 raise
             if not self._free():
                 return
-            await self.cluster.create(LEASES, self._renewed({}, 0, asked))
-            self._hold(asked)
+            await self.cluster.create(LEASES, self._renewed({}, 0, requested_at))
+            self._hold(requested_at)
             return
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity")
         if holder not in (None, "", self.identity) and not self._expired(lease):
             self._until = -1.0
             return
-        if holder == self.identity and self._asked and self._asked[0] == spec.get("renewTime"):
-            self._hold(self._asked[1])  # the last renewal was taken, whether or not we were told
+        if holder == self.identity and self._requested and self._requested[0] == spec.get("renewTime"):
+            self._hold(self._requested[1])  # the last renewal was taken, whether or not we were told
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
-        await self.cluster.replace(LEASES, self._renewed(lease, changes, asked))  # 409 where somebody was faster
-        self._hold(asked)
+        await self.cluster.replace(LEASES, self._renewed(lease, changes, requested_at))  # 409: another was faster
+        self._hold(requested_at)
 
     async def step_down(self, abandon: "Callable[[], Awaitable[bool]]") -> None:
         """We lead and get nowhere: act no more, give the work up, let another go on, and stand back for a while.
@@ -169,7 +169,7 @@ class Leader:
         self._until = -1.0
 
     async def resign(self) -> None:
-        """Act no more and let another go on at once. Where nobody answers, the lease runs out by itself."""
+        """Act no more and let another go on at once. Without an answer, the lease runs out by itself."""
         self.stop()
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(self.terms.margin_seconds):
@@ -180,10 +180,10 @@ class Leader:
         if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
             await self.cluster.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": ""}})
 
-    def _hold(self, asked: float) -> None:
-        """From when we asked, not from when we were answered."""
+    def _hold(self, requested_at: float) -> None:
+        """Counted from the request, not from its answer."""
         self.term += not self.leading
-        self._until = asked + self.terms.deadline_seconds
+        self._until = requested_at + self.terms.deadline_seconds
         self._seen = None
 
     def _expired(self, lease: Raw) -> bool:
@@ -192,7 +192,7 @@ class Leader:
         return self._unchanged(str(lease["metadata"].get("resourceVersion", ""))) >= duration
 
     def _free(self) -> bool:
-        """There is no lease. One that another held, and somebody deleted, still counts: its holder may not know."""
+        """There is no lease. One that another held, and that was deleted, still counts: its holder may not know."""
         return self._seen is None or self._unchanged("") >= self.terms.duration_seconds
 
     def _unchanged(self, version: str) -> float:
@@ -201,9 +201,9 @@ class Leader:
             self._seen = (version, self.clock())
         return self.clock() - self._seen[1]
 
-    def _renewed(self, old: Raw, changes: int, asked: float) -> Raw:
+    def _renewed(self, old: Raw, changes: int, requested_at: float) -> Raw:
         lease = self._lease(old, changes)
-        self._asked = lease["spec"]["renewTime"], asked
+        self._requested = lease["spec"]["renewTime"], requested_at
         return lease
 
     def _lease(self, old: Raw, changes: int) -> Raw:

@@ -26,7 +26,7 @@ from muster.scheduler.observer import Observer
 
 log = structlog.get_logger()
 MOST_TRIED = 10_000  # questions that are remembered
-MOST_AT_ONCE = 8  # gangs that are looked at after one cycle: others have their turn after the next
+MOST_AT_ONCE = 8  # gangs that are looked at after one cycle: others follow after the next
 REST_SECONDS = 0.001  # between slices of work: the loop has the interpreter to itself for a moment
 LOOK_SECONDS = 0.2  # while a cycle runs: how soon the end of everything is noticed
 
@@ -40,12 +40,12 @@ class SearchRequest(Struct, frozen=True, eq=False):
 
 
 class LongerSearches:
-    """A loop of its own; `found` is called when there is a hint for the next cycle."""
+    """A loop of its own; `on_hint` is called when there is a hint for the next cycle."""
 
     def __init__(
-        self, memory: AnswerCache, steps: int, observer: Observer, found: Callable[[], None] = lambda: None
+        self, memory: AnswerCache, steps: int, observer: Observer, on_hint: Callable[[], None] = lambda: None
     ) -> None:
-        self._memory, self._steps, self._observer, self._found = memory, steps, observer, found
+        self._memory, self._steps, self._observer, self._on_hint = memory, steps, observer, on_hint
         self._tried: OrderedDict[bytes, None] = OrderedDict()
         self._latest: SearchRequest | None = None
         self._woken = asyncio.Event()
@@ -55,10 +55,10 @@ class LongerSearches:
         self._given_up = threading.Event()
 
     def offer(self, snapshot: Snapshot, policy: Policy, plan: CyclePlan) -> None:
-        """A cycle has ended; who was cut short is searched for, soon."""
+        """A cycle has ended: searches soon for gangs whose search was cut short."""
         gangs = tuple(cut_short(plan)) if self._steps else ()
         self._latest = SearchRequest(snapshot, policy, gangs) if gangs else None
-        known = {found.gang.key for found in plan.gangs}
+        known = {gang_plan.gang.key for gang_plan in plan.gangs}
         self._memory.hints = {key: hint for key, hint in self._memory.hints.items() if key in known}
         if gangs:
             self._woken.set()
@@ -73,54 +73,54 @@ class LongerSearches:
             self._no_cycle_runs.set()
 
     def forget(self) -> None:
-        """We do not lead: whoever does searches."""
+        """Another replica leads, and searches."""
         self._latest = None
         self._memory.hints = {}
         self._given_up.set()
 
     async def run(self) -> None:
-        """Without end."""
+        """Searches without end."""
         try:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                asked, self._latest = self._latest, None
-                if asked is not None:
+                request, self._latest = self._latest, None
+                if request is not None:
                     self._given_up = threading.Event()
-                    await self._search_each(asked)
+                    await self._search_each(request)
         finally:
             self._given_up.set()
 
-    async def _search_each(self, asked: SearchRequest) -> None:
+    async def _search_each(self, request: SearchRequest) -> None:
         given_up = self._given_up
-        for gang in _in_turn(asked.gangs, self._last):
-            work = partial(search_longer, asked.snapshot, asked.policy, gang, self._steps)
+        for gang in _next_gangs(request.gangs, self._last):
+            work = partial(search_longer, request.snapshot, request.policy, gang, self._steps)
             try:
-                found = await in_daemon_thread(
+                answer = await in_daemon_thread(
                     "longer search", partial(work, partial(self._rest, given_up), self._tried)
                 )
             except Cancelled:
                 return
             except Exception:  # as in a cycle: one gang's failure is no other's
                 log.exception("longer search failed", gang=gang)
-                found = None
+                answer = None
             self._last = gang
-            if found is not None and not given_up.is_set():
-                self._answered(gang, found)
+            if answer is not None and not given_up.is_set():
+                self._answered(gang, answer)
 
-    def _answered(self, gang: str, found: LongerAnswer) -> None:
-        self._tried[found.question] = None
+    def _answered(self, gang: str, answer: LongerAnswer) -> None:
+        self._tried[answer.question] = None
         while len(self._tried) > MOST_TRIED:
             self._tried.popitem(last=False)
-        outcome = "found" if found.hint else "infeasible" if found.is_known else "unknown"
-        log.info("longer search", gang=gang, outcome=outcome, steps=found.steps)
+        outcome = "found" if answer.hint else "infeasible" if answer.is_known else "unknown"
+        log.info("longer search", gang=gang, outcome=outcome, steps=answer.steps)
         self._observer.searched_longer(outcome)
-        if found.hint is not None:
-            self._memory.hints[gang] = found.hint
-            self._found()
+        if answer.hint is not None:
+            self._memory.hints[gang] = answer.hint
+            self._on_hint()
 
     def _rest(self, given_up: threading.Event) -> bool:
-        """Asked by the search between its steps, in its thread: waits for cycles, and tells whether to give up."""
+        """Called by the search between its steps, in its thread: waits for cycles; returns whether to give up."""
         time.sleep(REST_SECONDS)
         while not given_up.is_set():
             if self._no_cycle_runs.wait(LOOK_SECONDS):
@@ -128,6 +128,6 @@ class LongerSearches:
         return True
 
 
-def _in_turn(gangs: Sequence[str], last: str) -> list[str]:
-    """Some of them, going on after the one that was last."""
+def _next_gangs(gangs: Sequence[str], last: str) -> list[str]:
+    """Some of the gangs, from the one after `last` on."""
     return sorted(gangs, key=lambda gang: (gang <= last, gang))[:MOST_AT_ONCE]

@@ -100,9 +100,9 @@ class Binder:
         """The oldest unconfirmed binding of each gang that has one."""
         oldest: dict[str, UnconfirmedBinding] = {}
         for write in self._unconfirmed.values():
-            found = write.unconfirmed
-            if found is not None and (write.owner not in oldest or found.since < oldest[write.owner].since):
-                oldest[write.owner] = found
+            unconfirmed = write.unconfirmed
+            if unconfirmed is not None and (write.owner not in oldest or unconfirmed.since < oldest[write.owner].since):
+                oldest[write.owner] = unconfirmed
         return oldest
 
     async def send(self, write: BindingWrite) -> WriteResult:

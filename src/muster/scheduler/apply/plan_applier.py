@@ -116,8 +116,8 @@ class PlanExecution:
 
     def _uid(self, pod: str) -> str:
         """The uid in the snapshot; empty: the pod is not there."""
-        found = self._pods.get(pod)
-        return found.metadata.uid if found else ""
+        known = self._pods.get(pod)
+        return known.metadata.uid if known else ""
 
 
 def concerned_pods(plan: CyclePlan, pods: Mapping[str, Pod]) -> dict[str, Pod]:

@@ -3,7 +3,7 @@
 What was done is told by `event_queue`.
 
 Rule 1: the same about the same object is one Event that counts, as with Kubernetes' own recorders; it says what was
-found last. Rule 2: how often that is told is not decided here.
+found last. Rule 2: how often that is recorded is not decided here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ from muster.validation.pods.membership import Stray
 STRAY_PODS = "StrayPods"
 LONGEST = 1024  # characters of a message, as Kubernetes has it
 LONGEST_NAME = 200  # of the object, in the name of an Event
-KEPT_SECONDS = 3600.0  # for so long, API servers keep an Event that nobody writes to
+KEPT_SECONDS = 3600.0  # for so long, API servers keep an Event that is not updated
 Series = tuple[str, str, str, str, str]  # what tells events apart: kind, namespace, name, uid, and the reason
 
 
@@ -36,34 +36,34 @@ class CountedEvent(Struct, frozen=True):
     """An Event that is there, or was asked for."""
 
     name: str
-    count: int  # 0: nobody knows whether it was taken
+    count: int  # 0: it is not known whether it was created
     at: float  # of a clock that never goes back
 
 
 class Recorder:
-    """Writes events, and remembers for as long as they are kept how often each was told."""
+    """Writes events, and remembers for as long as they are kept how often each was recorded."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self.cluster, self.clock = cluster, clock
-        self._told: dict[Series, CountedEvent] = {}  # the one that was told last comes last
+        self._recorded: dict[Series, CountedEvent] = {}  # the latest one comes last
 
     async def record(self, event: Raw) -> None:
         """One more time."""
         series, meta = series_of(event), event["metadata"]
         self._forget()
-        told = self._told.get(series)
-        if told is None or not await self._again(told, event):
-            told = CountedEvent(meta["name"], 0, self.clock())
-            self._told[series] = told  # also where no answer comes: the next try finds it, or not
+        recorded = self._recorded.get(series)
+        if recorded is None or not await self._again(recorded, event):
+            recorded = CountedEvent(meta["name"], 0, self.clock())
+            self._recorded[series] = recorded  # also where no answer comes: the next try finds it, or not
             await self.cluster.create(EVENTS, event)
-        self._told.pop(series, None)
-        self._told[series] = CountedEvent(told.name, told.count + 1, self.clock())
+        self._recorded.pop(series, None)
+        self._recorded[series] = CountedEvent(recorded.name, recorded.count + 1, self.clock())
 
-    async def _again(self, told: CountedEvent, event: Raw) -> bool:
+    async def _again(self, recorded: CountedEvent, event: Raw) -> bool:
         """Whether it is still there to be counted up."""
-        news = {"count": told.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+        news = {"count": recorded.count + 1, "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
         try:
-            await self.cluster.patch(EVENTS, event["metadata"]["namespace"], told.name, news)
+            await self.cluster.patch(EVENTS, event["metadata"]["namespace"], recorded.name, news)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -73,8 +73,8 @@ class Recorder:
     def _forget(self) -> None:
         """Those that API servers have forgotten as well."""
         old = self.clock() - KEPT_SECONDS
-        while self._told and self._told[first := next(iter(self._told))].at < old:
-            del self._told[first]
+        while self._recorded and self._recorded[first := next(iter(self._recorded))].at < old:
+            del self._recorded[first]
 
 
 def series_of(event: Raw) -> Series:

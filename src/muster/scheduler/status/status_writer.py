@@ -1,8 +1,8 @@
-"""What people and programs are told after a cycle: statuses, conditions, annotations and events (E1-E3).
+"""Writes statuses, conditions, annotations and events after a cycle (E1-E3).
 
-Rule 1: telling is a loop of its own, on the latest outcome: news that are not out when newer ones come are dropped, and
-scheduling never waits for it. Rule 2: one letter about one object at a time, and only what differs from what is stored;
-a letter that is lost is written again after the next cycle.
+Rule 1: a loop of its own, on the latest outcome: updates that are not sent when a newer outcome comes are dropped, and
+scheduling never waits for them. Rule 2: one update of one object at a time, and only what differs from what is stored;
+an update that is lost is written again after the next cycle.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ from muster.validation.pods.membership import gang_of
 
 log = structlog.get_logger()
 CONFLICT = 409
-AGAIN_SECONDS = 300.0  # the same event about the same object is not told more often
-RECEIVED_SECONDS = 5.0  # for so long, what was written and is not heard of yet is not written again
-AT_ONCE = 16  # letters: few, as bindings come first
-SHOWN = 5  # failures that are told in words
+AGAIN_SECONDS = 300.0  # the same event about the same object is not written more often
+RECEIVED_SECONDS = 5.0  # for so long, what was written and is not received yet is not written again
+AT_ONCE = 16  # updates: few, as bindings come first
+SHOWN = 5  # failures that are logged
 SILENT_SECONDS = 60.0  # while nothing works, that is logged again after this time
 JSON: PatchType = "application/json-patch+json"
 STRATEGIC: PatchType = "application/strategic-merge-patch+json"
@@ -94,13 +94,13 @@ class StatusWriter:
     ) -> None:
         self.cluster, self.leadership, self.clock, self.seconds = cluster, leadership, clock, seconds
         self.observer: Observer = observer or NoObserver()
-        self.again = again  # called when everything is out: whether something was not taken
+        self.again = again  # called when all updates are sent: whether one failed
         self.reported_cycle = 0  # the last one whose updates are written, as far as a later one does not replace them
         self._latest: CycleOutcome | None = None
         self._woken = asyncio.Event()
-        self._number = 0  # the cycle that the letters are of
+        self._number = 0  # the cycle that the updates are of
         self._term = 0  # its term of leadership: in another one, nothing of it is written
-        self._newest = 0  # the last cycle that there are news of
+        self._newest = 0  # the last cycle that was submitted
         self._updates: dict[Address, list[StatusUpdate]] = {}
         self._busy: dict[Address, asyncio.Event] = {}  # set once the object may be written to again
         self._placed: dict[Address, int] = {}  # pods that were bound, and in which cycle
@@ -111,13 +111,13 @@ class StatusWriter:
         self._drafts = Drafts()
         self._recorder = Recorder(cluster, clock)
 
-    def submit(self, news: CycleOutcome) -> None:
-        """Soon; or never, if there are newer ones by then."""
-        self._latest, self._newest = news, news.number
+    def submit(self, cycle: CycleOutcome) -> None:
+        """Writes its updates soon; or never, if a newer outcome comes before."""
+        self._latest, self._newest = cycle, cycle.number
         self._woken.set()
 
     async def yield_to_binding(self, binding: Binding) -> None:
-        """A pod is about to be bound: that it waits is not to be said after that, so not now either."""
+        """Before a pod is bound: drops its updates, and waits for one under way. None may say later that it waits."""
         address = (PODS.plural, binding.namespace, binding.pod)
         self._placed[address] = self._newest + 1
         self._updates.pop(address, None)
@@ -125,40 +125,40 @@ class StatusWriter:
             await self._busy[address].wait()
 
     def forget(self) -> None:
-        """We do not lead: others write, so what we said does not stand, and what we would say is not asked for."""
+        """Another replica leads and writes: what was written may be changed, and nothing more is written."""
         self._latest = None
         self._updates.clear()
         self._said.clear()
 
     async def run(self) -> None:
-        """Without end."""
+        """Writes without end."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._woken.wait()
                 self._woken.clear()
-                news, self._latest = self._latest, None
-                if news is not None:
-                    drafts = await in_daemon_thread("status", partial(self._drafts.updates, news))
-                    self._put(news, drafts)
-                    self._go_on(tasks)
+                cycle, self._latest = self._latest, None
+                if cycle is not None:
+                    drafts = await in_daemon_thread("status", partial(self._drafts.updates, cycle))
+                    self._put(cycle, drafts)
+                    self._send_next(tasks)
 
-    def _put(self, news: CycleOutcome, fresh: dict[Address, list[StatusUpdate]]) -> None:
-        """Who has waited before comes first, with the newer letters: else those at the end might wait for ever."""
-        if news.term != self._term:
+    def _put(self, cycle: CycleOutcome, fresh: dict[Address, list[StatusUpdate]]) -> None:
+        """Objects that waited before come first, with newer updates: else the last ones might wait for ever."""
+        if cycle.term != self._term:
             self._said.clear()  # another leader may have written since then
-        for update in [*_withdrawn(self._said, fresh, news)]:
+        for update in [*_withdrawn(self._said, fresh, cycle)]:
             fresh[update.address] = [update]
-        self._placed = {address: number for address, number in self._placed.items() if number > news.number}
+        self._placed = {address: number for address, number in self._placed.items() if number > cycle.number}
         for address in self._placed:
             fresh.pop(address, None)
-        now, due = self.clock(), {(address, one.kind) for address, found in fresh.items() for one in found}
+        now, due = self.clock(), {(address, update.kind) for address, updates in fresh.items() for update in updates}
         self._said = {about: (said, at) for about, (said, at) in self._said.items() if _stands(about, now - at, due)}
         if self._failed:
-            self._own_up()
+            self._report_failures()
         self._updates = {address: fresh[address] for address in self._updates if address in fresh} | fresh
-        self._number, self._term = news.number, news.term
+        self._number, self._term = cycle.number, cycle.term
 
-    def _go_on(self, tasks: asyncio.TaskGroup) -> None:
+    def _send_next(self, tasks: asyncio.TaskGroup) -> None:
         while len(self._busy) < AT_ONCE and (address := self._next()) is not None:
             self._busy[address] = asyncio.Event()
             tasks.create_task(self._send(address, self._updates.pop(address), self._term, tasks))
@@ -170,10 +170,10 @@ class StatusWriter:
 
     def _all_out(self) -> None:
         self.reported_cycle = self._number
-        self._own_up()
+        self._report_failures()
 
-    def _own_up(self) -> None:
-        """Say what was not taken, and ask for another try."""
+    def _report_failures(self) -> None:
+        """Logs what was not written, and reports whether to try again."""
         failures, failed = self._failures, self._failed
         self._failures, self._failed = [], 0
         if failures and self.clock() >= self._silent_until:
@@ -182,18 +182,18 @@ class StatusWriter:
                 log.warning("not told", what=failure, of=failed)
         self.again(failed > 0)
 
-    async def _send(self, address: Address, found: list[StatusUpdate], term: int, tasks: asyncio.TaskGroup) -> None:
+    async def _send(self, address: Address, updates: list[StatusUpdate], term: int, tasks: asyncio.TaskGroup) -> None:
         """All that is to be written about one object, in order."""
-        for update in found:
+        for update in updates:
             about = (address, update.kind)
             said, _ = self._said.get(about, (None, 0.0))
             if said != update.says and leads_in(self.leadership, term) and await self._write(update):
                 self._said[about] = update.says, self.clock()
         self._busy.pop(address).set()
-        self._go_on(tasks)
+        self._send_next(tasks)
 
     async def _write(self, update: StatusUpdate) -> bool:
-        """Whether it was taken. What changed or went away meanwhile is no failure: it is heard of anyway."""
+        """Whether it was written. An object that changed or went away is no failure: the watch brings it."""
         try:
             async with within_leadership(self.leadership, self.seconds):
                 await self._request(update)
@@ -208,7 +208,7 @@ class StatusWriter:
         return True
 
     async def _request(self, update: StatusUpdate) -> None:
-        """One request a letter, but for an event that is no longer there to be counted up."""
+        """One request an update, but for an event that is no longer there to be counted up."""
         where = update.resource, update.namespace, update.name
         match update.kind:
             case "event":
@@ -222,10 +222,10 @@ class StatusWriter:
 
 
 def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tuple[Address, Kind]]) -> bool:
-    """Whether what was said need not be said again.
+    """Whether what was written need not be written again.
 
-    Conditions of pods are not heard back, so they stand for as long as they are due; a status that is still due after
-    a while was changed by somebody.
+    The cache does not keep conditions of pods, so they stand as long as they are due; a status that is still due after
+    a while was changed by another client.
     """
     match about[1]:
         case "event":
@@ -236,7 +236,7 @@ def _stands(about: tuple[Address, Kind], age_seconds: float, due: Container[tupl
             return about in due and age_seconds < RECEIVED_SECONDS
 
 
-# letters ------------------------------------------------------------------------------------------------------------
+# updates ------------------------------------------------------------------------------------------------------------
 
 
 class Drafts:
@@ -250,63 +250,63 @@ class Drafts:
         self._silent: dict[str, Gang] = {}
         self._where: object = None  # the domains that statuses name
 
-    def updates(self, news: CycleOutcome) -> dict[Address, list[StatusUpdate]]:
+    def updates(self, cycle: CycleOutcome) -> dict[Address, list[StatusUpdate]]:
         """By the object they are about."""
-        found: dict[Address, list[StatusUpdate]] = {}
-        for update in (*self._of_gangs(news), *_of_orphans(news), *_of_queues(news)):
-            found.setdefault(update.address, []).append(update)
-        return found
+        updates: dict[Address, list[StatusUpdate]] = {}
+        for update in (*self._of_gangs(cycle), *_of_orphans(cycle), *_of_queues(cycle)):
+            updates.setdefault(update.address, []).append(update)
+        return updates
 
-    def _of_gangs(self, news: CycleOutcome) -> Iterator[StatusUpdate]:
-        before = {gang.key: gang for gang in news.snapshot.gangs}
-        if news.snapshot.topologies is not self._where:
-            self._silent, self._where = {}, news.snapshot.topologies
-        at_rest = {found.gang.key for found in news.plan.gangs if self._is_silent(found)}
+    def _of_gangs(self, cycle: CycleOutcome) -> Iterator[StatusUpdate]:
+        before = {gang.key: gang for gang in cycle.snapshot.gangs}
+        if cycle.snapshot.topologies is not self._where:
+            self._silent, self._where = {}, cycle.snapshot.topologies
+        at_rest = {gang_plan.gang.key for gang_plan in cycle.plan.gangs if self._is_silent(gang_plan)}
         self._silent = {key: self._silent[key] for key in at_rest}
-        foreign = {gang.key for gang in news.snapshot.gangs if gang.is_foreign}  # another scheduler's to report (N6)
-        yield from _of_unsettled(news)
-        for key, outcome in outcomes(news.snapshot, news.plan, at_rest | foreign | news.unsettled.keys()).items():
-            about = _about_one(outcome, before[key].source, news)
+        foreign = {gang.key for gang in cycle.snapshot.gangs if gang.is_foreign}  # another scheduler's to report (N6)
+        yield from _of_unsettled(cycle)
+        for key, outcome in outcomes(cycle.snapshot, cycle.plan, at_rest | foreign | cycle.unsettled.keys()).items():
+            about = _about_one(outcome, before[key].source, cycle)
             yield from about or ()
             is_kept = names.MOVED_TO in before[key].source.metadata.annotations  # a promise ends with time (P7)
             if about == [] and outcome.plan.gang is before[key] and _at_rest(outcome.plan) and not is_kept:
                 self._silent[key] = before[key]
 
-    def _is_silent(self, found: GangPlan) -> bool:
+    def _is_silent(self, gang_plan: GangPlan) -> bool:
         """There was nothing to say about it, and nothing has happened since."""
-        return self._silent.get(found.gang.key) is found.gang and _at_rest(found)
+        return self._silent.get(gang_plan.gang.key) is gang_plan.gang and _at_rest(gang_plan)
 
 
-def _of_unsettled(news: CycleOutcome) -> Iterator[StatusUpdate]:
+def _of_unsettled(cycle: CycleOutcome) -> Iterator[StatusUpdate]:
     """Whatever a status said about these gangs could be wrong: only an event tells that it is not known (E1)."""
-    sources = {gang.key: gang.source for gang in news.snapshot.gangs if news.unsettled.get(gang.key)}
+    sources = {gang.key: gang.source for gang in cycle.snapshot.gangs if cycle.unsettled.get(gang.key)}
     for key, group in sources.items():
-        yield _of_event(about_group(group, "BindingFailed", news.unsettled[key], news.now))
+        yield _of_event(about_group(group, "BindingFailed", cycle.unsettled[key], cycle.now))
 
 
-def _at_rest(found: GangPlan) -> bool:
+def _at_rest(gang_plan: GangPlan) -> bool:
     """It runs, and what is said of its extras, if anything, depends on nothing but the gang itself."""
-    return found.verdict == "Scheduled" and all(
-        refusal.extra is not None and isinstance(refusal, NotEnoughPods) for refusal in found.refusals
+    return gang_plan.verdict == "Scheduled" and all(
+        refusal.extra is not None and isinstance(refusal, NotEnoughPods) for refusal in gang_plan.refusals
     )
 
 
-def _about_one(outcome: Outcome, group: PodGroup, news: CycleOutcome) -> list[StatusUpdate] | None:
-    """None: something about this gang cannot be put into words. That must not keep anybody from being scheduled."""
+def _about_one(outcome: Outcome, group: PodGroup, cycle: CycleOutcome) -> list[StatusUpdate] | None:
+    """None: something about this gang cannot be put into words. That must not keep other gangs from being scheduled."""
     try:
-        return list(_about(outcome, group, news))
+        return list(_about(outcome, group, cycle))
     except Exception:
         log.exception("not told", gang=outcome.gang.key)
         return None
 
 
-def _about(outcome: Outcome, group: PodGroup, news: CycleOutcome) -> Iterator[StatusUpdate]:
-    if not is_reported_elsewhere(outcome.before, news.snapshot.schedulers):
-        yield from _of_group(outcome, group, news.now)
+def _about(outcome: Outcome, group: PodGroup, cycle: CycleOutcome) -> Iterator[StatusUpdate]:
+    if not is_reported_elsewhere(outcome.before, cycle.snapshot.schedulers):
+        yield from _of_group(outcome, group, cycle.now)
     for name, condition in pod_conditions(outcome, group).items():
-        pod = news.snapshot.pods.get(name)
-        yield _of_pod(name, pod.metadata.uid if pod else "", condition, news.now)
-    yield from map(_of_event, about_gang(outcome, group, news.snapshot.pods, news.now))
+        pod = cycle.snapshot.pods.get(name)
+        yield _of_pod(name, pod.metadata.uid if pod else "", condition, cycle.now)
+    yield from map(_of_event, about_gang(outcome, group, cycle.snapshot.pods, cycle.now))
 
 
 def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[StatusUpdate]:
@@ -320,9 +320,9 @@ def _of_group(outcome: Outcome, group: PodGroup, now: datetime) -> Iterator[Stat
         yield StatusUpdate("status", resource, meta.namespace, meta.name, said, said)
 
 
-def _of_queues(news: CycleOutcome) -> Iterator[StatusUpdate]:
-    stored = {queue.metadata.name: queue for queue in news.snapshot.objects.queues}
-    for name, status in queue_statuses(news.snapshot, news.plan, news.now).items():
+def _of_queues(cycle: CycleOutcome) -> Iterator[StatusUpdate]:
+    stored = {queue.metadata.name: queue for queue in cycle.snapshot.objects.queues}
+    for name, status in queue_statuses(cycle.snapshot, cycle.plan, cycle.now).items():
         queue = stored.get(name)
         if queue is not None and queue.status != status:
             body = _status(queue.metadata.uid, status)
@@ -339,7 +339,7 @@ def _status(uid: str, status: Wire) -> list[Raw]:
 
 
 def _of_pod(pod: str, uid: str, condition: Condition, now: datetime) -> StatusUpdate:
-    """A pod that was deleted and came back under its name has heard nothing yet."""
+    """A pod that was deleted and came back under its name carries nothing yet."""
     namespace, _, name = pod.partition("/")
     raw = encode(condition) | {"lastTransitionTime": format_time(now)}
     return StatusUpdate("condition", PODS, namespace, name, (uid, condition), _on_pod(uid, raw))
@@ -349,12 +349,12 @@ def _on_pod(uid: str, condition: Raw) -> Raw:
     return {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
 
 
-def _of_orphans(news: CycleOutcome) -> Iterator[StatusUpdate]:
+def _of_orphans(cycle: CycleOutcome) -> Iterator[StatusUpdate]:
     """Pods that no gang speaks for."""
-    for stray in orphans(news.snapshot):
-        pod = news.snapshot.pods[stray.pod]
-        yield _of_pod(stray.pod, pod.metadata.uid, of_stray(stray), news.now)
-        yield _of_event(about_stray(stray, pod, news.now))
+    for stray in orphans(cycle.snapshot):
+        pod = cycle.snapshot.pods[stray.pod]
+        yield _of_pod(stray.pod, pod.metadata.uid, of_stray(stray), cycle.now)
+        yield _of_event(about_stray(stray, pod, cycle.now))
 
 
 def _of_event(event: Raw) -> StatusUpdate:
@@ -362,18 +362,18 @@ def _of_event(event: Raw) -> StatusUpdate:
     return StatusUpdate("event", EVENTS, namespace, f"{kind}/{name}/{reason}", series, event)
 
 
-def _withdrawn(said: Said, fresh: Container[Address], news: CycleOutcome) -> Iterator[StatusUpdate]:
+def _withdrawn(said: Said, fresh: Container[Address], cycle: CycleOutcome) -> Iterator[StatusUpdate]:
     """Conditions of pods that still wait, where nothing takes their place: of gangs that want none, or no more (S4)."""
-    bound = {(one.namespace, one.pod) for one in news.plan.bindings}
+    bound = {(one.namespace, one.pod) for one in cycle.plan.bindings}
     for (address, kind), (says, _) in said.items():
         if kind == "condition" and address not in fresh and address[1:] not in bound:
-            yield from _unsaid(address, says, news.snapshot.pods.get("/".join(address[1:])), news.unsettled)
+            yield from _unsaid(address, says, cycle.snapshot.pods.get("/".join(address[1:])), cycle.unsettled)
 
 
 def _unsaid(
     address: Address, says: object, pod: Pod | None, unsettled: Container[str | None]
 ) -> Iterator[StatusUpdate]:
-    """On a bound pod the condition is not ours any more, and another pod of that name was told nothing."""
+    """On a bound pod the condition is not ours any more, and another pod of that name carries none."""
     if (
         pod is None
         or pod_state(pod) is not PodState.PENDING

@@ -481,7 +481,7 @@ async def test_what_was_told_is_forgotten_with_its_events() -> None:
         lost, _ = decode(one, Pod)
         await recorder.record(about_stray(Stray(f"default/p{i}", "NoPodGroup"), lost, world.time.now()))
         await world.time.advance(KEPT_SECONDS / 10)
-    assert len(recorder._told) == 11
+    assert len(recorder._recorded) == 11
 
 
 # pods that belong to nobody -----------------------------------------------------------------------------------------
