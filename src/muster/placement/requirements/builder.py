@@ -18,11 +18,11 @@ from muster.validation.topology import unknown_level, unknown_topology
 
 
 class _Placed(Struct, frozen=True, eq=False):
-    """Where the placed pods of a gang are."""
+    """The nodes of a gang's placed pods."""
 
-    nodes: list[int]  # of all of them, leaf by leaf: those of a group are a run of it
-    runs: dict[str, tuple[int, int]]
-    lost: dict[str, Member]  # group -> a pod of it that is placed on a node that does not exist
+    nodes: list[int]  # of all placed pods, leaf by leaf: each group's nodes are one slice
+    runs: dict[str, tuple[int, int]]  # group -> start and end of its slice
+    lost: dict[str, Member]  # group -> one of its pods whose node does not exist
 
 
 class Requirements:
@@ -41,7 +41,7 @@ class Requirements:
 
     @cached_property
     def _placed(self) -> "_Placed":
-        """Asked for where levels are named. Linear in groups and pods, however deep the tree is."""
+        """Built only where a group names a level. Linear in groups and pods, however deep the tree is."""
         nodes, runs, lost = list[int](), dict[str, tuple[int, int]](), dict[str, Member]()
         index = self.snapshot.node_index
         groups = list(walk(self.gang.root))
@@ -63,7 +63,7 @@ class Requirements:
         return _Placed(nodes, runs, lost)
 
     def _above(self, group: Group) -> Iterator[Branch]:
-        """The groups around one, nearest first."""
+        """The ancestors of a group, nearest first."""
         name = group.name
         while name in self._parents:
             yield self._parents[name]
@@ -83,7 +83,7 @@ class Requirements:
         return None
 
     def find_lost_pod(self, group: Group) -> Impossible | None:
-        """A group held to a domain that nobody knows: some pod of it is on a node that is not there (decision 0010)."""
+        """Why a group's required domain is unknown: the node of one of its pods does not exist (decision 0010)."""
         level = group.constraint.required_topology_level
         pod = self._placed.lost.get(group.name) if level else None
         if pod is None:
@@ -91,7 +91,7 @@ class Requirements:
         return Impossible(group.name, "NodeUnknown", lost=LostPod(pod.name, pod.node, level))
 
     def domains(self) -> dict[str, str]:
-        """For every group with a level: the tightest domain up to that level which all its placed pods share."""
+        """For every group with a level: the tightest domain, up to that level, that all its placed pods share."""
         domains: dict[str, str] = {}
         for group in walk(self.gang.root):
             level = group.constraint.required_topology_level or group.constraint.preferred_topology_level
@@ -108,7 +108,7 @@ class Requirements:
             yield requirement
 
     def done(self) -> dict[str, int]:
-        """What every group has already of what it needs: pods of a leaf, satisfied children of a branch."""
+        """How much of its minimum every group has already: pods of a leaf, satisfied children of a branch."""
         return {
             group.name: self.standings[group.name].counted
             if isinstance(group, Leaf)
@@ -117,9 +117,9 @@ class Requirements:
         }
 
     def further_requirement(self, group: Group, pods: int = 0) -> "Requirement | Impossible | None":
-        """What one more part needs (G3): a SubGroup as a gang of its own, or so many more pods of a leaf.
+        """What the next extra needs (G3): a SubGroup as a gang of its own, or `pods` more pods of a leaf.
 
-        It stays inside the domains of the groups around it (T1).
+        It stays inside the domains of its ancestors (T1).
         """
         requirement = self._leaf(group, pods) if isinstance(group, Leaf) and pods else self._build(group)
         for around in self._above(group):
@@ -130,7 +130,7 @@ class Requirements:
         return requirement
 
     def restoring_requirement(self, pods: Collection[tuple[str, str]]) -> "Requirement | Impossible":
-        """What it takes to have every one of some waiting pods, by (leaf, pod), placed again, levels and all."""
+        """The requirement that places all of these pending pods, by (leaf, pod), again, with their levels."""
         wanted: dict[str, int] = {}
         for leaf, _ in pods:
             wanted[leaf] = wanted.get(leaf, 0) + 1
@@ -150,7 +150,7 @@ class Requirements:
         return by_name[self.gang.root.name]
 
     def _build(self, group: Group) -> "Requirement | Impossible | None":
-        """What a group needs; below a branch that counts pods in all (M5), also what its leaves could give."""
+        """What a group needs; below a branch with a total of pods (M5), also pods that its leaves could contribute."""
         within = self._totals_above(group)
         by_name: dict[str, Requirement | Impossible | None] = {}
         for part in reversed(list(walk(group))):
@@ -164,7 +164,7 @@ class Requirements:
         return by_name[group.name]
 
     def _totals_above(self, root: Group) -> dict[str, tuple[str, ...]]:
-        """For every group below a branch that lacks pods in all (M5): the names of such branches, outermost first."""
+        """For every group below a branch that lacks pods in its total (M5): such branches by name, outermost first."""
         within: dict[str, tuple[str, ...]] = {}
         for group in walk(root):
             if not isinstance(group, Branch):
@@ -181,12 +181,11 @@ class Requirements:
         if not need and not (within and self.standings[leaf.name].pending):
             return None
         requirement = self._leaf_of(leaf, need, within)
-        return (
-            requirement if need or isinstance(requirement, Requirement) else None
-        )  # pods that it need not give: none that it could
+        # A leaf that needs no more pods, and has none to contribute, has no requirement.
+        return requirement if need or isinstance(requirement, Requirement) else None
 
     def _leaf_of(self, leaf: Leaf, need: int, within: tuple[str, ...] = ()) -> Requirement | Impossible:
-        """So many of its waiting pods: any will do (M4), so those with unsupported rules keep none of the others."""
+        """`need` of its pending pods. Any will do (M4), so pods with unsupported rules do not block the others."""
         waiting = leaf.members_in(PodState.PENDING)
         if len(waiting) < need:
             return Impossible(leaf.name, "NotEnoughPods", f"{len(waiting)} of {need}")
@@ -245,7 +244,7 @@ class Requirements:
         return self.kinds.derive(requirement)
 
     def resolve_level(self, group: Group, level: str) -> RequiredLevel | Impossible | None:
-        """A level of a group, with what its placed pods say about it; None where no level is named."""
+        """A level of a group, with the domains of its placed pods; None where it names no level."""
         if not level:
             return None
         known = self._find_level(group, level)
@@ -263,14 +262,14 @@ class Requirements:
         return RequiredLevel(tree.topology.metadata.name, number, pinned, shared, tuple(by_level[number]))
 
     def _find_level(self, group: Group, level: str) -> tuple[TopologyTree, int] | Impossible:
-        """A level that a group names, or what is wrong with it (T6)."""
+        """The level that a group names, or why it is invalid (T6)."""
         known = find_topology_level(self.snapshot, group.constraint.topology, level)
         if isinstance(known, str):
             return Impossible(group.name, "InvalidSpec", f"`{group.name}`: {known}" if group.name else known)
         return known
 
     def _runs(self, members: Sequence[Member]) -> Iterator[tuple[int, int]]:
-        """Pods in order, neighbours of one class together."""
+        """Pods in order, as runs of (class, count): consecutive pods of one class form a run."""
         pod_class, length = -1, 0
         for member in members:
             own_class = self.snapshot.class_of[f"{self.gang.namespace}/{member.name}"]
@@ -283,7 +282,7 @@ class Requirements:
 
 
 def find_topology_level(snapshot: Snapshot, topology: str, level: str) -> tuple[TopologyTree, int] | str:
-    """A level of a Topology (T4), or what is wrong with their names (T6)."""
+    """A level of a Topology (T4), or a message that says which name is unknown (T6)."""
     trees = snapshot.topologies
     tree = trees.get(topology) if topology or len(trees) != 1 else next(iter(trees.values()))
     if tree is None:

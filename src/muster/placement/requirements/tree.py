@@ -31,12 +31,12 @@ def sizes(requirement: Requirement) -> dict[int, int]:
 
 
 def size(requirement: Requirement) -> int:
-    """The fewest pods that meet it."""
+    """The fewest pods that meet the requirement."""
     return sizes(requirement)[requirement.kind]
 
 
 def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
-    """For a requirement and all below it, by kind: pods of each class that it asks for in any case."""
+    """For a requirement and all below it, by kind: pods of each class that every choice includes."""
     by_kind: dict[int, dict[int, int]] = {}
     for part in reversed(list(subtree(requirement))):
         if part.kind not in by_kind:
@@ -50,7 +50,7 @@ def pods_by_class(requirement: Requirement) -> dict[int, dict[int, int]]:
 
 
 def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
-    """For a requirement and all below it, by name: all pods of each class, extras among them."""
+    """For a requirement and all below it, by name: all pods of each class, extras included."""
     by_name: dict[str, dict[int, int]] = {}
     for part in reversed(list(subtree(requirement))):
         by_name[part.name] = counts = count_by_class(part.pods)
@@ -61,9 +61,9 @@ def whole_pods_by_class(requirement: Requirement) -> dict[str, dict[int, int]]:
 
 
 def first_choice(requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
-    """The goal with the first choice of children at every branch (M3), and with pods in all from the first leaves (M5).
+    """The requirement with the first children at every branch (M3), and totals of pods met by the first leaves (M5).
 
-    The goal itself where it leaves no choice; None where the first children have too few pods for a total.
+    The requirement itself where it leaves no choice; None where the first children have too few pods for a total.
     """
     by_id: dict[int, Requirement] = {}
     least = sizes(requirement)
@@ -81,7 +81,7 @@ def first_choice(requirement: Requirement, kinds: RequirementKinds) -> Requireme
 def _topped_up(
     requirement: Requirement, children: tuple[Requirement, ...], kinds: RequirementKinds
 ) -> tuple[Requirement, ...] | None:
-    """The children with so many pods more that the requirement has its total; None: they have too few."""
+    """The children, with enough extra pods for the total of the requirement; None: they have too few."""
     below = [leaf for child in children for leaf in leaves(child)]
     short = requirement.total - sum(leaf.need for leaf in below)
     more: dict[str, int] = {}
@@ -108,12 +108,12 @@ def with_needs(requirement: Requirement, needs: Mapping[str, int], kinds: Requir
 
 
 def pod_classes(requirement: Requirement) -> list[int]:
-    """The classes of the pods that it may use."""
+    """The classes of the pods that a requirement may use."""
     return sorted({pod_class for leaf in leaves(requirement) for pod_class, _ in leaf.pods})
 
 
 def count_by_class(runs: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """How many there are of each kind in all runs."""
+    """The sum of all runs, by kind."""
     counts: dict[int, int] = {}
     for kind, length in runs:
         counts[kind] = counts.get(kind, 0) + length

@@ -1,6 +1,6 @@
 """Requirements: the groups of a gang that still have to be satisfied, with pods by class.
 
-Rule: they hold nothing of names, queues or priorities beyond what decides *where* pods go (T1, T3, M3, M4).
+Rule: they hold only what decides *where* pods go (T1, T3, M3, M4): no queues, no priorities.
 """
 
 from typing import Any, Literal
@@ -12,11 +12,11 @@ ImpossibleReason = Literal["NotEnoughPods", "InvalidSpec", "Unsupported", "NodeU
 
 
 class RequiredLevel(Struct, frozen=True):
-    """One level of one Topology, and what the pods that are placed already say about it (T3)."""
+    """One level of one Topology, and the domains of the pods that are placed already (T3)."""
 
     topology: str
     level: int
-    pinned: int | None = None  # the one domain that is left; NOWHERE: none, the placed pods are apart
+    pinned: int | None = None  # the only feasible domain; NOWHERE: none, the placed pods share no domain
     path: tuple[int, ...] = ()  # the domains that the placed pods share, from the top level down
     placed: tuple[int, ...] = ()  # the domains of this level that the placed pods are in
 
@@ -30,27 +30,27 @@ class Requirement(Struct, frozen=True, eq=False):
     preferred: RequiredLevel | None = None
     pods: tuple[tuple[int, int], ...] = ()  # leaf: runs of (class, how many) in the order of M4
     children: tuple["Requirement", ...] = ()  # branch: children that could be satisfied, first choice first (M3)
-    tight: RequiredLevel | None = None  # a level that it is held to in addition, as it prefers (T2)
-    at_most: int = 0  # so many domains of its preferred level, with those of its placed pods; 0: any number
-    first: tuple[int, ...] = ()  # domains of its preferred level that are known to do
-    total: int = 0  # branch: so many pods below it in all, from whichever leaves have some to spare (M5)
-    within: tuple[str, ...] = ()  # the branches around it that count pods in all (M5)
+    tight: RequiredLevel | None = None  # a further required level, set by its preference (T2)
+    at_most: int = 0  # limit on domains of its preferred level, those of placed pods included; 0: no limit
+    first: tuple[int, ...] = ()  # domains of its preferred level that are known to suffice
+    total: int = 0  # branch: minimum of pods below it in all, from any leaves with pods to spare (M5)
+    within: tuple[str, ...] = ()  # its ancestors with a total of pods (M5)
     kind: int = 0  # requirements of one kind are interchangeable
 
     @property
     def is_leaf(self) -> bool:
-        """It has pods of its own."""
+        """Whether it has pods of its own."""
         return not self.children
 
 
 class RequirementKinds:
-    """Numbers for requirements that are alike in all that placement can see."""
+    """Numbers the kinds of requirements: equal in all that placement considers, equal kind."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
 
     def derive(self, requirement: Requirement, **changes: Any) -> Requirement:
-        """A requirement, changed, with its kind."""
+        """The requirement with these changes, and with its kind."""
         changed = replace(requirement, **changes) if changes else requirement
         children = tuple(sorted(child.kind for child in changed.children))
         signature = (
@@ -77,7 +77,7 @@ class LostPod(Struct, frozen=True):
 
 
 class Impossible(Struct, frozen=True):
-    """A requirement that no cluster could meet as things are: the group, and why."""
+    """A requirement that no amount of free capacity could meet: the group, and why."""
 
     group: str
     reason: ImpossibleReason
