@@ -208,14 +208,14 @@ async def test_a_stale_leader_cannot_bind() -> None:
     slow = Hasty(world, "g-1")
     first, scheduler = candidate(world, "first", slow)
     second, heir = candidate(world, "second", Faulty(world.memory))
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     assert (first.leading, second.leading) == (True, False)
     await received(world, scheduler)
     cycle = asyncio.create_task(scheduler.cycle())
     await slow.meanwhile.wait()
     await world.time.advance(16)
-    await second.turn()
+    await second.acquire_or_renew()
     assert (first.leading, second.leading) == (False, True)
     early = len(world.seats())
     await received(world, heir)
@@ -249,8 +249,8 @@ async def test_two_schedulers_take_turns() -> None:
     ways = [Faulty(world.memory), Faulty(world.memory)]
     terms = LeaseTerms(namespace="default")
     leaders = [Leader(way, f"l{i}", terms, lambda: world.seconds, world.time.now) for i, way in enumerate(ways)]
-    await leaders[0].turn()
-    await leaders[1].turn()
+    await leaders[0].acquire_or_renew()
+    await leaders[1].acquire_or_renew()
     acting = Scheduler(ways[0], HASTY, leaders[0], lambda: world.seconds, world.time.now)
     async with world.running(ways[1], leadership=leaders[1]) as waiting:
         task = asyncio.create_task(acting.run())
@@ -260,7 +260,7 @@ async def test_two_schedulers_take_turns() -> None:
         assert not any(line.startswith("bind") for line in ways[1].log)
         world.submit(group("h", minMember=2), {"": 2})
         await world.time.advance(16)
-        await leaders[1].turn()
+        await leaders[1].acquire_or_renew()
         await waiting.until(lambda: len(world.seats()) == 4)
     await asyncio.gather(task, return_exceptions=True)
     assert world.judge.broken == []
@@ -295,7 +295,7 @@ class Ballot(Faulty):
 async def votes(leaders: Iterable[Leader]) -> None:
     for leader in leaders:
         with suppress(ApiError):
-            await leader.turn()
+            await leader.acquire_or_renew()
 
 
 @pytest.mark.parametrize("fault", ["lost", "broken", "busy", "conflict"])
@@ -364,11 +364,11 @@ class Rivalry:
                     self.world.submit(URGENT, {"": 2})
                 if number % 5 == 0:
                     lonely = self.dice.choice((*self.ways, None))
-                await self.turn(lonely)
+                await self.step(lonely)
             await self.rest([live, rival])
 
-    async def turn(self, lonely: Ballot | None) -> None:
-        """Time goes on, one may be cut off, both try to lead, a pod is lost, and whoever leads acts a little."""
+    async def step(self, lonely: Ballot | None) -> None:
+        """Time goes on, one may be cut off, both try to lead, a pod is lost, and the leader acts a little."""
         await self.world.time.advance(self.dice.choice((1, 2, 3, 5, 8)))
         for way in self.ways:
             way.cut = way is lonely
@@ -395,7 +395,7 @@ class Rivalry:
 
 async def stay(leader: Leader) -> None:
     while True:
-        await leader.turn()
+        await leader.acquire_or_renew()
         await asyncio.sleep(0.001)
 
 

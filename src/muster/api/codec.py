@@ -95,12 +95,12 @@ class Collected(Struct, frozen=True):
 
 
 def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> Collected:  # noqa: B008 - frozen
-    """Everything that can be decoded, added to what is there `beside`; what cannot be is told, not raised."""
-    found: dict[str, list[Any]] = {field: list(getattr(beside, field)) for field in FIELDS.values()}
+    """Everything that can be decoded, added to what is there `beside`; what cannot be is reported, not raised."""
+    values_by_field: dict[str, list[Any]] = {field: list(getattr(beside, field)) for field in FIELDS.values()}
     seen = {
-        (kind.__name__, _identity(kind, one.metadata)): "the live cluster"
+        (kind.__name__, _identity(kind, value.metadata)): "the live cluster"
         for kind, field in FIELDS.items()
-        for one in found[field]
+        for value in values_by_field[field]
     }
     unknown = dict(beside.unknown)
     misfits: list[tuple[Document, tuple[Misfit, ...]]] = []
@@ -119,8 +119,10 @@ def collect(read_documents: Iterable[Document], beside: Objects = Objects()) -> 
             repeated.append((document, seen[identity]))
         else:
             seen[identity] = document.where
-            found[FIELDS[kind]].append(value)
-    objects = Objects(**{name: tuple(values) for name, values in found.items()}, unknown=dict(sorted(unknown.items())))
+            values_by_field[FIELDS[kind]].append(value)
+    objects = Objects(
+        **{name: tuple(values) for name, values in values_by_field.items()}, unknown=dict(sorted(unknown.items()))
+    )
     return Collected(objects, tuple(misfits), tuple(repeated))
 
 

@@ -73,10 +73,10 @@ def _json(text: str, source: str) -> Iterator[Any]:
     """One JSON value after the other; blanks between them."""
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) < len(items):
+        mapping = dict(items)
+        if len(mapping) < len(items):
             raise InputError(f"{source}: key `{_repeated(items)}` stands twice in one object", hint="keep one of them")
-        return found
+        return mapping
 
     def constant(word: str) -> Any:
         raise InputError(f"{source}: `{word}` is not a JSON value")

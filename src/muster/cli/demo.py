@@ -49,7 +49,7 @@ class ShownPod(Struct, frozen=True, order=True):
     pod: str
 
 
-class GangState(Struct, frozen=True):
+class DemoGang(Struct, frozen=True):
     """The pods of the gang at one moment."""
 
     pods: tuple[ShownPod, ...]
@@ -126,7 +126,7 @@ class Demo:
                 if error.reason != "AlreadyExists" or raw["kind"] != "Namespace":
                     raise InputError(f"the example cannot be submitted: {error.message}", hint=ENOUGH) from error
 
-    async def _watch(self, done: Callable[[GangState], bool], last: GangState | None = None) -> GangState:
+    async def _watch(self, done: Callable[[DemoGang], bool], last: DemoGang | None = None) -> DemoGang:
         """Show the gang until it is done or settles; `last` is on the screen already."""
         begun = changed = time.monotonic()
         with _screen(last) as screen:
@@ -144,11 +144,11 @@ class Demo:
 
     # the state of the gang
 
-    def _read(self) -> GangState:
+    def _read(self) -> DemoGang:
         pods = self._cluster.pods(datacenter.NAMESPACE)
-        return GangState(tuple(sorted(_shown_pod(raw) for raw in pods if _is_member(raw))))
+        return DemoGang(tuple(sorted(_shown_pod(raw) for raw in pods if _is_member(raw))))
 
-    def _draw(self, state: GangState) -> Iterator[Line]:
+    def _draw(self, state: DemoGang) -> Iterator[Line]:
         objects = codec.objects(self._cluster.gang_objects(datacenter.NAMESPACE))
         (gang,) = (gang for gang in collect_gangs(objects).gangs if gang.key == KEY)
         planned = self._planned()
@@ -158,14 +158,14 @@ class Demo:
         gangs = self._cluster.scheduler.last[1].gangs if self._cluster.scheduler.last else ()
         return next((planned for planned in gangs if planned.gang.key == KEY), None)
 
-    def _is_settled(self, state: GangState) -> bool:
+    def _is_settled(self, state: DemoGang) -> bool:
         """The last plan saw every waiting pod and could not place it."""
         planned, last = self._planned(), self._cluster.scheduler.last
         if planned is None or last is None or last[1].bindings or state.is_moving:
             return False
         return planned.gang.standing.pending == len(state.pods) - len(state.running)
 
-    def _require_scheduled(self, state: GangState, deed: str) -> None:
+    def _require_scheduled(self, state: DemoGang, deed: str) -> None:
         """Refused where the gang does not run; pods beyond its minimum may wait."""
         planned = self._planned()
         if state.is_complete or planned is None:
@@ -188,7 +188,7 @@ def _shown_pod(raw: Raw) -> ShownPod:
     return ShownPod(meta.get("labels", {}).get(names.SUBGROUP, ""), node, state, meta["name"])
 
 
-def _busiest(state: GangState) -> str:
+def _busiest(state: DemoGang) -> str:
     counts = Counter(pod.node for pod in state.running)
     return max(sorted(counts), key=counts.__getitem__)
 
@@ -205,17 +205,17 @@ def _print(text: str) -> None:
 
 # screens ------------------------------------------------------------------------------------------------------------
 
-Draw = Callable[[GangState], Iterator[Line]]
+Draw = Callable[[DemoGang], Iterator[Line]]
 
 
 class _Pages:
     """Without a terminal: a line for every change, and the tree at the end."""
 
-    def __init__(self, last: GangState | None) -> None:
+    def __init__(self, last: DemoGang | None) -> None:
         self._begun = time.monotonic()
         self._last = last.leaves() if last else {}
 
-    def show(self, state: GangState, _: Draw) -> None:
+    def show(self, state: DemoGang, _: Draw) -> None:
         now = state.leaves()
         for leaf, summary in now.items():
             if summary != self._last.get(leaf):
@@ -236,7 +236,7 @@ class _Terminal:
 
         self.live = Live(console=console, auto_refresh=False, vertical_overflow="visible")
 
-    def show(self, state: GangState, draw: Draw) -> None:
+    def show(self, state: DemoGang, draw: Draw) -> None:
         self._draw(draw(state))
 
     def end(self, lines: Iterator[Line]) -> None:
@@ -251,7 +251,7 @@ class _Terminal:
 
 
 @contextmanager
-def _screen(last: GangState | None) -> Iterator[_Pages | _Terminal]:
+def _screen(last: DemoGang | None) -> Iterator[_Pages | _Terminal]:
     if not sys.stdout.isatty():
         yield _Pages(last)
         return

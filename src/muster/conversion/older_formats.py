@@ -50,7 +50,7 @@ def convert(document: Document, reading: Reading = "auto") -> Conversion:
         raise InputError(f"{document.where}: holds text or numbers that cannot be written out") from None
 
 
-def looks_older(spec: Any) -> bool:
+def may_be_older(spec: Any) -> bool:
     """Whether a PodGroup's spec may need conversion: a cheap test, of which only False is certain."""
     if not isinstance(spec, dict):
         return spec is not None
@@ -63,12 +63,12 @@ def looks_older(spec: Any) -> bool:
         return True
     try:
         parents = {part.get("parent") for part in parts}
-        return any(_part_looks_older(part, part.get("name") in parents) for part in parts)
+        return any(_part_may_be_older(part, part.get("name") in parents) for part in parts)
     except (AttributeError, TypeError):  # no objects, or no names
         return True
 
 
-def _part_looks_older(part: Raw, has_children: bool) -> bool:
+def _part_may_be_older(part: Raw, has_children: bool) -> bool:
     """In the form of record a branch has no `minMember`; a leaf has it, and no `minSubGroup`."""
     if has_children:
         return part.get("minMember") is not None

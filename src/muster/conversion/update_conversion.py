@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from muster.api.codec import Document, title
-from muster.conversion.older_formats import Conversion, convert, looks_older
+from muster.conversion.older_formats import Conversion, convert, may_be_older
 from muster.errors import Refused
 
 Raw = dict[str, Any]
@@ -39,7 +39,7 @@ def convert_update(document: Document, old: Raw, managers: Managers, *, whole: b
     if whole or not isinstance(new, dict) or not isinstance(stored, dict):
         return convert(document)
     withdrawn = withdrawn_fields(document.raw, old, managers)
-    if not withdrawn and not looks_older(new):
+    if not withdrawn and not may_be_older(new):
         return Conversion(document.raw)
     owners = Owners(managers.now)
     spec, removed = _remove_leftovers(new, stored, owners, withdrawn)

@@ -46,8 +46,8 @@ class LeaseTerms(Struct, frozen=True):
         return 2 * self.duration_seconds
 
     @property
-    def turn_seconds(self) -> float:
-        """How long one try to renew may take, so that a second one fits before leadership ends."""
+    def attempt_seconds(self) -> float:
+        """How long one attempt to renew may take, so that a second one fits before leadership ends."""
         return max((self.deadline_seconds - 2 * self.renew_seconds) / 2, self.deadline_seconds / 10)
 
 
@@ -111,10 +111,10 @@ class Leader:
             await asyncio.sleep(self.terms.renew_seconds)
 
     async def _try(self) -> None:
-        """A turn that does not work is no drama: the lease runs out by itself, and the next turn tries again."""
+        """One attempt. Where it fails, the lease runs out by itself, and the next attempt may succeed."""
         try:
-            async with asyncio.timeout(self.terms.turn_seconds):
-                await self.turn()
+            async with asyncio.timeout(self.terms.attempt_seconds):
+                await self.acquire_or_renew()
         except TimeoutError:
             self._failed(ApiError(504, "Timeout", "no answer in time"))
         except ApiError as error:
@@ -128,7 +128,7 @@ class Leader:
             lease = f"{self.terms.namespace}/{self.terms.name}"
             log.warning("lease is not held", lease=lease, reason=error.reason, what=error.message)
 
-    async def turn(self) -> None:
+    async def acquire_or_renew(self) -> None:
         """Take the lease if it is free, keep it if it is ours."""
         requested_at = self.clock()
         try:

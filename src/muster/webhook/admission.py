@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.api.codec import Document, title
-from muster.conversion.older_formats import Conversion, convert, looks_older
+from muster.conversion.older_formats import Conversion, convert, may_be_older
 from muster.conversion.update_conversion import Managers, convert_update, withdrawn_fields
 from muster.errors import MusterError
 from muster.reporting.problems import lines
@@ -133,9 +133,9 @@ def _may_be_older(admission_request: AdmissionRequest) -> bool:
     """A cheap test before the conversion: most requests neither use an older form nor take back one."""
     spec = admission_request.object.get("spec")
     if admission_request.operation != "UPDATE":
-        return looks_older(spec)
+        return may_be_older(spec)
     old = admission_request.old_object.get("spec")
-    says_older = spec != old and looks_older(spec)
+    says_older = spec != old and may_be_older(spec)
     return (says_older or _withdraws(admission_request)) and not _is_older(
         _only_needed({**admission_request.new, "spec": old})
     )
@@ -199,7 +199,7 @@ def _one_line(error: MusterError) -> str:
 
 def _is_older(raw: Raw) -> bool:
     """Whether the object needs conversion, or holds an older form that cannot be converted."""
-    if not looks_older(raw.get("spec")):
+    if not may_be_older(raw.get("spec")):
         return False
     try:
         return bool(convert(Document(_WHERE, raw)).changes)

@@ -261,7 +261,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
         assert metrics.registry.get_sample_value("muster_lease_given_up_total") == 1
         other = Leader(cluster, "other", terms, lambda: world.seconds, world.time.now)
         await live.until(lambda: world.memory.store.get(LEASES, "default", "muster")["spec"]["holderIdentity"] == "")
-        await other.turn()
+        await other.acquire_or_renew()
         assert [one.leading for one in (other, leader)] == [True, False]
         assert not any("endless" in line and "lease" not in line for line in cluster.log if "patch" in line)
     finally:

@@ -47,8 +47,8 @@ async def test_the_first_takes_a_lease_that_nobody_has() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     assert not leads(first)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (True, False)
     spec = (await memory.get(LEASES, "default", "muster"))["spec"]
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == ("first", 15, 0)
@@ -57,16 +57,16 @@ async def test_the_first_takes_a_lease_that_nobody_has() -> None:
 async def test_a_leader_stops_before_another_may_begin() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     clock.seconds += 12
     assert not leads(first), "three seconds before the end"
-    await second.turn()
+    await second.acquire_or_renew()
     assert not leads(second)
     clock.seconds += 3
-    await second.turn()
+    await second.acquire_or_renew()
     assert leads(second)
-    await first.turn()
+    await first.acquire_or_renew()
     assert not leads(first)
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["leaseTransitions"] == 1
 
@@ -75,8 +75,8 @@ async def test_a_lease_that_is_renewed_is_not_taken() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     for _ in range(10):
-        await first.turn()
-        await second.turn()
+        await first.acquire_or_renew()
+        await second.acquire_or_renew()
         clock.seconds += 5
         assert (leads(first), leads(second)) == (True, False)
 
@@ -90,7 +90,7 @@ async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
         return None
 
     leader = candidate(Faulty(memory, slow), "slow", clock)
-    await leader.turn()
+    await leader.acquire_or_renew()
     assert leads(leader)
     clock.seconds += 2
     assert not leads(leader)
@@ -104,9 +104,9 @@ async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
 
     leader = candidate(Faulty(memory, script), "only", clock)
     with pytest.raises(ApiError):
-        await leader.turn()
+        await leader.acquire_or_renew()
     assert not leads(leader)
-    await leader.turn()
+    await leader.acquire_or_renew()
     assert leads(leader)
 
 
@@ -118,26 +118,26 @@ async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
         return "unanswered" if lost and call.verb == "replace" else None
 
     first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
-    await first.turn()
+    await first.acquire_or_renew()
     lost = True
     for _ in range(20):
         clock.seconds += TERMS.renew_seconds
         with pytest.raises(ApiError):
-            await first.turn()
-        await second.turn()
+            await first.acquire_or_renew()
+        await second.acquire_or_renew()
         assert (leads(first), leads(second)) == (True, False)
 
 
 async def test_who_resigns_is_followed_at_once() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     await second.resign()
     assert leads(first), "only the leader's own word counts"
     await first.resign()
     assert not leads(first)
-    await second.turn()
+    await second.acquire_or_renew()
     assert leads(second)
 
 
@@ -160,7 +160,7 @@ async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
     memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, fault)
     leader = Leader(cluster, "only", LeaseTerms(namespace="default", margin_seconds=0.05), clock, clock.wall)
-    await leader.turn()
+    await leader.acquire_or_renew()
     cluster.gone = True
     async with asyncio.timeout(5):
         await leader.resign()
@@ -171,7 +171,7 @@ async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
     memory, clock = MemoryCluster(), Hands()
     leader = candidate(memory, "only", clock)
     assert leader.seconds_left == 0.0
-    await leader.turn()
+    await leader.acquire_or_renew()
     assert leader.seconds_left == TERMS.deadline_seconds == 12.0
     clock.seconds += 5
     assert leader.seconds_left == 7.0
@@ -183,10 +183,10 @@ async def test_who_finds_another_in_its_place_stops_at_once() -> None:
     """Somebody has written the lease by hand."""
     memory, clock = MemoryCluster(), Hands()
     leader = candidate(memory, "mine", clock)
-    await leader.turn()
+    await leader.acquire_or_renew()
     lease = await memory.get(LEASES, "default", "muster")
     await memory.replace(LEASES, lease | {"spec": lease["spec"] | {"holderIdentity": "another"}})
-    await leader.turn()
+    await leader.acquire_or_renew()
     assert not leads(leader)
 
 
@@ -235,11 +235,11 @@ async def test_of_two_that_are_equally_fast_one_wins() -> None:
     """Optimistic concurrency: both read the same lease, one of the writes is refused."""
     memory, clock = MemoryCluster(), Hands()
     old = candidate(memory, "old", clock)
-    await old.turn()
+    await old.acquire_or_renew()
     rivals = [candidate(Faulty(memory), name, clock) for name in ("a", "b")]
-    await asyncio.gather(*(rival.turn() for rival in rivals))
+    await asyncio.gather(*(rival.acquire_or_renew() for rival in rivals))
     clock.seconds += 15
-    await asyncio.gather(*(rival.turn() for rival in rivals), return_exceptions=True)
+    await asyncio.gather(*(rival.acquire_or_renew() for rival in rivals), return_exceptions=True)
     assert sum(leads(rival) for rival in rivals) == 1
 
 
@@ -248,7 +248,7 @@ MOVES = st.lists(
         st.integers(0, 2),  # who
         st.floats(0, 9),  # how much later
         st.sampled_from([None, None, None, "conflict", "busy", "lost", "unanswered"]),
-        st.sampled_from(["turn", "turn", "turn", "resign"]),
+        st.sampled_from(["renew", "renew", "renew", "resign"]),
     ),
     max_size=40,
 )
@@ -268,12 +268,12 @@ async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
         clock.seconds += later
         assert sum(leads(leader) for leader in leaders) <= 1
         with suppress(ApiError):
-            await (leaders[who].turn() if what == "turn" else leaders[who].resign())
+            await (leaders[who].acquire_or_renew() if what == "renew" else leaders[who].resign())
         assert sum(leads(leader) for leader in leaders) <= 1
 
 
 async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at every turn; and again where it is something else. Somebody who was faster is no trouble."""
+    """Not at every attempt; and again where the reason is another. A rival that was faster is no failure."""
     faults: list[Fault | None] = ["forbidden", "forbidden", "broken", "conflict", None]
 
     def script(call: Call) -> Fault | None:
@@ -296,26 +296,26 @@ async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> 
     """I9: its holder does not know yet, and acts."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     await memory.delete(LEASES, "default", "muster")
-    await second.turn()
+    await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (True, False)
     clock.seconds += TERMS.duration_seconds - 1
-    await second.turn()
+    await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, False)
     clock.seconds += 1
-    await second.turn()
+    await second.acquire_or_renew()
     assert leads(second)
 
 
 async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> None:
     memory, clock = MemoryCluster(), Hands()
     first = candidate(memory, "first", clock)
-    await first.turn()
+    await first.acquire_or_renew()
     await memory.delete(LEASES, "default", "muster")
     clock.seconds += 5
-    await first.turn()
+    await first.acquire_or_renew()
     assert leads(first)
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "first"
 
@@ -346,13 +346,13 @@ async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
     memory, clock = MemoryCluster(), Hands()
     patient = Leader(memory, "patient", LeaseTerms(namespace="default", duration_seconds=60.0), clock, clock.wall)
     hasty = candidate(memory, "hasty", clock)
-    await patient.turn()
-    await hasty.turn()
+    await patient.acquire_or_renew()
+    await hasty.acquire_or_renew()
     clock.seconds += 50
-    await hasty.turn()
+    await hasty.acquire_or_renew()
     assert (leads(patient), leads(hasty)) == (True, False)
     clock.seconds += 10
-    await hasty.turn()
+    await hasty.acquire_or_renew()
     assert (leads(patient), leads(hasty)) == (False, True)
 
 
@@ -364,14 +364,14 @@ async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> Non
         return "lost" if lost and call.verb == "replace" else None
 
     first, second = candidate(Faulty(memory, script), "first", clock), candidate(memory, "second", clock)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     lost = True
     for _ in range(3):
         clock.seconds += TERMS.duration_seconds / 3
         with suppress(ApiError):
-            await first.turn()
-        await second.turn()
+            await first.acquire_or_renew()
+        await second.acquire_or_renew()
         assert not (leads(first) and leads(second))
     assert (leads(first), leads(second)) == (False, True)
 
@@ -380,13 +380,13 @@ async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -
     """What was seen of the one before has nothing to do with it."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
-    await second.turn()
+    await first.acquire_or_renew()
+    await second.acquire_or_renew()
     clock.seconds += TERMS.duration_seconds
-    await second.turn()
+    await second.acquire_or_renew()
     await memory.delete(LEASES, "default", "muster")
     clock.seconds += TERMS.renew_seconds
-    await second.turn()
+    await second.acquire_or_renew()
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "second"
 
 
@@ -397,7 +397,7 @@ async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once(
     """X7: leadership ends first, then the work is given up, then the lease is free."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
+    await first.acquire_or_renew()
     seen = []
 
     async def abandon() -> bool:
@@ -409,7 +409,7 @@ async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once(
         await first.step_down(abandon)
     assert seen == [(False, "first")], "no more writes, and nobody else writes yet"
     assert [line["log_level"] for line in logs] == ["error"]
-    await second.turn()
+    await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, True)
 
 
@@ -417,16 +417,16 @@ async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> No
     """I9: the next leader would meet it."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
-    await first.turn()
+    await first.acquire_or_renew()
 
     async def abandon() -> bool:
         return False
 
     await first.step_down(abandon)
-    await second.turn()
+    await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, False)
     clock.seconds += 16
-    await second.turn()
+    await second.acquire_or_renew()
     assert leads(second)
 
 

@@ -266,14 +266,14 @@ async def test_a_leader_that_lost_its_lease_stops() -> None:
     world = World([node("a")])
     cluster = Faulty(world.memory)
     leader = Leader(cluster, "me", LeaseTerms(namespace="default"), lambda: world.seconds, world.time.now)
-    await leader.turn()
+    await leader.acquire_or_renew()
     async with observed(world, cluster, HASTY, None, leader) as live:
         await live.until(lambda: live.scheduler.cycles > 0)
         await world.time.advance(13)
         world.submit(group("g", minMember=1), {"": 1})
         await asyncio.sleep(0.1)
         assert world.seats() == {}
-        await leader.turn()
+        await leader.acquire_or_renew()
         await live.until(lambda: len(world.seats()) == 1)
 
 
@@ -508,7 +508,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
     )
     for name, priority in (("x", "high"), ("y", "low")):
         world.submit(group(name, minMember=2, priorityClassName=priority), {"": 2}, gpus=2)
-    await first.turn()
+    await first.acquire_or_renew()
     async with observed(world, late, HASTY, None, heir) as waiting:
         await waiting.until(lambda: len(waiting.scheduler.watched.cache.objects.pods) == 4)
         late.deaf = True
@@ -518,7 +518,7 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
         world.memory.store.patch(POD_GROUPS, "default", "y", {"spec": {"priorityClassName": "very-high"}})
         await waiting.until(lambda: _priority(waiting, "default/y") == "very-high")
         await first.resign()
-        await heir.turn()
+        await heir.acquire_or_renew()
         waiting.scheduler.wake()
         await waiting.until(lambda: waiting.scheduler.cycles > 2)
     assert world.judge.broken == []

@@ -16,10 +16,10 @@ from msgspec import Struct
 from muster.errors import InputError
 from muster.kube.client.credentials import Certificate, Header, Pem
 from muster.kube.client.exec_plugins import describe_cluster, read_exec_config, run_plugin
-from muster.kube.client.kubeconfig import Place, Target, UserEntry, decode_base64
+from muster.kube.client.kubeconfig import Place, ResolvedContext, UserEntry, decode_base64
 
 READABLE: Final = "the file must exist, and this process must be allowed to read it"
-HEADER_LETTERS: Final = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")  # of its name; `%` escapes
+NAME_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "!#$&'*+-.^_`|~")  # of headers; `%` escapes
 EXEC_INSTEAD: Final = {
     "oidc": "kubelogin (`kubectl oidc-login`)",
     "gcp": "gke-gcloud-auth-plugin",
@@ -39,16 +39,16 @@ class Identity(Struct, frozen=True):
         return "Identity()"
 
 
-def authenticate(target: Target, authority: Pem) -> Identity:
+def authenticate(context: ResolvedContext, authority: Pem) -> Identity:
     """Reads token files, and runs the exec plugin. `authority`: the cluster's CA, for plugins that need it."""
-    user, place = target.user, target.user_place
+    user, place = context.user, context.user_place
     if user.auth_provider:
         raise _refuse_auth_provider(user.auth_provider, place.at("auth-provider"))
     certificate, impersonation = _read_certificate(user, place), tuple(_impersonate(user))
     if token := _read_token(user, place):
         return Identity((_bearer(token), *impersonation), certificate, rotates=bool(user.token_file))
     if user.exec:
-        return _run_exec(target, authority, certificate, impersonation)
+        return _run_exec(context, authority, certificate, impersonation)
     basic = (_basic(user.username, user.password),) if user.username else ()
     return Identity((*basic, *impersonation), certificate)
 
@@ -113,14 +113,14 @@ def _read_certificate(user: UserEntry, place: Place) -> Certificate | None:
 
 
 def _run_exec(
-    target: Target, authority: Pem, certificate: Certificate | None, impersonation: tuple[Header, ...]
+    context: ResolvedContext, authority: Pem, certificate: Certificate | None, impersonation: tuple[Header, ...]
 ) -> Identity:
     """What the plugin gives comes before what the user's entry holds."""
-    place = target.user_place.at("exec")
-    config = read_exec_config(target.user.exec, place)
+    place = context.user_place.at("exec")
+    config = read_exec_config(context.user.exec, place)
     cluster = None
     if config.provide_cluster_info:
-        cluster = describe_cluster(target.cluster, _read_authority(authority, target.cluster_place))
+        cluster = describe_cluster(context.cluster, _read_authority(authority, context.cluster_place))
     status = run_plugin(config, cluster, place)
     token = (status.token or "").strip()
     bearer = (_bearer(token),) if token else ()
@@ -164,4 +164,4 @@ def _impersonate(user: UserEntry) -> Iterator[Header]:
 
 def _escape(key: str) -> str:
     """The key of an extra as part of a header's name; API servers read it in small letters."""
-    return "".join(chr(byte) if chr(byte) in HEADER_LETTERS else f"%{byte:02x}" for byte in key.encode()).lower()
+    return "".join(chr(byte) if chr(byte) in NAME_CHARACTERS else f"%{byte:02x}" for byte in key.encode()).lower()

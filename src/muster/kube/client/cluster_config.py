@@ -15,7 +15,7 @@ from muster.kube.client.kubeconfig import (
     ClusterEntry,
     KubeConfig,
     Place,
-    Target,
+    ResolvedContext,
     merge_kubeconfigs,
     parse_kubeconfig,
     resolve_context,
@@ -45,11 +45,11 @@ def find_loader(kubeconfig: str | os.PathLike[str] | None = None, context: str |
 
 def load_kubeconfig(paths: str, context: str | None = None) -> Access:
     """One context of the kubeconfig files; `paths` may name several, as KUBECONFIG does."""
-    target = _hide_credentials(resolve_context(_read_kubeconfigs(paths), context))
-    cluster, place = target.cluster, target.cluster_place
+    resolved = _hide_credentials(resolve_context(_read_kubeconfigs(paths), context))
+    cluster, place = resolved.cluster, resolved.cluster_place
     file, data = cluster.certificate_authority, cluster.certificate_authority_data
     authority = read_pem(data, file, "certificate-authority", place)
-    return _assemble(cluster, place, authority, authenticate(target, authority))
+    return _assemble(cluster, place, authority, authenticate(resolved, authority))
 
 
 def load_in_cluster() -> Access:
@@ -97,13 +97,13 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _hide_credentials(target: Target) -> Target:
+def _hide_credentials(resolved: ResolvedContext) -> ResolvedContext:
     """Over plain HTTP only a server on this machine gets credentials: for others, exec plugins are not even run."""
-    user = target.user.without_credentials()
-    if target.cluster.is_confidential or user == target.user:
-        return target
+    user = resolved.user.without_credentials()
+    if resolved.cluster.is_confidential or user == resolved.user:
+        return resolved
     log.warning("credentials of the kubeconfig are not used: the server's address is plain http")
-    return msgspec.structs.replace(target, user=user)
+    return msgspec.structs.replace(resolved, user=user)
 
 
 def _assemble(cluster: ClusterEntry, place: Place, authority: Pem, identity: Identity) -> Access:

@@ -125,7 +125,7 @@ class UserEntry(Struct, frozen=True, rename="kebab"):
         )
 
 
-class Target(Struct, frozen=True):
+class ResolvedContext(Struct, frozen=True):
     """A context with its cluster and user, paths absolute. An anonymous user has the place of the context."""
 
     cluster: ClusterEntry
@@ -222,7 +222,7 @@ def _merge_entries(parts: Sequence[Mapping[str, Entry]]) -> dict[str, Entry]:
 # resolve ------------------------------------------------------------------------------------------------------------
 
 
-def resolve_context(config: KubeConfig, name: str | None = None) -> Target:
+def resolve_context(config: KubeConfig, name: str | None = None) -> ResolvedContext:
     """The cluster and the user of a context; without a name, of the current one."""
     place = Place(f"kubeconfig `{config.source}`")
     name = config.current_context if name is None else name
@@ -234,7 +234,7 @@ def resolve_context(config: KubeConfig, name: str | None = None) -> Target:
     context = read_fields(entry.value, ContextEntry, entry.place)
     cluster = _find_entry(config.clusters, context.cluster, entry.place.at("cluster"))
     user = _find_entry(config.users, context.user, entry.place.at("user")) if context.user else None
-    return Target(
+    return ResolvedContext(
         _read_cluster(cluster),
         cluster.place,
         _read_user(user) if user else UserEntry(),

@@ -8,7 +8,13 @@ import pytest
 import yaml
 
 from muster.errors import InputError
-from muster.kube.client.kubeconfig import KubeConfig, Target, merge_kubeconfigs, parse_kubeconfig, resolve_context
+from muster.kube.client.kubeconfig import (
+    KubeConfig,
+    ResolvedContext,
+    merge_kubeconfigs,
+    parse_kubeconfig,
+    resolve_context,
+)
 
 SECRET = "s3cr3t"
 
@@ -19,7 +25,7 @@ def parse(text: str, file: str = "/etc/a") -> KubeConfig:
     return config
 
 
-def resolve(*files: tuple[str, str], context: str | None = None) -> Target:
+def resolve(*files: tuple[str, str], context: str | None = None) -> ResolvedContext:
     return resolve_context(merge_kubeconfigs([parse(text, file) for file, text in files]), context)
 
 
@@ -99,16 +105,16 @@ def test_the_first_file_wins_with_its_whole_entry() -> None:
         clusters={"main": {"server": "https://other.test", "tls-server-name": "x"}},
         users={"main": {"token": SECRET}},
     )
-    target = resolve(("/etc/a", first), ("/etc/b", second))
-    assert (target.cluster.server, target.cluster.tls_server_name) == ("https://api.test", "")
-    assert (target.user.username, target.user.token) == ("ann", "")
+    context = resolve(("/etc/a", first), ("/etc/b", second))
+    assert (context.cluster.server, context.cluster.tls_server_name) == ("https://api.test", "")
+    assert (context.user.username, context.user.token) == ("ann", "")
 
 
 def test_a_context_may_name_entries_of_other_files() -> None:
     users = text(users={"main": {"tokenFile": "token"}})
     clusters = text(clusters={"main": {"server": "https://api.test", "certificate-authority": "../ca"}})
-    target = resolve(("/etc/a", text("main", contexts=CONTEXT)), ("/home/b", users), ("/srv/x/c", clusters))
-    assert (target.user.token_file, target.cluster.certificate_authority) == ("/home/token", "/srv/x/../ca")
+    context = resolve(("/etc/a", text("main", contexts=CONTEXT)), ("/home/b", users), ("/srv/x/c", clusters))
+    assert (context.user.token_file, context.cluster.certificate_authority) == ("/home/token", "/srv/x/../ca")
 
 
 def test_the_first_current_context_wins() -> None:
@@ -150,8 +156,8 @@ def test_a_name_that_is_not_there_is_an_error_with_those_that_are(
 
 
 def test_a_context_without_a_user_is_anonymous() -> None:
-    target = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=CLUSTER)))
-    assert target.user == target.user.without_credentials()
+    context = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=CLUSTER)))
+    assert context.user == context.user.without_credentials()
 
 
 @pytest.mark.parametrize("key", ["token", "password", "client-key-data", "tokenFile", "as"])
@@ -173,11 +179,11 @@ def test_a_field_of_another_type_is_named(key: str, value: Any) -> None:
 def test_an_entry_that_is_not_used_may_be_wrong() -> None:
     """Other clusters of the same file are no reason to refuse this one."""
     others: dict[str, Any] = {"other": {"server": 1, "insecure-skip-tls-verify": "x"}, "third": "x"}
-    target = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=CLUSTER | others)))
-    assert target.cluster.server == "https://api.test"
+    context = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=CLUSTER | others)))
+    assert context.cluster.server == "https://api.test"
 
 
 def test_unknown_fields_are_ignored() -> None:
     cluster = {"main": {"server": "https://api.test", "disable-compression": True, "from-the-future": 1}}
-    target = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=cluster)))
-    assert target.cluster.server == "https://api.test"
+    context = resolve(("/etc/a", text("main", contexts={"main": {"cluster": "main"}}, clusters=cluster)))
+    assert context.cluster.server == "https://api.test"
