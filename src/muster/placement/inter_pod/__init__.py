@@ -1,1 +1,1 @@
-"""Rules between pods: affinity, anti-affinity and topology spread inside a gang (decision 0007)."""
+"""Inter-pod rules in a gang: affinity, anti-affinity, topology spread. A `place` is a rule's domain (decision 0007)."""

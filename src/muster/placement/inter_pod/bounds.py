@@ -1,4 +1,4 @@
-"""Bounds by anti-affinity: of pods that keep away from each other, a place holds one (X1)."""
+"""Bounds by anti-affinity: a domain of the topology key holds one of the pods that must not share it (X1)."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 
 
 class Distances:
-    """The anti-affinity of some rules, as bounds on a capacity."""
+    """Upper bounds on a capacity by the anti-affinity among some rules."""
 
     def __init__(self, capacity: Capacity, numbers: Iterable[int]) -> None:
         inter_pod = capacity.inter_pod
@@ -21,7 +21,7 @@ class Distances:
         self._of_class: dict[int, frozenset[int]] = {}
 
     def of_class(self, pod_class: int) -> frozenset[int]:
-        """The rules by which pods of a class keep away from their like."""
+        """The rules that a class carries and that select it: two of its pods must not share a domain."""
         if pod_class not in self._of_class:
             rule_matches = self.capacity.inter_pod.classes[pod_class]
             self._of_class[pod_class] = self._numbers.intersection(rule_matches.carries).intersection(
@@ -30,12 +30,12 @@ class Distances:
         return self._of_class[pod_class]
 
     def shared(self, pod_classes: Sequence[int]) -> list[int]:
-        """The rules by which pods of several of these classes keep away from each other."""
+        """The rules of `of_class` that several of these classes have."""
         counts = Counter(number for pod_class in pod_classes for number in self.of_class(pod_class))
         return sorted(number for number, classes in counts.items() if classes > 1)
 
     def fits(self, pod_class: int, domain: Ints, domains: int) -> Ints:
-        """For every domain, given by node, how many pods of a class it could hold by these rules."""
+        """The most pods of a class that these rules allow in each topology domain; `domain`: of each node."""
         most = np.full(domains, np.iinfo(np.int64).max // 2, dtype=np.int64)
         fits = np.where(domain >= 0, self.capacity.fits(pod_class), 0)
         for number in self.of_class(pod_class):
@@ -43,7 +43,7 @@ class Distances:
         return most
 
     def places(self, number: int, pod_classes: Sequence[int]) -> int:
-        """How many pods of some classes could find a place each, by one rule that they share."""
+        """The most pods of some classes that fit on all nodes under one rule that they share."""
         nowhere = np.zeros(len(self.capacity.free), dtype=np.int64)
         own_fits = [self.capacity.fits(pod_class) for pod_class in pod_classes if number in self.of_class(pod_class)]
         return int(_count_fits(sum(own_fits, start=nowhere), self._places(number), nowhere, 1)[0])
@@ -53,7 +53,7 @@ class Distances:
 
 
 def _count_fits(fits: Ints, places: Ints, domain: Ints, domains: int) -> Ints:
-    """By domain: one for every place with room, and all that fits on nodes in no place."""
+    """By topology domain: one pod for each place where some fit, and all that fit on nodes in no place."""
     counts = np.zeros(domains, dtype=np.int64)
     free, some = np.flatnonzero((fits > 0) & (places < 0)), np.flatnonzero((fits > 0) & (places >= 0))
     np.add.at(counts, domain[free], fits[free])

@@ -1,4 +1,4 @@
-"""Cells: groups of nodes that no inter-pod rule tells apart."""
+"""Cells: groups of nodes that no inter-pod rule distinguishes."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 class Cells:
-    """Nodes that could take some of the pods, as groups that no rule tells apart; places together, tight ones first."""
+    """Nodes that fit some of the pods, in groups that no rule distinguishes; domain by domain, tight ones first."""
 
     def __init__(
         self, capacity: Capacity, demands: Sequence[Demand], items: Sequence[Demand], rules: Sequence[int]
@@ -48,7 +48,7 @@ class Cells:
     def _thinned(
         self, useful: Ints, fits: Ints, items: Sequence[Demand], rules: Sequence[int], keys: dict[str, Ints]
     ) -> Ints:
-        """Where every node is a place by itself: of nodes that are alike no more than there are pods."""
+        """The nodes, of identical ones no more than there are pods: by hostname every node is its own domain."""
         capacity, inter_pod = self.capacity, self.capacity.inter_pod
         requested = np.flatnonzero(np.any([capacity.pod_classes.requests[item.pod_class] for item in items], axis=0))
         facts = [fits[:, useful].T, capacity.free[np.ix_(useful, requested)]]

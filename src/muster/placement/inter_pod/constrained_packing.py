@@ -1,8 +1,8 @@
-"""Pods onto nodes under rules between pods (decision 0007), exactly: a packing that keeps them all, or none exists.
+"""Exact packing under inter-pod rules (decision 0007): finds an assignment that keeps them all or proves there is none.
 
-Nodes that no rule tells apart form a cell. Cell by cell it is decided how many pods of every kind come there; whether
-they fit inside is asked of `packing`. A rule keeps a tally per place; what is broken for good ends a line early, what
-can only be judged when a place is complete is judged when its last cell is passed. Failed states are remembered.
+Nodes that no rule distinguishes form a cell. The search decides cell by cell how many pods of each kind go there;
+`packing` decides whether they fit. A rule keeps a tally per domain: a violation that no later pod can mend prunes the
+search at once, all others are checked with the last cell of the domain. Failed states are remembered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,22 +22,22 @@ Vector = tuple[int, ...]  # pods by kind
 
 
 class PlaceTally(Struct, frozen=True):
-    """New pods in one place, as one rule sees them."""
+    """New pods in one domain, as one rule counts them."""
 
     carriers: int = 0
     selected: int = 0
-    both: int = 0  # carriers that are selected
+    both: int = 0  # carriers that the rule selects
 
 
-NOBODY = PlaceTally()
+EMPTY_TALLY = PlaceTally()
 
 
 class Summary(Struct, frozen=True):
-    """What a rule remembers of places that are complete."""
+    """What a rule keeps of complete domains."""
 
-    least: int = -1  # spread: the emptiest; -1: none yet
-    most: int = -1  # spread: the fullest that has a carrier
-    started: bool = False  # near: a place was started by one of a series
+    least: int = -1  # spread: the smallest count; -1: none yet
+    most: int = -1  # spread: the largest count of a domain with a carrier
+    started: bool = False  # affinity: carriers have started a domain
 
 
 class RuleOverCells:
@@ -61,7 +61,7 @@ class RuleOverCells:
         self.single = False
 
     def _is_single(self, coming: Vector) -> bool:
-        """Near: whether all carriers must be in one place: there is one pod to join, or one place that they start."""
+        """Affinity: whether all carriers must share one domain: there is one pod to join, or one domain to start."""
         if self.rule.kind != "affinity" or any(self.before.values()):
             return False
         kinds = list(zip(coming, self.chosen, self.carriers, strict=True))
@@ -70,11 +70,11 @@ class RuleOverCells:
         return seeds + starters <= 1
 
     def most(self, kind: int) -> int | None:
-        """How many pods of a kind one place can have at most; None: any number."""
+        """The most pods of a kind in one domain; None: any number."""
         return 1 if self.rule.kind == "anti_affinity" and self.carriers[kind] and self.chosen[kind] else None
 
     def plan(self, coming: Vector) -> None:
-        """What follows from how many pods of every kind come. Spread: how high the emptiest place can get."""
+        """Derive bounds from the pods of each kind. Spread: the highest count that the emptiest domain can reach."""
         self.single = self._is_single(coming)
         if self.rule.kind != "spread" or not self.before:
             return
@@ -90,14 +90,14 @@ class RuleOverCells:
         self.even = filled == more
 
     def start(self) -> Summary:
-        """With the places that no cell is in."""
+        """The initial summary: of the domains that no cell is in."""
         outside = [count for place, count in self.before.items() if place not in self.last]
         if self.rule.kind != "spread":
             return Summary()
         return Summary(least=min(outside, default=-1))
 
     def add(self, cell: int, tally: PlaceTally, vector: Vector) -> PlaceTally:
-        """The tally of the cell's place with more pods; those on nodes that do not count are not selected."""
+        """The tally of the cell's domain with more pods; those on nodes that do not count are not selected."""
         carriers = selected = both = 0
         for count, carries, chosen in zip(vector, self.carriers, self.chosen, strict=False):
             chosen = chosen and self.counts[cell]
@@ -107,7 +107,7 @@ class RuleOverCells:
         return PlaceTally(tally.carriers + carriers, tally.selected + selected, tally.both + both)
 
     def bearable(self, place: int, tally: PlaceTally) -> bool:
-        """False: broken, whatever comes later."""
+        """False: the rule is broken, wherever later pods go."""
         if place < 0 or not tally.carriers:
             return True
         match self.rule.kind:
@@ -119,7 +119,7 @@ class RuleOverCells:
                 return True
 
     def close(self, place: int, tally: PlaceTally, summary: Summary) -> Summary | None:
-        """The summary with one more complete place; None: the rule is broken."""
+        """The summary with one more complete domain; None: the rule is broken."""
         match self.rule.kind:
             case "affinity":
                 return self._near(place, tally, summary)
@@ -142,13 +142,13 @@ class RuleOverCells:
         return Summary(least, most) if most < 0 or most - floor <= self.rule.skew else None
 
     def all_or_none(self, cell: int, tally: PlaceTally, kind: int) -> tuple[bool, bool] | None:
-        """Near, with one place for all: whether a place that ends here may have all that are left, or none of them."""
+        """Affinity with one domain for all: whether a domain that ends here may get all pods left, or none of them."""
         if not self.single or not self.carriers[kind] or self.last.get(self.place[cell]) != cell:
             return None
         return True, tally.carriers == 0
 
     def target_count(self, cell: int, tally: PlaceTally, kind: int) -> int | None:
-        """How many of a kind a cell should get for an even spread; None: no matter."""
+        """How many pods of a kind a cell should get for an even spread; None: any number."""
         if self.rule.kind != "spread" or not self.chosen[kind] or not self.counts[cell]:
             return None
         requirement = self.level + (not self.even)
@@ -156,7 +156,7 @@ class RuleOverCells:
 
 
 def _suffix(rows: Sequence[Vector], width: int) -> list[Vector]:
-    """Sums over a row and all that follow it, and nothing after the last."""
+    """Sums over each row and all that follow it, then zeros."""
     sums = [(0,) * width]
     for row in reversed(rows):
         sums.append(tuple(a + b for a, b in zip(row, sums[-1], strict=True)))
@@ -167,11 +167,11 @@ class PackingState(Struct, frozen=True, eq=False):
     """Decisions for the cells so far."""
 
     left: Vector
-    tallies: dict[tuple[int, int], PlaceTally]  # by rule and place, of places that are not complete
+    tallies: dict[tuple[int, int], PlaceTally]  # by rule and domain, of domains that are not complete
     summaries: tuple[Summary, ...]
 
     def look(self, cell: int) -> object:
-        """States that look alike fail alike."""
+        """A key: states with equal keys fail alike."""
         return cell, self.left, frozenset(self.tallies.items()), self.summaries
 
 
@@ -192,14 +192,14 @@ class ConstrainedPacking:
             watch.plan(self.counts)
         cells, kinds = len(self.cells.nodes), len(self.items)
         budget.spend(len(rules) * (8 + len(capacity.free) // 256) + cells * kinds * (1 + len(rules)) // 8)
-        self._usable_places: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: places with room for a kind
+        self._usable_places: dict[RuleOverCells, set[tuple[int, int]]] = {}  # by rule: domains where a kind fits
         self.high = [self._most(cell) for cell in range(len(self.cells.nodes))]
         self.after = _suffix([self._more(cell) for cell in range(len(self.cells.nodes))], len(self.items))
         self._packed: dict[tuple[int, Vector], Assignments | None] = {}
-        self._step = 1 + len(self.watches) // 4  # what one look at all rules costs
+        self._step = 1 + len(self.watches) // 4  # the cost of one check of all rules
 
     def _most(self, cell: int) -> Vector:
-        """How many pods of every kind a cell can take, by itself."""
+        """The most pods of each kind that a cell can take by itself."""
         counts = []
         for kind, available in enumerate(self.cells.solo[cell]):
             limits = [most for watch in self.watches if watch.place[cell] >= 0 and (most := watch.most(kind))]
@@ -207,7 +207,7 @@ class ConstrainedPacking:
         return tuple(counts)
 
     def _more(self, cell: int) -> Vector:
-        """The same, such that sums over cells are bounds: what a place can have once, its last cell has."""
+        """`_most`, such that sums over cells are bounds: a pod that a domain can have once counts in its last cell."""
         counts = list(self.high[cell])
         for kind in range(len(counts)):
             for watch in self.watches:
@@ -226,7 +226,7 @@ class ConstrainedPacking:
         return (place, kind) in self._usable_places[watch]
 
     def assign_nodes(self) -> Assignments | None:
-        """Seats for all demands; None: there are none that keep the rules. OutOfSteps: unknown."""
+        """An assignment of all demands that keeps the rules; None: none exists. OutOfSteps: unknown."""
         vectors = self._solve()
         if vectors is None:
             return None
@@ -274,7 +274,7 @@ class ConstrainedPacking:
             place = watch.place[cell]
             if place < 0:
                 continue
-            tally = watch.add(cell, tallies.pop((i, place), NOBODY), vector)
+            tally = watch.add(cell, tallies.pop((i, place), EMPTY_TALLY), vector)
             if watch.last[place] > cell:
                 tallies[i, place] = tally
                 continue
@@ -286,18 +286,18 @@ class ConstrainedPacking:
         return PackingState(left, tallies, tuple(summaries))
 
     def _complete(self, cell: int, state: PackingState) -> bool:
-        """Whether every rule holds with nobody in the cells from here on."""
+        """Whether every rule holds with no new pod in the cells from here on."""
         for i, watch in enumerate(self.watches):
             summary: Summary | None = state.summaries[i]
             for place in sorted(place for place, last in watch.last.items() if last >= cell and place >= 0):
                 if summary is not None:
-                    summary = watch.close(place, state.tallies.get((i, place), NOBODY), summary)
+                    summary = watch.close(place, state.tallies.get((i, place), EMPTY_TALLY), summary)
             if summary is None:
                 return False
         return True
 
     def _vectors(self, cell: int, state: PackingState) -> Iterator[Vector]:
-        """Every number of pods of each kind that could come to a cell, likely ones first."""
+        """Every combination of pods by kind that could go to a cell, likely ones first."""
         after, solo = self.after[cell + 1], self.high[cell]
         low = [max(want - available, 0) for want, available in zip(state.left, after, strict=True)]
         high = [min(want, available) for want, available in zip(state.left, solo, strict=True)]
@@ -318,7 +318,7 @@ class ConstrainedPacking:
     def _options(self, cell: int, state: PackingState, kind: int, low: int, high: int) -> Sequence[int]:
         falling = range(high, low - 1, -1)
         for i, watch in enumerate(self.watches):
-            tally = state.tallies.get((i, watch.place[cell]), NOBODY)
+            tally = state.tallies.get((i, watch.place[cell]), EMPTY_TALLY)
             if together := watch.all_or_none(cell, tally, kind):
                 whole = state.left[kind]
                 return [*([whole] if low <= whole <= high else []), *([0] if together[1] and low <= 0 < whole else [])]
@@ -331,18 +331,18 @@ class ConstrainedPacking:
         self.budget.spend(self._step)
         for i, watch in enumerate(self.watches):
             place = watch.place[cell]
-            tally = watch.add(cell, state.tallies.get((i, place), NOBODY), taken)
+            tally = watch.add(cell, state.tallies.get((i, place), EMPTY_TALLY), taken)
             if not watch.bearable(place, tally):
                 return False
         return True
 
     def _pack(self, cell: int, vector: Vector) -> Assignments | None:
-        """Seats inside a cell, by the kinds that are present; None: they do not fit together."""
+        """An assignment inside a cell, by the kinds that are present, cached; None: they do not fit together."""
         if (cell, vector) not in self._packed:
-            self._packed[cell, vector] = self._pack_anew(cell, vector)
+            self._packed[cell, vector] = self._pack_uncached(cell, vector)
         return self._packed[cell, vector]
 
-    def _pack_anew(self, cell: int, vector: Vector) -> Assignments | None:
+    def _pack_uncached(self, cell: int, vector: Vector) -> Assignments | None:
         demands = []
         self.budget.spend(8 + 4 * len(vector))
         for kind, count in enumerate(vector):

@@ -1,7 +1,7 @@
-"""Seats under rules between pods by a first try: pod after pod, each where the rules leave most to the others.
+"""Assignments under inter-pod rules by construction: pod after pod, on the best node that the rules leave open.
 
-Anti-affinity closes places, spread asks for the emptiest, affinity brings pods together in one place. What comes out is
-judged before it is used; that nothing comes out says nothing: `constrained_packing` decides then.
+Anti-affinity closes domains, spread prefers the emptiest, affinity puts pods into one domain. `verification` checks
+the result before it is used; a failure proves nothing: `constrained_packing` decides then.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from muster.placement.packing.packing import Assignments, Demand
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Mark = tuple[int, bool, bool]  # a rule, whether a class carries it, whether it selects the class
-PodsByNode = Sequence[tuple[int, int]]  # nodes and pods
-MOST_PLACES = 16  # that pods who must be together try
+PodsByNode = Sequence[tuple[int, int]]  # node, number of pods
+MOST_PLACES = 16  # domains to try for pods that must share one
 
 
 def construct(
     capacity: Capacity, demands: Sequence[Demand], rules: Mapping[int, Rule], budget: Budget
 ) -> Assignments | None:
-    """Seats for all demands that keep the rules; None: not found."""
+    """An assignment of all demands that keeps the rules; None: not found."""
     for prefers_space in (False, True):
         attempt = Attempt(capacity, demands, rules, budget, prefers_space)
         if attempt.assign_all() and are_rules_kept(capacity, demands, attempt.assignments, rules):
@@ -42,7 +42,7 @@ def construct_beside(
     numbers: Sequence[int],
     budget: Budget,
 ) -> Assignments | None:
-    """Seats for more demands beside those that are seated; None: not found. For anti-affinity, which stays broken."""
+    """An assignment of more demands beside assigned ones; None: not found. For anti-affinity: no later pod mends it."""
     capacity = supposed.base
     classes = [capacity.inter_pod.classes[demand.pod_class] for demand in added]
     about = {number for rule_matches in classes for number in (*rule_matches.carries, *rule_matches.selected_by)}
@@ -57,17 +57,17 @@ def construct_beside(
 
 
 class RuleTally:
-    """One rule while pods are seated: how many of them are in every place."""
+    """Matching pods and carriers of one rule by domain, during a construction."""
 
     def __init__(self, rule: Rule, places: Places) -> None:
         self.rule, self.places = rule, places
         self.selected = places.outside.copy() if rule.kind != "anti_affinity" else np.zeros_like(places.outside)
         self.carriers = np.zeros_like(places.outside)
-        self.seeds = np.zeros_like(places.outside)  # selected and no carriers: others may join them
+        self.seeds = np.zeros_like(places.outside)  # selected, but no carriers: carriers may join them
         self.started = -1
 
     def copy(self) -> "RuleTally":
-        """The same, to suppose other things of."""
+        """An independent copy, for a hypothesis."""
         duplicate = object.__new__(RuleTally)
         duplicate.__dict__ |= self.__dict__
         duplicate.selected, duplicate.carriers, duplicate.seeds = (
@@ -78,7 +78,7 @@ class RuleTally:
         return duplicate
 
     def open_to(self, carries: bool, chosen: bool) -> Mask | None:
-        """Places where one more pod breaks nothing; None: all."""
+        """Domains where one more pod breaks nothing; None: all."""
         match self.rule.kind:
             case "anti_affinity" if carries and chosen:
                 return _none(self.selected + self.carriers)
@@ -90,7 +90,7 @@ class RuleTally:
                 return None
 
     def _served(self, chosen: bool) -> Mask | None:
-        """Places with pods that carriers need, and the one that a series of carriers has started, or may."""
+        """Domains with pods that carriers may join, and the one that they have started; None: they may start any."""
         if self.started < 0 and chosen and not self.places.outside.any() and not self.seeds.any():
             return None
         served: Mask = (self.places.outside > 0) | (self.seeds > 0)
@@ -99,7 +99,7 @@ class RuleTally:
         return served
 
     def add(self, node: int, carries: bool, chosen: bool, count: int) -> None:
-        """Pods come to a node."""
+        """Count more pods on a node."""
         place = int(self.places.of_node[node])
         if place < 0:
             return
@@ -112,7 +112,7 @@ class RuleTally:
 
 
 class Attempt:
-    """One way through all demands."""
+    """One construction for all demands."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Attempt:
         budget: Budget,
         prefers_space: bool,
     ) -> None:
-        """`is_roomy`: pods that keep their distance go where there is most room, not least."""
+        """`prefers_space`: pods go to the domains with the most capacity, not to the tightest nodes."""
         self.capacity, self.demands, self.budget, self.prefers_space = capacity, demands, budget, prefers_space
         pod_classes = capacity.pod_classes
         self.columns = np.array(
@@ -141,13 +141,13 @@ class Attempt:
         self.assignments: Assignments = {i: [] for i in range(len(demands))}
 
     def _rule_matches(self, pod_class: int) -> list[Mark]:
-        """What the rules have to do with a class, coarse ones first."""
+        """The rules that concern a class, coarse topology keys first."""
         known = self.capacity.inter_pod.classes[pod_class]
         about = sorted(self.tallies.keys() & {*known.carries, *known.selected_by}, key=self._coarse)
         return [(number, number in known.carries, number in known.selected_by) for number in about]
 
     def begin_with(self, supposed: SupposedCapacity, seated: Sequence[tuple[Demand, PodsByNode]]) -> None:
-        """Seats that are taken: their room, and what they are to the rules."""
+        """Start beside assigned pods: with the capacity that they leave, and counted by the rules."""
         for node, row in supposed.rows.items():
             self.free[node] = row[self.columns]
         for demand, some in seated:
@@ -159,7 +159,7 @@ class Attempt:
         return len(self.tallies[number].places.outside), number
 
     def copy(self, pod_classes: set[int]) -> "Attempt":
-        """The same, to suppose other seats for these classes."""
+        """A copy, to try other assignments of these classes."""
         duplicate = object.__new__(Attempt)
         duplicate.__dict__ |= self.__dict__
         touched = {number for pod_class in pod_classes for number, _, _ in self.rule_matches[pod_class]}
@@ -169,11 +169,11 @@ class Attempt:
         return duplicate
 
     def take(self, attempt: "Attempt") -> None:
-        """What another attempt has found."""
+        """Take over the result of another attempt."""
         self.tallies, self.free, self.assignments = attempt.tallies, attempt.free, attempt.assignments
 
     def assign_all(self) -> bool:
-        """Whether all demands found seats: those that belong together first, then the largest pods."""
+        """Assign all demands, those that affinity ties together first, then the largest pods; False: not found."""
         new = range(len(self.demands))
         groups = self._together(new)
         joined = {i for group in groups for i in group}
@@ -185,7 +185,7 @@ class Attempt:
     # order ----------------------------------------------------------------------------------------------------------
 
     def _by_hardness(self, i: int) -> tuple[int, int, int, int]:
-        """Largest pods first, of these the ones that keep others away, in the smallest node set."""
+        """A sort key: largest pods first, of these the ones with anti-affinity, then the smallest node set."""
         demand = self.demands[i]
         guards = sum(
             carries
@@ -200,7 +200,7 @@ class Attempt:
         return -requested, group[0]
 
     def _seeds_first(self, group: list[int]) -> list[int]:
-        """Those that need nothing, those that may start a place, those that must join others."""
+        """Demands without affinity, then those that may start a domain, then those that must join other pods."""
 
         def needs(i: int) -> int:
             near = [
@@ -216,7 +216,7 @@ class Attempt:
         return self.tallies[number].rule.kind == "affinity"
 
     def _together(self, new: range) -> list[list[int]]:
-        """Demands that affinity without any pod to join brings together, directly or through others."""
+        """Groups of demands that affinity without any pod to join ties together, directly or through others."""
         group_of: dict[int, list[int]] = {}
         first: dict[int, int] = {}  # by rule
         for i in new:
@@ -233,7 +233,7 @@ class Attempt:
     # affinity -------------------------------------------------------------------------------------------------------
 
     def _assign_together(self, group: list[int]) -> bool:
-        """All demands of a group in one place, the tightest that has room for them."""
+        """Assign all demands of a group in one domain, the tightest that fits them."""
         pod_classes = {self.demands[i].pod_class for i in group}
         near = {n for pod_class in pod_classes for n, _, _ in self.rule_matches[pod_class] if self._is_near(n)}
         finest = self.tallies[max(near, key=self._coarse)].places
@@ -247,7 +247,7 @@ class Attempt:
         return False
 
     def _places_with_capacity(self, group: list[int], places: Places) -> list[int]:
-        """Places with enough room for a group by totals, tight ones first."""
+        """Domains with enough capacity for a group by totals, tight ones first."""
         self.budget.spend(1 + len(group) * (1 + len(self.free) // 1024))
         enough, capacity_by_place = (
             np.ones(len(places.outside), dtype=bool),
@@ -288,7 +288,7 @@ class Attempt:
         return requests
 
     def _fits(self, i: int, nodes: Ints) -> Ints:
-        """For some nodes: how many more pods of a demand each could take."""
+        """How many more pods of a demand fit on each of these nodes."""
         asks = self._asks(i)
         requested = np.flatnonzero(asks)
         whole = (self.free[nodes][:, requested] // asks[requested]).min(axis=1)
@@ -296,7 +296,7 @@ class Attempt:
         return fits
 
     def _assign_demand(self, i: int, inside: Ints | None = None) -> bool:
-        """Whether the pods of a demand found seats, in one place if it is given."""
+        """Assign the pods of a demand, on the nodes `inside` if given; False: not found."""
         demand = self.demands[i]
         nodes = demand.node_set.nodes
         if inside is not None:
@@ -324,7 +324,7 @@ class Attempt:
         return kind == "spread" or (kind == "anti_affinity" and carries and chosen)
 
     def _choose(self, nodes: Ints, fits: Ints, left: int, rule_matches: list[Mark], ranks: "_Ranks") -> int | None:
-        """The node for the next pods: open by all rules, in the emptiest place for a spread, then the tightest."""
+        """The node for the next pods: open by all rules, in the emptiest domain of a spread, then the tightest."""
         open_here = fits > 0
         for number, carries, chosen in rule_matches:
             tally = self.tallies[number]
@@ -349,7 +349,7 @@ class Attempt:
         return (number for number, _, _ in rule_matches if self.tallies[number].rule.kind == "spread")
 
     def _capacity_around(self, nodes: Ints, fits: Ints, candidates: Ints, rule_matches: list[Mark]) -> Ints:
-        """How much room is in the place of every node, by the coarsest anti-affinity."""
+        """The capacity of each candidate's domain by the coarsest anti-affinity; without any, of the node."""
         for number, _, _ in rule_matches:
             places = self.tallies[number].places
             if self.tallies[number].rule.kind == "anti_affinity":
@@ -366,7 +366,7 @@ class Attempt:
 
 
 class _Ranks:
-    """Which seats on a node a class would rather have, or cost least, while they are taken."""
+    """The nodes that a class prefers, or that cost least, for its next pod, as capacity is used up."""
 
     def __init__(self, capacity: Capacity, pod_class: int, nodes: Ints) -> None:
         tiers = capacity.tiers(pod_class)
@@ -374,11 +374,11 @@ class _Ranks:
         self._taken = np.zeros(len(nodes), dtype=np.int64)
 
     def take(self, at: int, count: int) -> None:
-        """Pods come to a node."""
+        """Count more pods on a node."""
         self._taken[at] += count
 
     def first(self, candidates: Ints) -> Ints:
-        """Of some nodes those with the best next seat."""
+        """The candidates that rank best for the next pod."""
         if self._sums is None:
             return candidates
         ranks = (self._sums[:, candidates] <= self._taken[candidates]).sum(axis=0)

@@ -1,4 +1,4 @@
-"""Rules between pods on a moving cluster: where every rule's pods are now, and the nodes that are left for a class."""
+"""Inter-pod rules during a cycle: where the pods of each rule are now, and the nodes that remain for a class."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,7 +13,7 @@ Ints = NDArray[np.int64]
 
 
 class InterPodState:
-    """How many pods on every node each rule is about: those that run, and those that this cycle has placed."""
+    """Matching pods and carriers by rule and node: pods that run, and pods that this cycle has placed."""
 
     def __init__(self, scene: Scene) -> None:
         known = scene.snapshot.inter_pod_rules
@@ -32,40 +32,40 @@ class InterPodState:
                 self._about.setdefault(rule, []).append(i)
 
     def copy(self) -> "InterPodState":
-        """The same, to suppose other things of."""
+        """An independent copy, for a hypothesis."""
         duplicate = object.__new__(InterPodState)
         duplicate.__dict__ |= self.__dict__ | {"selected": self.selected.copy(), "carriers": self.carriers.copy()}
         return duplicate
 
     def put(self, node: int, rule_matches: RuleMatches, count: int) -> None:
-        """Pods come to a node; less than none: they leave it."""
+        """Add pods to a node; a negative count removes them."""
         for rule in rule_matches.selected_by:
             self.selected.add(rule, node, count)
         for rule in rule_matches.carries:
             self.carriers.add(rule, node, count)
 
     def about(self, rule_matches: RuleMatches) -> Iterator[int]:
-        """Classes whose nodes may be others when a pod with these marks comes or goes."""
+        """Classes whose allowed nodes may change when a pod with these matches is added or removed."""
         for rule in (*rule_matches.selected_by, *rule_matches.carries):
             yield from self._about.get(rule, ())
 
     def is_expected(self, number: int) -> bool:
-        """Whether a rule selects some waiting pod."""
+        """Whether a rule selects some pending pod."""
         return number in self._expected
 
     def places(self, rule: Rule) -> Ints:
-        """For every node the place it is in, -1: in none."""
+        """The domain of each node by the rule's topology key; -1: none."""
         return self.scene.labels.places(rule.key)
 
     def allowed(self, pod_class: int) -> Mask:
-        """Nodes where no pod outside the gang stands against a pod of this class, and what it needs is or may come."""
+        """Nodes that anti-affinity with placed pods leaves to a class, and where its other rules can still be met."""
         mask = np.ones(len(self.scene.snapshot.nodes), dtype=bool)
         for _, allowed_by_rule in self.masks(pod_class):
             mask &= allowed_by_rule
         return mask
 
     def masks(self, pod_class: int) -> Iterator[tuple[str, Mask]]:
-        """The same, rule by rule, each with the name of its kind."""
+        """The masks of `allowed`, rule by rule, each with the name of its kind."""
         for number in self.classes[pod_class].carries:
             rule = self.rules[number]
             if rule.kind == "anti_affinity":
@@ -79,16 +79,16 @@ class InterPodState:
                 yield "podAntiAffinity", ~self._shared(self.rules[number], self.carriers.row(number))
 
     def _shared(self, rule: Rule, counts: Ints) -> Mask:
-        """Nodes that share a place with one of the counted pods."""
+        """Nodes that share a domain with one of the counted pods."""
         places = self.places(rule)
-        held = np.zeros(int(places.max(initial=-1)) + 2, dtype=bool)  # the last one is for nodes in no place
+        held = np.zeros(int(places.max(initial=-1)) + 2, dtype=bool)  # the last entry: nodes in no domain
         held[places[counts > 0]] = True
         held[-1] = False
         mask: Mask = held[places]
         return mask
 
     def counting(self, rule: Rule) -> Mask:
-        """Nodes whose places count for a spread: by the carrier's node rules, and its tolerations if it says so."""
+        """Nodes whose domains count for a spread, by its `nodeAffinityPolicy` and `nodeTaintsPolicy`."""
         mask = self.places(rule) >= 0
         if rule.carrier is None:
             return mask
@@ -100,7 +100,7 @@ class InterPodState:
         return mask
 
     def among(self, pod_classes: Iterable[int], wishes: bool = False) -> tuple[int, ...]:
-        """Rules that a placement of these classes together has to settle; others are in their masks already."""
+        """Rules that placing these classes together has to check, `wishes`: soft ones too; masks cover the others."""
         pod_classes = tuple(pod_classes)
         carried = sorted({rule for pod_class in pod_classes for rule in self.classes[pod_class].carries})
         met = {rule for pod_class in pod_classes for rule in self.classes[pod_class].selected_by}

@@ -1,4 +1,4 @@
-"""Pods onto nodes under the rules between them: a first try, then all ways."""
+"""Assigns pods to nodes under inter-pod rules: by construction first, then by exact search."""
 
 from collections.abc import Sequence
 
@@ -11,15 +11,15 @@ from muster.placement.inter_pod.constrained_packing import ConstrainedPacking
 from muster.placement.inter_pod.constructive import construct
 from muster.placement.packing.packing import Assignments, Demand, is_possible
 
-SHARE = 2  # of the steps that are left, the first try may take one part
+SHARE = 2  # construction may spend one part in so many of the steps that are left
 
 
 def assign_nodes(
     capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget, slack: int = 1
 ) -> Assignments | None:
-    """Seats for all demands that keep these rules; None: there are none. OutOfSteps: unknown.
+    """An assignment of all demands that keeps these rules; None: none exists. OutOfSteps: unknown.
 
-    `slack`: how many times a wished skew may be.
+    `slack`: a factor for the skew of soft spreads.
     """
     try:
         assignments = construct(capacity, demands, _rules(capacity, numbers, slack), budget.part(budget.left // SHARE))
@@ -37,7 +37,7 @@ def assign_nodes(
 def assign_nodes_quickly(
     capacity: Capacity, demands: Sequence[Demand], numbers: Sequence[int], budget: Budget
 ) -> Assignments | None:
-    """The same by a first try alone; None: not found."""
+    """An assignment by construction alone; None: not found."""
     return construct(capacity, demands, _rules(capacity, numbers), budget)
 
 

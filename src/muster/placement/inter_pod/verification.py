@@ -1,4 +1,4 @@
-"""Whether finished seats keep the rules between pods (decision 0007), read off the seats and nothing else."""
+"""Whether a finished assignment keeps the inter-pod rules (decision 0007), judged by the assignment alone."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,22 +15,22 @@ Ints = NDArray[np.int64]
 
 
 class Places(Struct, frozen=True, eq=False):
-    """The places of a rule, and the pods outside the gang there."""
+    """The domains of a rule, and the matching pods outside the gang in them."""
 
     of_node: Ints  # -1: in none
-    counting: NDArray[np.bool_]  # nodes whose selected pods count
-    known: Ints  # places that count
-    outside: Ints  # by place: pods that the rule selects
+    counting: NDArray[np.bool_]  # nodes whose matching pods count
+    known: Ints  # domains that count
+    outside: Ints  # by domain: matching pods outside the gang
 
     def total(self, by_node: Ints) -> Ints:
-        """Pods by place, given by node."""
+        """Counts by node, summed by domain."""
         inside = self.of_node >= 0
         sums = np.bincount(self.of_node[inside], weights=by_node[inside], minlength=len(self.outside))
         return sums.astype(np.int64)
 
 
 def places_of(inter_pod: InterPodState, number: int) -> Places:
-    """The places of one rule, with the pods that are there before the gang comes."""
+    """The domains of one rule, with the matching pods in them before the gang is placed."""
     rule = inter_pod.rules[number]
     of_node = inter_pod.places(rule)
     counting = inter_pod.counting(rule) if rule.kind == "spread" else of_node >= 0
@@ -44,7 +44,7 @@ def places_of(inter_pod: InterPodState, number: int) -> Places:
 def are_rules_kept(
     capacity: Capacity, demands: Sequence[Demand], assignments: Assignments, rules: Mapping[int, Rule]
 ) -> bool:
-    """Whether seats for all demands keep all rules; what pods outside forbid is in the masks of the classes."""
+    """Whether an assignment of all demands keeps all rules; masks of the classes exclude conflicts with other pods."""
     return all(_is_kept(capacity, demands, assignments, number, rule) for number, rule in rules.items())
 
 
@@ -70,13 +70,13 @@ def _is_kept(capacity: Capacity, demands: Sequence[Demand], assignments: Assignm
 
 
 def _is_apart(carriers: Ints, selected: Ints, both: Ints) -> bool:
-    """No carrier shares a place with another pod that is selected."""
+    """No carrier shares a domain with another matching pod."""
     itself = (carriers == 1) & (selected == 1) & (both == 1)
     return not bool(((carriers > 0) & (selected > 0) & ~itself).any())
 
 
 def _is_together(places: Places, carriers: Ints, selected: Ints, both: Ints) -> bool:
-    """Every carrier is beside a pod that is there for another reason, or is in the one place that its series starts."""
+    """Every carrier shares a domain with a matching pod, outside or no carrier, or is in the one that they start."""
     started = (carriers > 0) & (places.outside == 0) & (selected <= both)
     if not started.any():
         return True
@@ -84,7 +84,7 @@ def _is_together(places: Places, carriers: Ints, selected: Ints, both: Ints) -> 
 
 
 def _is_even(places: Places, rule: Rule, carriers: Ints, selected: Ints) -> bool:
-    """No place of a carrier is further above the emptiest than the skew."""
+    """In no domain of a carrier is the count further above the smallest one than the skew."""
     counts = (places.outside + selected)[places.known]
     floor = 0 if len(places.known) < rule.places else int(counts.min()) if len(counts) else 0
     return not bool((counts[carriers[places.known] > 0] - floor > rule.skew).any())
