@@ -1,7 +1,7 @@
-"""Bounds on what domains can hold (X1): what they exclude is impossible, what they leave is open.
+"""Upper bounds on what domains can hold (X1): what they exclude is impossible, what they leave is undecided.
 
-A bound looks at totals only: pods of a class by the nodes that could take them, resources by what is free, groups by
-how many of them a domain could hold at most, nested k of n. It costs a few passes over the nodes, whatever the gang.
+A bound uses totals only: pods of a class against the nodes where they fit, requests against free capacity, groups
+against the most of them that a domain could hold, nested k of n. It costs a few passes over the nodes for any gang.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from muster.placement.requirements.tree import count_by_class, leaves, sizes, su
 from muster.placement.requirements.types import RequiredLevel, Requirement, RequirementKinds
 
 Ints = NDArray[np.int64]
-EVERYWHERE = -1  # the level of which the whole cluster is the only domain
+EVERYWHERE = -1  # the level whose only domain is the whole cluster
 ANY = np.iinfo(np.int64).max // 2
 Asks = Sequence[Ints] | Mapping[int, Ints]  # by class
 
 
 class _Question(Struct, frozen=True, eq=False):
-    """A requirement in every domain of a level."""
+    """A requirement, to be counted in every domain of a level."""
 
     requirement: Requirement
     tree: int
@@ -42,17 +42,17 @@ class Bounds:
         self.capacity = capacity
         self.trees = list(topologies.values())
         self.tree_index = {name: i for i, name in enumerate(topologies)}
-        self.distances: Distances | None = None  # anti-affinity between pods of the requirements
+        self.distances: Distances | None = None  # anti-affinity between the gang's own pods
         self._copies: dict[tuple[int, int, int], Ints] = {}
         self._fits: dict[tuple[int, int, int], Ints] = {}
-        self._fits_apart: dict[tuple[int, int, int], Ints] = {}  # the same, as far as pods may be beside each other
+        self._fits_apart: dict[tuple[int, int, int], Ints] = {}  # the same, limited by anti-affinity
         self._usable: dict[tuple[tuple[int, ...], int, int], Ints] = {}
         self._sizes: dict[int, int] = {}
         self._facts: dict[int, tuple[tuple[int, ...], Ints]] = {}
 
     def copies(self, requirement: Requirement, tree: int, level: int) -> Ints:
-        """For every domain of a level: how many requirements of this kind it could hold by itself, at most."""
-        self._facts_of(requirement)  # from the top, once for all below
+        """For every domain of a level: how many requirements of this kind, and no others, it could hold at most."""
+        self._facts_of(requirement)  # from the top: once for the whole subtree
         first = _Question(requirement, tree, level)
         ahead = [first]
         while ahead:  # without recursion: trees may be deep
@@ -70,18 +70,18 @@ class Bounds:
 
     @property
     def answered(self) -> int:
-        """How many kinds of requirements were counted so far, once for every level."""
+        """How many pairs of a kind of requirement and a level are counted so far."""
         return len(self._copies)
 
     def is_possible(self, requirement: Requirement) -> bool:
-        """Whether the cluster could hold the requirement, by all that totals say."""
+        """Whether totals leave it open that the cluster could hold the requirement."""
         if self.distances is not None and not self._find_distances(requirement, self.distances):
             return False
         trees = range(len(self.trees)) if self.trees else (0,)
         return all(self.copies(requirement, tree, EVERYWHERE)[0] > 0 for tree in trees)
 
     def _find_distances(self, requirement: Requirement, distances: Distances) -> bool:
-        """Whether pods of several classes that keep away from each other find a place each."""
+        """Whether there are enough domains for pods of several classes with anti-affinity to each other."""
         classes = self.classes(requirement)
         shared = distances.shared(classes)
         if not shared:
@@ -94,7 +94,7 @@ class Bounds:
         return all(n <= distances.places(number, classes) for n, number in zip(need, shared, strict=True))
 
     def prune(self, requirement: Requirement, kinds: RequirementKinds) -> Requirement | None:
-        """The requirement without children and pods that fit nowhere; None: it cannot be met."""
+        """The requirement without children and pods that fit nowhere; None: it is infeasible."""
         if not self.is_possible(requirement):
             return None
         by_id: dict[int, Requirement] = {}
@@ -113,17 +113,17 @@ class Bounds:
         return tuple(run for run in runs if self._fits_of(run[0], 0, EVERYWHERE)[0] > 0) if len(runs) > 1 else runs
 
     def classes(self, requirement: Requirement) -> tuple[int, ...]:
-        """The classes of the pods that it may use."""
+        """The classes of the pods that a requirement may use."""
         return self._facts_of(requirement)[0]
 
     def least(self, requirement: Requirement) -> Ints:
-        """By column the least that it asks for."""
+        """By column: the least that a requirement requests."""
         return self._facts_of(requirement)[1]
 
     # counting -------------------------------------------------------------------------------------------------------
 
     def _finer(self, question: _Question) -> int | None:
-        """The requirement's own level, where it is finer than the one in question."""
+        """The requirement's own level, where it is finer than the level of the question."""
         constraint = question.requirement.required
         if (
             constraint is None
@@ -134,7 +134,7 @@ class Bounds:
         return constraint.level
 
     def _below(self, question: _Question) -> Iterable[_Question]:
-        """Questions that have to be answered first."""
+        """The questions on whose answers this one depends."""
         finer = self._finer(question)
         if finer is not None:
             return (_Question(question.requirement, question.tree, finer),)
@@ -154,9 +154,9 @@ class Bounds:
         return copies
 
     def _by_totals(self, question: _Question) -> Ints:
-        """Resources that every copy takes at least, against what is free and of use."""
+        """The least requests of every copy, against the free capacity that its pods could use."""
         classes, least = self._facts_of(question.requirement)
-        if len(classes) == 1 and (pods := self._sizes[question.requirement.kind]):  # of one class, seats say it all
+        if len(classes) == 1 and (pods := self._sizes[question.requirement.kind]):  # of one class: fits decide
             return self._fits_of(classes[0], question.tree, question.level) // pods
         columns = np.flatnonzero(least)
         if not len(columns):
@@ -166,7 +166,7 @@ class Bounds:
         return copies
 
     def _by_leaf(self, question: _Question) -> Iterable[Ints]:
-        """Pods, by the nodes that could take them."""
+        """Limits by pods: how many of each class fit in a domain."""
         if not question.requirement.need:
             return
         fits = {
@@ -180,7 +180,7 @@ class Bounds:
         yield np.asarray(sum(fits.values())) // question.requirement.need
 
     def _by_children(self, question: _Question) -> Iterable[Ints]:
-        """Children, by how many of each kind a domain could hold."""
+        """Limits by children: how many of each kind fit in a domain."""
         requirement = question.requirement
         if not requirement.need:
             return
@@ -189,12 +189,12 @@ class Bounds:
         some = sum(np.minimum(held[kind], count) for kind, count in counts.items())
         yield np.where(np.asarray(some) >= requirement.need, ANY, 0)
         for kind, count in counts.items():
-            always = requirement.need - (len(requirement.children) - count)  # of this kind are in every choice
+            always = requirement.need - (len(requirement.children) - count)  # so many of this kind are in every choice
             if always > 0:
                 yield held[kind] // always
 
     def _pin(self, copies: Ints, constraint: RequiredLevel | None, question: _Question) -> None:
-        """Only inside the domain where the placed pods are (T3)."""
+        """Exclude domains outside the one of the placed pods (T3)."""
         if (
             constraint is None
             or constraint.pinned is None
@@ -218,7 +218,7 @@ class Bounds:
         return self.trees[tree].levels[level].sums(per_node)
 
     def _sum_by_outer(self, copies: Ints, tree: int, fine: int, coarse: int) -> Ints:
-        """Numbers per domain of a finer level, added up by the domains of a coarser one."""
+        """Counts per domain of a finer level, summed by domain of a coarser one."""
         few = np.minimum(copies, ANY // max(len(copies), 1))
         if coarse == EVERYWHERE:
             everything: Ints = few.sum(keepdims=True)
@@ -229,14 +229,14 @@ class Bounds:
         return by_outer
 
     def fits_by_domain(self, pod_class: int, tree: int, level: int) -> Ints:
-        """Pods of a class that every domain could take, by room alone."""
+        """How many pods of a class fit in every domain, by capacity and filters."""
         key = (pod_class, tree, level)
         if key not in self._fits:
             self._fits[key] = self._sum_by_domain(self.capacity.fits(pod_class), tree, level)
         return self._fits[key]
 
     def _fits_of(self, pod_class: int, tree: int, level: int) -> Ints:
-        """Pods of a class that every domain could take, by themselves."""
+        """The same, also limited by anti-affinity between pods of the class."""
         if self.distances is None or not self.distances.of_class(pod_class):
             return self.fits_by_domain(pod_class, tree, level)
         key = (pod_class, tree, level)
@@ -249,11 +249,11 @@ class Bounds:
         return self._fits_apart[key]
 
     def _usable_by(self, classes: tuple[int, ...], tree: int, level: int) -> Ints:
-        """By domain and column: what is free on nodes, as far as pods of these classes could use it."""
+        """By domain and column: the free capacity of nodes that pods of these classes could use."""
         key = (classes, tree, level)
         if key not in self._usable:
             requests = np.array([self.capacity.pod_classes.requests[pod_class] for pod_class in classes])
-            columns = np.flatnonzero(requests.any(axis=0))  # few of them, where every host port is one
+            columns = np.flatnonzero(requests.any(axis=0))  # few, though every host port is a column
             taken = np.zeros((len(self.capacity.free), len(columns)), dtype=np.int64)
             for pod_class, row in zip(classes, requests[:, columns], strict=True):
                 taken += self.capacity.fits(pod_class)[:, None] * row
@@ -263,7 +263,7 @@ class Bounds:
         return self._usable[key]
 
     def _facts_of(self, requirement: Requirement) -> tuple[tuple[int, ...], Ints]:
-        """The classes of a goal, and the least that it asks for by column; worked out for all below it at once."""
+        """The classes of a requirement, and its least requests by column; computed for its whole subtree at once."""
         if requirement.kind not in self._facts:
             known = least_requests_by_kind(requirement, self.capacity.pod_classes.requests)
             classes: dict[int, tuple[int, ...]] = {}
@@ -280,12 +280,12 @@ def _is(one: object, other: object) -> bool:
 
 
 def least_requests(requirement: Requirement, requests: Asks) -> Ints:
-    """By column the least that any choice of children and pods asks for, given what each class asks."""
+    """By column: the least that any choice of children and pods requests, given the requests of each class."""
     return least_requests_by_kind(requirement, requests)[requirement.kind]
 
 
 def least_requests_by_kind(requirement: Requirement, requests: Asks) -> dict[int, Ints]:
-    """The same for a requirement and all below it, by kind."""
+    """The same, for a requirement and all below it, by kind."""
     least: dict[int, Ints] = {}
     for part in reversed(list(subtree(requirement))):
         if part.kind in least:
@@ -302,7 +302,7 @@ def least_requests_by_kind(requirement: Requirement, requests: Asks) -> dict[int
 
 
 def _least_of(runs: Sequence[tuple[int, int]], need: int, requests: Asks) -> Ints:
-    """By column the least that so many of these pods ask for."""
+    """By column: the least that `need` of these pods request."""
     counts = count_by_class(runs)
     if len(counts) == 1:
         return requests[next(iter(counts))] * need

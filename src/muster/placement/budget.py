@@ -1,4 +1,4 @@
-"""Steps that searches may take (X1, X7). Rule: a budget counts steps, never seconds, so the same input ends alike."""
+"""Steps that searches may take (X1, X7). Rule: a budget counts steps, never seconds: same input, same result."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,7 +9,7 @@ class OutOfSteps(Exception):
 
 
 class Cancelled(Exception):
-    """The caller gave the plan up; what was decided until then stands."""
+    """The caller cancelled the plan; decisions made before stand."""
 
 
 def _never() -> bool:
@@ -17,13 +17,13 @@ def _never() -> bool:
 
 
 class Budget:
-    """Steps for one purpose. What is spent here is spent from the budgets above it, too.
+    """Steps for one purpose. Every step also counts in the budgets above it.
 
-    The cycle has one, every gang has one below it, and a part of the work for a gang may have one below that.
+    The cycle has one, every gang one below it, and a part of a gang's work may have one below that.
     """
 
     __slots__ = ("_is_cancelled", "_is_granted", "_unchecked", "above", "spent", "steps")
-    CHECK = 256  # steps between two questions whether the plan was cancelled
+    CHECK = 256  # steps between two checks for cancellation
 
     def __init__(
         self, steps: int, above: "Budget | None" = None, is_cancelled: Callable[[], bool] | None = None
@@ -37,13 +37,13 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Steps that may still be taken: no more than any budget above has left that is a bound to it."""
+        """Steps that may still be taken; budgets above limit it, unless it was granted."""
         own = max(self.steps - self.spent, 0)
         return own if self.above is None or self._is_granted else min(own, self.above.left)
 
     @property
     def is_used_up(self) -> bool:
-        """Whether it has no steps left of its own, whatever the budgets above it have."""
+        """Whether its own steps are spent, whatever the budgets above it have."""
         return self.spent >= self.steps
 
     def part(self, steps: int) -> "Budget":
@@ -51,40 +51,40 @@ class Budget:
         return Budget(steps, self)
 
     def grant(self, steps: int) -> "Budget":
-        """A budget of its own that is counted here, too: what is begun with it can be finished.
+        """A budget that counts here but is not limited by what is left here: work that has begun can finish.
 
-        What a gang finds out then depends on no other gang: an answer stands whoever else was asked before (X7).
+        So the result for a gang does not depend on the gangs before it (X7).
         """
         granted = Budget(steps, self)
         granted._is_granted = True
         return granted
 
     def check(self) -> None:
-        """Cancelled where the caller gave up: for work between steps."""
+        """Raise Cancelled if the caller cancelled: for work between steps."""
         if self._is_cancelled():
             raise Cancelled
 
     def forgo(self, steps: int) -> None:
-        """Steps that an earlier cycle has taken for the same answer: not to be had again, and not spent (X7)."""
+        """Remove steps that an earlier cycle spent on the same question, without spending them here (X7)."""
         self.steps = max(self.steps - steps, self.spent)
 
     def keep(self, steps: int) -> None:
-        """No more than so many steps are left from here on."""
+        """Leave at most so many steps."""
         self.steps = min(self.steps, self.spent + steps)
 
     def begin(self, steps: int) -> None:
-        """Steps of work that is begun only where there are enough for it; OutOfSteps, and none are spent, otherwise."""
+        """Spend the steps of work that needs them all; OutOfSteps, with none spent, if too few are left."""
         if steps > self.left:
             raise OutOfSteps
         self.spend(steps)
 
     def charge(self, steps: int) -> None:
-        """Steps of work that is done already, and stands whether or not there were any left."""
+        """Spend steps of work that is done already; it stands even if too few were left."""
         with suppress(OutOfSteps):
             self.spend(steps)
 
     def spend(self, steps: int = 1) -> None:
-        """OutOfSteps where there are not enough left: what is left is gone then. Cancelled where the caller gave up."""
+        """Spend steps. OutOfSteps if too few are left: those are spent then. Cancelled if the caller cancelled."""
         budget, above, is_bound = self, self.above, not self._is_granted
         budget.spent += steps
         exhausted = budget.spent > budget.steps
@@ -93,7 +93,7 @@ class Budget:
             budget.spent += steps
             exhausted = exhausted or (is_bound and budget.spent > budget.steps)
             is_bound = is_bound and not budget._is_granted
-        budget._unchecked += steps  # of the topmost: small parts add up
+        budget._unchecked += steps  # in the topmost budget: small parts add up
         if budget._unchecked >= self.CHECK:
             budget._unchecked = 0
             budget.check()
@@ -102,7 +102,7 @@ class Budget:
             raise OutOfSteps
 
     def _cut(self) -> None:
-        """Steps beyond a budget are not taken: none that is a bound counts more than it has."""
+        """Take back steps beyond the limit, so that no limiting budget counts more than it has."""
         chain, bounds, is_bound = [self], [self], not self._is_granted
         while (above := chain[-1].above) is not None:
             chain.append(above)

@@ -1,4 +1,4 @@
-"""What is free, and what would be, supposing some decisions. A hypothesis is a new value, never an undo."""
+"""Free capacity of nodes, now and under hypothetical assignments. A hypothesis is a new value, never an undo."""
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -14,11 +14,11 @@ from muster.placement.inter_pod.inter_pod_state import InterPodState
 from muster.placement.packing.fit_index import DomainFitIndex, FitIndex, PodsByNode
 
 Ints = NDArray[np.int64]
-FEW = 8  # nodes that are changed faster one by one than all at once
+FEW = 8  # up to so many nodes, one by one is faster than one array operation
 
 
 class PodClasses:
-    """The pod classes of a snapshot for placement: what each asks for, and the nodes it may be on."""
+    """The pod classes of a snapshot for placement: the requests of each, and the nodes it may run on."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.scene = Scene(snapshot, Labels(snapshot.nodes))
@@ -35,17 +35,17 @@ class PodClasses:
 
     @cached_property
     def has_preferences(self) -> bool:
-        """Whether some class prefers nodes."""
+        """Whether some class has preferred node affinity."""
         return any(self.preferred_weights(pod_class) is not None for pod_class in range(len(self.requests)))
 
     def preferred_weights(self, pod_class: int) -> Ints | None:
-        """For every node what this class would give to be there; None: nodes are equal to it."""
+        """For every node its weight by the preferred node affinity of this class; None: it has none."""
         if pod_class not in self._preferred_weights:
             self._preferred_weights[pod_class] = preferred_weights(self.scene.snapshot.classes[pod_class], self.scene)
         return self._preferred_weights[pod_class]
 
     def preference_order(self, pod_class: int, level: Level) -> Ints:
-        """The nodes of a level, domain by domain, those first where this class would rather be."""
+        """The nodes of a level, domain by domain, those with the highest preferred weight first."""
         key = pod_class, id(level)
         if key not in self._preference_orders:
             preferred_weights = self.preferred_weights(pod_class)
@@ -61,14 +61,14 @@ class PodClasses:
         return self._allowed[pod_class]
 
     def refused(self, pod_class: int) -> dict[str, int]:
-        """By filter how many nodes it refuses to this class, of those that pass the filters before it."""
+        """By filter: how many nodes it rejects for this class, of those that pass the filters before it."""
         if pod_class not in self._refused:
             self._refused[pod_class] = refused(self.scene.snapshot.classes[pod_class], self.scene)
         return self._refused[pod_class]
 
 
 class Capacity:
-    """Free room by node and column, and how many pods of each class every node could take, kept up to date."""
+    """Free capacity by node and column, and how many pods of each class fit on every node, kept up to date."""
 
     def __init__(self, pod_classes: PodClasses, free: Ints, inter_pod: InterPodState | None = None) -> None:
         self.pod_classes = pod_classes
@@ -78,28 +78,28 @@ class Capacity:
         self._fit_indexes: dict[int, FitIndex] = {}
         self._domain_fit_indexes: dict[int, dict[int, DomainFitIndex]] = {}  # by class, then by the identity of a level
         self._allowed: dict[int, Mask] = {}
-        self._changed: list[int] = []  # nodes, one after the other
-        self._seen: dict[int, int] = {}  # by class: how many of these changes its numbers know
-        self._others = 0  # changes that are not of nodes: rules between pods, and places that were packed
-        self._origin: tuple[Capacity, tuple[int, int]] | None = None  # what this is a copy of, as it was
-        self._redone: set[int] = set()  # classes whose numbers are other ones than those of the origin
+        self._changed: list[int] = []  # nodes, in order of change
+        self._seen: dict[int, int] = {}  # by class: how many of these changes its fits include
+        self._others = 0  # changes to no single node: inter-pod rules, and packed assignments
+        self._origin: tuple[Capacity, tuple[int, int]] | None = None  # of a copy: the original and its version
+        self._redone: set[int] = set()  # classes whose fits differ from those of the origin
 
     def fit_index(self, pod_class: int) -> FitIndex:
-        """Nodes by how many pods of this class each could take."""
+        """Nodes by how many pods of this class fit on each."""
         fits = self.fits(pod_class)
         if pod_class not in self._fit_indexes:
             self._fit_indexes[pod_class] = FitIndex(fits)
         return self._fit_indexes[pod_class]
 
     def domain_fit_index(self, pod_class: int, level: Level) -> DomainFitIndex:
-        """The same by domain of a level."""
+        """The same, by domain of a level."""
         fits, known = self.fits(pod_class), self._domain_fit_indexes.setdefault(pod_class, {})
         if id(level) not in known:
             known[id(level)] = DomainFitIndex(fits, level)
         return known[id(level)]
 
     def count_gangs(self, pod_class: int, level: Level | None, pods: int) -> int:
-        """How many gangs of so many pods of a class have room, each in one domain of a level."""
+        """How many gangs of `pods` pods of a class fit, each in one domain of a level."""
         if level is None:
             return self.fit_index(pod_class).total // pods
         return int((self.domain_fit_index(pod_class, level).capacity // pods).sum())
@@ -107,9 +107,9 @@ class Capacity:
     def pack(
         self, pod_class: int, level: Level | None, pods: int, limit: int
     ) -> tuple[list[PodsByNode], dict[int, int]]:
-        """Places for so many of them, gang by gang; and pods by node in all.
+        """Assignments for up to `limit` gangs of `pods` pods, gang by gang; and all their pods by node.
 
-        The numbers of the class have these places taken already: the caller takes the room, or drops the class.
+        The fits of the class already exclude them: the caller takes the capacity (`put_packed`) or drops the class.
         """
         self._others += 1
         index = self.fit_index(pod_class) if level is None else self.domain_fit_index(pod_class, level)
@@ -129,7 +129,7 @@ class Capacity:
         yield from self._domain_fit_indexes.get(pod_class, {}).values()
 
     def copy(self) -> "Capacity":
-        """The same, to suppose other things of; what is known of a class is copied when it is asked for."""
+        """A copy for other hypotheses; it copies the fits of a class on first use."""
         duplicate = Capacity(self.pod_classes, self.free.copy(), self.inter_pod.copy())
         duplicate._allowed = dict(self._allowed)
         duplicate._origin = self, self._version
@@ -137,11 +137,11 @@ class Capacity:
 
     @property
     def _version(self) -> tuple[int, int]:
-        """Another one after every change."""
+        """Differs after every change."""
         return len(self._changed), self._others
 
     def _inherit(self, pod_class: int) -> bool:
-        """Take the numbers of a class from the origin, as long as that has not changed."""
+        """Copy the fits of a class from the origin, unless that has changed."""
         if self._origin is None or pod_class in self._redone:
             return False
         origin, version = self._origin
@@ -152,7 +152,7 @@ class Capacity:
         return True
 
     def allowed(self, pod_class: int) -> Mask:
-        """Nodes that a pod of this class may be on, by its own rules and by those between it and others."""
+        """Nodes that a pod of this class may run on, by filters and inter-pod rules."""
         if pod_class not in self.inter_pod.touched:
             return self.pod_classes.allowed(pod_class)
         if pod_class not in self._allowed:
@@ -160,9 +160,9 @@ class Capacity:
         return self._allowed[pod_class]
 
     def fits(self, pod_class: int) -> Ints:
-        """For every node: how many more pods of this class it could take by themselves.
+        """For every node: how many more pods of this class, and no others, fit.
 
-        A class learns of nodes that changed when it is asked for: with many classes, most are asked for once.
+        Updated on use from the nodes that changed: with many classes, most are used once.
         """
         seen = self._seen.get(pod_class, 0)
         if seen == len(self._changed) and pod_class in self._fits:
@@ -180,7 +180,7 @@ class Capacity:
         return self._fits[pod_class]
 
     def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
-        """The same for some nodes."""
+        """The same, for some nodes."""
         return self.fits(pod_class)[nodes]
 
     def _refresh(self, pod_class: int, node: int) -> None:
@@ -194,7 +194,7 @@ class Capacity:
             index.move(node, before, after)
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Seats for a class by node, those it would rather have first; None: they are all the same to it."""
+        """Fits of a class by node, one array per preferred weight, highest first; None: it has no preferences."""
         preferred_weights = self.pod_classes.preferred_weights(pod_class)
         if preferred_weights is None:
             return None
@@ -204,7 +204,7 @@ class Capacity:
         ]
 
     def preference_score(self, pod_class: int, nodes: Ints, need: int) -> int:
-        """What some nodes are worth to so many pods of a class."""
+        """The highest sum of preferred weights that `need` pods of a class can reach on some nodes."""
         preferred_weights = self.pod_classes.preferred_weights(pod_class)
         if preferred_weights is None:
             return 0
@@ -214,7 +214,7 @@ class Capacity:
         return int((taken * preferred_weights[order]).sum())
 
     def preference_scores(self, pod_class: int, level: Level, domains: Ints, need: int) -> Ints:
-        """The same for domains of a level, all of them in one pass."""
+        """The same, for domains of a level, all in one pass."""
         preferred_weights = self.pod_classes.preferred_weights(pod_class)
         if preferred_weights is None or not len(domains):
             return np.zeros(len(domains), dtype=np.int64)
@@ -228,18 +228,18 @@ class Capacity:
 
     @property
     def has_preferences(self) -> bool:
-        """Whether anybody would rather be on some nodes than on others."""
+        """Whether some class has preferred node affinity."""
         return self.pod_classes.has_preferences
 
     def put(self, node: int, pod_class: int, count: int) -> None:
-        """Take room for pods of a class on a node."""
+        """Assign pods of a class to a node."""
         self.free[node] -= self.pod_classes.requests[pod_class] * count
         if pod_class in self.inter_pod.touched:
             self._count_pods(node, self.inter_pod.classes[pod_class], count)
         self._changed.append(node)
 
     def put_packed(self, pod_class: int, counts: Mapping[int, int]) -> None:
-        """The same for pods of a class that `pack` found places for; no rules between pods are about them."""
+        """Assign pods of a class as `pack` returned them; no inter-pod rules concern them."""
         requests = self.pod_classes.requests[pod_class]
         if len(counts) > FEW:
             nodes, pods = np.array([*counts.items()], dtype=np.int64).T
@@ -250,21 +250,21 @@ class Capacity:
                 row -= requests * count
         is_up_to_date = self._seen.get(pod_class) == len(self._changed)
         self._changed += counts
-        if is_up_to_date:  # the numbers of the class have these places taken
+        if is_up_to_date:  # the fits of the class already exclude these pods
             self._seen[pod_class] = len(self._changed)
 
     def count_pods(self, node: int, pod_class: int, count: int) -> None:
-        """Pods of a class come to a node, for the rules between pods alone."""
+        """Count pods of a class on a node for inter-pod rules alone."""
         if pod_class in self.inter_pod.touched:
             self._count_pods(node, self.inter_pod.classes[pod_class], count)
 
     def set_free(self, node: int, free: Ints) -> None:
-        """So much is free on a node."""
+        """Set what is free on a node."""
         self.free[node] = free
         self._changed.append(node)
 
     def free_all(self, amounts: Ints) -> None:
-        """So much more is free, by node and column."""
+        """Add free capacity, by node and column."""
         self.free += amounts
         self._others += 1
         self._origin = None
@@ -272,28 +272,28 @@ class Capacity:
             self.drop(pod_class)
 
     def hold(self, node: int, amounts: Ints) -> None:
-        """Take room by column, for pods that do not exist yet; less than none gives it back."""
+        """Reserve capacity on a node, by column; negative amounts return it."""
         self.free[node] -= amounts
         self._changed.append(node)
 
     def release(self, node: int, pod_class: int, rule_matches: RuleMatches) -> None:
-        """Give back the room of a running pod of a class."""
+        """Release the capacity of a running pod of a class."""
         self.free[node] += self.pod_classes.requests[pod_class]
         if rule_matches.selected_by or rule_matches.carries:
             self._count_pods(node, rule_matches, -1)
         self._changed.append(node)
 
     def release_all(self, nodes: Ints, amounts: Ints) -> None:
-        """Give back room by column, one row a node; a node may come several times."""
+        """Release capacity by column, one row per entry of `nodes`; a node may occur several times."""
         np.add.at(self.free, nodes, amounts)
         self._changed += nodes.tolist()
 
     def uncount_pod(self, node: int, rule_matches: RuleMatches) -> None:
-        """A pod leaves a node, for the rules between pods alone."""
+        """Remove a pod from a node for inter-pod rules alone."""
         self._count_pods(node, rule_matches, -1)
 
     def _count_pods(self, node: int, rule_matches: RuleMatches, count: int) -> None:
-        """Pods come or go; the classes that rules about them concern have to be looked at again."""
+        """Add pods on a node to the inter-pod state, and drop the classes whose rules concern them."""
         self._others += 1
         self.inter_pod.put(node, rule_matches, count)
         for pod_class in self.inter_pod.about(rule_matches):
@@ -301,7 +301,7 @@ class Capacity:
             self.drop(pod_class)
 
     def drop(self, pod_class: int) -> None:
-        """What is known of a class is worked out again when it is asked for."""
+        """Forget the fits of a class; the next use computes them again."""
         self._redone.add(pod_class)
         self._fits.pop(pod_class, None)
         self._fit_indexes.pop(pod_class, None)
@@ -309,22 +309,22 @@ class Capacity:
 
 
 class SupposedCapacity:
-    """A capacity with some pods more. Only nodes that changed are kept: a hypothesis costs what it changes."""
+    """A capacity with further pods assigned. It holds only changed nodes: a hypothesis costs what it changes."""
 
     def __init__(self, base: Capacity, rows: dict[int, Ints] | None = None) -> None:
         self.base = base
         self.rows = rows or {}
 
     def copy(self) -> "SupposedCapacity":
-        """The same, to suppose other things of."""
+        """A copy for another hypothesis."""
         return SupposedCapacity(self.base, dict(self.rows))
 
     def tiers(self, pod_class: int) -> list[Ints] | None:
-        """Seats by node as the capacity has them, those that a class would rather have first."""
+        """The tiers of the base capacity."""
         return self.base.tiers(pod_class)
 
     def fits_in(self, pod_class: int, nodes: Ints) -> Ints:
-        """For some nodes, in ascending order: how many more pods of this class each could take."""
+        """For some nodes, in ascending order: how many more pods of this class fit on each."""
         fits = self.base.fits(pod_class)[nodes]
         if not self.rows:
             return fits
@@ -339,7 +339,7 @@ class SupposedCapacity:
         return fits
 
     def differences(self, pod_class: int) -> tuple[Ints, Ints]:
-        """Nodes that changed, and how many more pods of a class each could take than on the capacity."""
+        """Nodes that changed, and how many more pods of a class fit on each than in the base capacity."""
         changed = np.fromiter(self.rows, dtype=np.int64, count=len(self.rows))
         columns = self.base.pod_classes.columns[pod_class]
         free = np.array(list(self.rows.values()))[:, columns]
@@ -347,7 +347,7 @@ class SupposedCapacity:
         return changed, np.where(self.base.allowed(pod_class)[changed], whole, 0) - self.base.fits(pod_class)[changed]
 
     def put(self, node: int, pod_class: int, count: int) -> None:
-        """Take room for pods of a class on a node."""
+        """Assign pods of a class to a node."""
         row = self.rows.get(node)
         self.rows[node] = (self.base.free[node] if row is None else row) - self.base.pod_classes.requests[
             pod_class

@@ -1,7 +1,7 @@
-"""What is behind the claims of a pod (X5): a volume that is there, one that is made where the pod goes, or trouble.
+"""How the claims of a pod resolve (X5): to a volume, to one provisioned on the pod's node, or to a problem.
 
-A claim of a class with `WaitForFirstConsumer` is bound by its provisioner once a node is selected for it: muster writes
-that node on the claim before it binds the pod (decision 0014). A node that is selected already holds the pod to it.
+The provisioner binds a claim of a class with `WaitForFirstConsumer` once the claim has a selected node: muster writes
+that node on the claim before it binds the pod (decision 0014). A node that is selected already pins the pod to it.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class Provisioned(Struct, frozen=True):
-    """A volume that will be made where the first pod that uses it goes."""
+    """A volume that is provisioned on the node of the first pod that uses it."""
 
     storage_class: StorageClass
-    node: str  # that was selected; empty: none yet
+    node: str  # selected node; empty: none yet
 
 
 class ClaimTrouble(Struct, frozen=True):
-    """A claim that no node can serve as things are."""
+    """A claim that excludes every node, and why."""
 
     claim: str
     storage_class: str
@@ -38,7 +38,7 @@ Behind = PersistentVolume | Provisioned | ClaimTrouble
 
 
 class Claims:
-    """The claims, volumes and storage classes of one snapshot, looked up once."""
+    """The claims, volumes and storage classes of one snapshot, indexed by name."""
 
     def __init__(self, objects: Objects, nodes: Callable[[str], bool]) -> None:
         self.objects, self.nodes = objects, nodes
@@ -48,7 +48,7 @@ class Claims:
         self._users: Counter[str] | None = None
 
     def behind(self, pod: Pod) -> Iterator[Behind]:
-        """What is behind every claim of a pod."""
+        """How every claim of a pod resolves."""
         for name in claims_of(pod):
             claim = self.claims.get(name)
             if claim is None:
@@ -75,7 +75,7 @@ class Claims:
         return Provisioned(kind, node)
 
     def _uses(self, claim: str) -> int:
-        """How many pods use a claim: of several, all would have to go to the node of the first."""
+        """How many live pods use a claim: several would all have to run on the node of the first."""
         if self._users is None:
             live = (pod for pod in self.objects.pods if pod.status.phase not in FINISHED)
             self._users = Counter(name for pod in live if pod.spec.volumes for name in claims_of(pod))
@@ -91,5 +91,5 @@ def claims_of(pod: Pod) -> Iterator[str]:
 
 
 def selected_node(claim: PersistentVolumeClaim) -> str:
-    """The node on which its volume is made; empty: none is selected."""
+    """The node selected for the claim's volume; empty: none."""
     return claim.metadata.annotations.get(SELECTED_NODE, "")

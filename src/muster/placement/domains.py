@@ -1,6 +1,6 @@
-"""Where a group could be: domains of the levels it requires, by counts alone, tight ones first (X4).
+"""Candidate domains of a group at the levels it requires, by counts alone, tight ones first (X4).
 
-A bound, never a proof: what is left out here cannot hold the group, what is offered may still turn out too small.
+A bound, not a proof: a domain that is left out cannot hold the group; a candidate may still turn out too small.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from muster.placement.requirements.tree import size
 from muster.placement.requirements.types import RequiredLevel, Requirement
 
 Ints = NDArray[np.int64]
-FEW, NODES = 6, 200  # steps to count the domains of a node set, and nodes for one step more
+FEW, NODES = 6, 200  # steps to count the domains of a node set; nodes per further step
 
 
 class Domains:
-    """The node sets of one search on one capacity, each made once."""
+    """The node sets of one search on one capacity, each built once."""
 
     def __init__(self, capacity: Capacity, topologies: dict[str, TopologyTree], budget: Budget) -> None:
         self.base = capacity
@@ -34,19 +34,19 @@ class Domains:
         self._ranked: dict[tuple[int, int, tuple[int, ...]], Ints] = {}
 
     def level(self, constraint: RequiredLevel) -> Level:
-        """The level that a spot names."""
+        """The level of a constraint."""
         return self.trees[self.tree_index[constraint.topology]].levels[constraint.level]
 
     def of(self, requirement: Requirement, node_set: NodeSet) -> Iterator[NodeSet]:
-        """Node sets for a group: domains that it requires, and inside them those that it is held to in addition."""
+        """Candidate node sets of a group: domains of its required level, and inside them of its tight level."""
         for outer in self.narrowed(requirement, requirement.required, node_set):
             for inner in self.narrowed(requirement, requirement.tight, outer):
                 yield from self._few(requirement, inner)
 
     def _few(self, requirement: Requirement, node_set: NodeSet) -> Iterator[NodeSet]:
-        """Parts of a region with no more domains of the preferred level than the goal may use, roomy ones first.
+        """Parts of a node set with at most as many preferred domains as the requirement may use, most capacity first.
 
-        Nodes outside of any domain count as one more (NOWHERE).
+        Nodes outside any domain count as one more domain (NOWHERE).
         """
         if not requirement.at_most:
             yield node_set
@@ -78,7 +78,7 @@ class Domains:
     def narrowed(
         self, requirement: Requirement, constraint: RequiredLevel | None, node_set: NodeSet
     ) -> Iterator[NodeSet]:
-        """The part of a node set in every domain of a level in which the requirement could be."""
+        """For every candidate domain of a level: the part of the node set inside it."""
         if constraint is None:
             yield node_set
             return
@@ -86,7 +86,7 @@ class Domains:
             yield self.narrow(node_set, constraint, domain)
 
     def candidates(self, requirement: Requirement, constraint: RequiredLevel, node_set: NodeSet) -> Ints:
-        """Domains in which a group could be, by bounds; tight ones first, then by name (X4)."""
+        """Candidate domains of a group, by bounds; tight ones first, then by name (X4)."""
         key = (requirement.kind, constraint.level, node_set.key)
         if key not in self._ranked:
             self._ranked[key] = self._rank_domains(requirement, constraint, node_set)
@@ -108,7 +108,7 @@ class Domains:
         return domains[order]
 
     def _preference_scores(self, requirement: Requirement, level: Level, domains: Ints) -> Ints:
-        """For every domain: what it is worth to as many pods as the requirement needs."""
+        """For every domain: its preference score for as many pods as the requirement needs."""
         scores = np.zeros(len(domains), dtype=np.int64)
         if self.base.has_preferences:
             need = size(requirement)
@@ -137,14 +137,14 @@ class Domains:
         return self.known[key]
 
     def fits(self, requirement: Requirement) -> Ints:
-        """How much total_fits every node has, in pods that the requirement has."""
+        """For every node: how many pods fit, summed over the classes of the requirement."""
         total = np.zeros(len(self.base.free), dtype=np.int64)
         for pod_class in self.bounds.classes(requirement):
             total += self.base.fits(pod_class)
         return total
 
     def fits_left(self, constraint: RequiredLevel, pod_class: int, capacity: SupposedCapacity) -> Ints:
-        """For every domain of a level: how many pods of a class it could take beside what is seated."""
+        """For every domain of a level: how many pods of a class fit beside those assigned already."""
         tree, level = self.tree_index[constraint.topology], self.level(constraint)
         nodes, more = capacity.differences(pod_class)
         domain = level.domain[nodes]

@@ -1,4 +1,4 @@
-"""Which nodes a pod may be on, whatever is free there (X5). Each filter has a name; each sees all nodes at once."""
+"""Filters (X5): the nodes a pod may run on, free capacity aside. Each has a name and returns a mask over all nodes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -22,18 +22,18 @@ from muster.model.snapshot import PodClass, Snapshot
 from muster.placement.claims import Behind, Claims, ClaimTrouble, Provisioned
 
 Mask = NDArray[np.bool_]
-KEEPING_OFF = ("NoSchedule", "NoExecute")
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Labels:
-    """Node labels as codes per node, made when somebody first asks for a key."""
+    """Node labels as integer codes, one column per label key, built on first use."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
         self._codes: dict[str, tuple[NDArray[np.int64], dict[str, int]]] = {}
 
     def column(self, name: str) -> tuple[NDArray[np.int64], dict[str, int]]:
-        """For every node the code of its value, -1 where it has none; and the codes by value."""
+        """For every node the code of its label value, -1 where it lacks the label; and the codes by value."""
         if name not in self._codes:
             values = [node.metadata.labels.get(name) for node in self.nodes]
             codes = {value: i for i, value in enumerate(sorted({value for value in values if value is not None}))}
@@ -42,7 +42,7 @@ class Labels:
         return self._codes[name]
 
     def places(self, name: str) -> NDArray[np.int64]:
-        """For every node the place it is in, -1 where it is in none; a node without a host name is one by itself."""
+        """For every node its domain by this label, -1: none; a node without a host name is its own domain."""
         column, codes = self.column(name)
         if name != HOSTNAME or not (column < 0).any():
             return column
@@ -82,7 +82,7 @@ class Scene(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def claims(self) -> Claims:
-        """Looked up where some pod has claims."""
+        """Indexed only where some pod has claims."""
         return Claims(self.snapshot.objects, self.snapshot.node_index.__contains__)
 
 
@@ -144,7 +144,7 @@ def _expression(expression: NodeSelectorRequirement, labels: Labels) -> Mask:
 
 
 def preferred_weights(pods: PodClass, scene: Scene) -> NDArray[np.int64] | None:
-    """For every node the weight of the preferred node affinity; None where nothing is preferred."""
+    """For every node the weight of the preferred node affinity; None where the pod has none."""
     affinity = pods.pod.spec.affinity
     node_affinity = affinity.node_affinity if affinity else None
     terms = node_affinity.preferred_during_scheduling_ignored_during_execution if node_affinity else ()
@@ -164,7 +164,7 @@ def tolerated(pods: PodClass, scene: Scene) -> Mask:
 
 
 def _lives_with(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
-    return taint.effect not in KEEPING_OFF or any(_tolerates(toleration, taint) for toleration in tolerations)
+    return taint.effect not in BLOCKING_EFFECTS or any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -178,12 +178,12 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def ready(pods: PodClass, scene: Scene) -> Mask:  # noqa: ARG001 (every filter has the same form)
-    """Nodes that are ready, or do not say."""
+    """Nodes that are ready, or report no such condition."""
     return scene.snapshot.ready
 
 
 def reachable(pods: PodClass, scene: Scene) -> Mask:
-    """Nodes from which every volume of the pod can be reached, or on which it can be made; see `claims`."""
+    """Nodes where every volume of the pod is accessible or can be provisioned; see `claims`."""
     mask = np.ones(len(scene.snapshot.nodes), dtype=bool)
     for volume in _behind(pods, scene):
         match volume:
@@ -200,7 +200,7 @@ def reachable(pods: PodClass, scene: Scene) -> Mask:
 
 
 def _offered(kind: StorageClass, scene: Scene) -> Mask:
-    """Nodes on which volumes of a class can be made: those of one of its `allowedTopologies`; all where it has none."""
+    """Nodes where volumes of a class can be provisioned: those in its `allowedTopologies`; all where it has none."""
     if not kind.allowed_topologies:
         return np.ones(len(scene.snapshot.nodes), dtype=bool)
     mask = np.zeros(len(scene.snapshot.nodes), dtype=bool)
@@ -213,12 +213,12 @@ def _offered(kind: StorageClass, scene: Scene) -> Mask:
 
 
 def claim_trouble(pods: PodClass, scene: Scene) -> ClaimTrouble | None:
-    """The first claim that keeps a pod from every node, by name (X5)."""
+    """The first claim that excludes every node (X5)."""
     return next((volume for volume in _behind(pods, scene) if isinstance(volume, ClaimTrouble)), None)
 
 
 def _behind(pods: PodClass, scene: Scene) -> Iterator[Behind]:
-    """What is behind every claim of a pod; most pods have none."""
+    """How every claim of a pod resolves; most pods have none."""
     if any(volume.persistent_volume_claim for volume in pods.pod.spec.volumes):
         yield from scene.claims.behind(pods.pod)
 
@@ -241,7 +241,7 @@ def allowed(pods: PodClass, scene: Scene) -> Mask:
 
 
 def refused(pods: PodClass, scene: Scene) -> dict[str, int]:
-    """By filter how many nodes it refuses, of those that pass the filters before it."""
+    """By filter: how many nodes it rejects, of those that pass the filters before it."""
     mask, counts = np.ones(len(scene.snapshot.nodes), dtype=bool), dict[str, int]()
     for name, keep in FILTERS.items():
         before = int(np.count_nonzero(mask))
