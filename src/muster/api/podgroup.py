@@ -46,20 +46,20 @@ class SubGroup(Wire, frozen=True):
             "Branch: how many of the direct children must run before any may; unset: all.", minimum=0, maximum=_LARGEST
         ),
     ] = None
-    topology_constraint: Annotated[TopologyConstraint | None, doc("Where the pods of this SubGroup sit together.")] = (
-        None
-    )
+    topology_constraint: Annotated[
+        TopologyConstraint | None, doc("The topology domain that the pods of this SubGroup share.")
+    ] = None
 
 
 class PodGroupSpec(Wire, frozen=True):
-    """What must run together, where, and who may disturb it."""
+    """What must run together, where, and what preemption may evict."""
 
-    queue: Annotated[str, doc("The queue that pays; unset: `default`.")] = ""
+    queue: Annotated[str, doc("The queue whose quota the pods use; unset: `default`.")] = ""
     priority_class_name: Annotated[str, doc("The PriorityClass; unset: the global default, else 50.")] = ""
     preemptibility: Annotated[
         str,
         doc(
-            "Who may be disturbed: everyone, nobody, or whoever is above the minimums. "
+            "What may be evicted: all pods, none, or only those above the minimums. "
             "Unset: preemptible where the priority is below 100.",
             enum=["preemptible", "non-preemptible", "semi-preemptible"],
         ),
@@ -68,7 +68,7 @@ class PodGroupSpec(Wire, frozen=True):
         int | None,
         doc(
             "How many pods must run before any may; unset: 1. Beside subGroups, which are then all needed: how many in "
-            "all.",
+            "total.",
             minimum=0,
             maximum=_LARGEST,
         ),
@@ -77,11 +77,13 @@ class PodGroupSpec(Wire, frozen=True):
         int | None,
         doc("How many of the top SubGroups must run before any may; unset: all.", minimum=0, maximum=_LARGEST),
     ] = None
-    topology_constraint: Annotated[TopologyConstraint | None, doc("Where the whole workload sits together.")] = None
+    topology_constraint: Annotated[
+        TopologyConstraint | None, doc("The topology domain that all pods of the workload share.")
+    ] = None
     staleness_grace_period: Annotated[
         str | int | None,
         doc(
-            "How long a gang below its minimum may look for replacements before it is released: "
+            "How long a gang below its minimum may wait for replacements before all its pods are evicted: "
             "a duration such as `60s`, or whole seconds; negative: for ever.",
         ),
     ] = None
@@ -105,11 +107,13 @@ class PodGroupSpec(Wire, frozen=True):
 
 
 class ResourcesStatus(Wire, frozen=True):
-    """What the gang asks for and what it has (E2)."""
+    """What the gang requests and what it uses (E2)."""
 
     requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
     allocated: Annotated[Resources, doc("Of every pod that is placed, leftovers too.")] = Resources()
-    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
+    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that preemption may not evict.")] = (
+        Resources()
+    )
 
 
 class LevelStatus(Wire, frozen=True):
@@ -126,7 +130,7 @@ class LevelStatus(Wire, frozen=True):
         False
     )
     placed: Annotated[int, doc("Pods placed at or below this level.")] = 0
-    succeeded: Annotated[int, doc("Pods at or below this level that have done their part; they count.")] = 0
+    succeeded: Annotated[int, doc("Pods at or below this level that succeeded; they count for the minimum.")] = 0
     pending: Annotated[int, doc("Pods at or below this level that wait and could be placed.")] = 0
     gated: Annotated[int, doc("Pods at or below this level behind scheduling gates.")] = 0
     domain: Annotated[str, doc("Where the pods of this level sit together, from the top level down.")] = ""

@@ -1,4 +1,4 @@
-"""Queue: who may use how much (Q1), as KAI's."""
+"""Queue: quota, limit and share of resources (Q1), in KAI's format."""
 
 from typing import Annotated
 
@@ -13,11 +13,11 @@ UNLIMITED = -1
 class QueueResource(Wire, frozen=True):
     """One resource of a queue: cpu in millicores, memory in megabytes, gpu and others in devices."""
 
-    quota: Annotated[int | float, doc("What the queue deserves; -1: unlimited.", minimum=-1, default=0)] = 0
-    limit: Annotated[int | float, doc("What the queue never passes; -1: unlimited.", minimum=-1, default=-1)] = (
+    quota: Annotated[int | float, doc("What the queue is entitled to; -1: unlimited.", minimum=-1, default=0)] = 0
+    limit: Annotated[int | float, doc("What the queue never exceeds; -1: unlimited.", minimum=-1, default=-1)] = (
         UNLIMITED
     )
-    over_quota_weight: Annotated[int | float, doc("Its share of what is left over.", minimum=0, default=1)] = 1
+    over_quota_weight: Annotated[int | float, doc("Its weight in dividing the surplus.", minimum=0, default=1)] = 1
 
 
 class QueueSpec(Wire, frozen=True):
@@ -25,7 +25,7 @@ class QueueSpec(Wire, frozen=True):
 
     display_name: Annotated[str, doc("A name for people.")] = ""
     parent_queue: Annotated[str, doc("The queue above; unset: a top queue.", maxLength=253)] = ""
-    priority: Annotated[int, doc("Who takes the surplus first; higher goes first.", format="int32")] = 100
+    priority: Annotated[int, doc("Order in which queues get the surplus; higher goes first.", format="int32")] = 100
     resources: Annotated[
         dict[str, QueueResource], doc("cpu, memory, gpu, and extended resources by their full name.", maxProperties=64)
     ] = msgspec.field(default_factory=dict)
@@ -39,7 +39,9 @@ class QueueStatus(Wire, frozen=True):
     child_queues: Annotated[tuple[str, ...], doc("The queues directly below.")] = ()
     requested: Annotated[Resources, doc("Of every pod that runs or waits.")] = Resources()
     allocated: Annotated[Resources, doc("Of every pod that is on a node, until it is gone.")] = Resources()
-    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that nobody may disturb.")] = Resources()
+    allocated_non_preemptible: Annotated[Resources, doc("Of the placed pods that preemption may not evict.")] = (
+        Resources()
+    )
     conditions: Annotated[
         tuple[Condition, ...],
         doc(

@@ -1,4 +1,4 @@
-"""Work in threads that nobody has to wait for: a process that is told to end does not stay because of them.
+"""Work in daemon threads: the process can end while they run.
 
 Rule: threads of an executor are joined when the interpreter ends, however long they take; these are not.
 """
@@ -18,7 +18,7 @@ async def in_daemon_thread(name: str, work: Callable[[], T]) -> T:
     done: asyncio.Future[T] = loop.create_future()
 
     def settle(set_outcome: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: the result is not needed any more
             loop.call_soon_threadsafe(lambda: None if done.done() else set_outcome())
 
     def run() -> None:

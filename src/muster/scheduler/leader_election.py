@@ -147,7 +147,7 @@ class Leader:
             self._until = -1.0
             return
         if holder == self.identity and self._requested and self._requested[0] == spec.get("renewTime"):
-            self._hold(self._requested[1])  # the last renewal was taken, whether or not we were told
+            self._hold(self._requested[1])  # the API server accepted the last renewal, even if its answer was lost
         changes = int(spec.get("leaseTransitions") or 0) + (holder != self.identity)
         await self.cluster.replace(LEASES, self._renewed(lease, changes, requested_at))  # 409: another was faster
         self._hold(requested_at)

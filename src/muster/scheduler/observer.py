@@ -15,7 +15,7 @@ class Observer(Protocol):
     """Receives what happens. It must be quick and never fail."""
 
     def watch(self, resource: str, lag: Seconds) -> None:
-        """A kind will be followed; `lag` is the time since it was last heard of, below zero: never."""
+        """A kind is watched; `lag` is the time since its last event, below zero: there was none."""
         return
 
     def watch_restarted(self, resource: str) -> None:
@@ -67,11 +67,11 @@ class Observer(Protocol):
         return
 
     def eviction_failed(self, reason: str) -> None:
-        """A budget or the API server said no, or nobody answered."""
+        """A budget or the API server refused an eviction, or the API server did not answer."""
         return
 
     def nominated(self) -> None:
-        """A place was noted on a pod."""
+        """A nominated node was written on a pod."""
         return
 
     def conflict(self, resource: str) -> None:

@@ -1,6 +1,6 @@
 """Events: why something waits, on the object that waits, as `kubectl describe` shows it (E1, N4).
 
-What was done is told by `event_queue`.
+`event_queue` sends events about bindings and evictions.
 
 Rule 1: the same about the same object is one Event that counts, as with Kubernetes' own recorders; it says what was
 found last. Rule 2: how often that is recorded is not decided here.
@@ -108,7 +108,7 @@ def about_group(group: PodGroup, reason: str, message: str, now: datetime) -> Ra
 
 
 def about_stray(stray: Stray, pod: Pod, now: datetime) -> Raw:
-    """Why a pod belongs to nobody."""
+    """Why a pod belongs to no gang."""
     return event(PODS, pod.metadata, stray.why, f"the pod {stray.says}", now)
 
 
@@ -140,6 +140,6 @@ def event(
 
 
 def _name(meta: ObjectMeta, reason: str, now: datetime) -> str:
-    """Known before it is sent, so that an Event whose creation nobody answered is found again."""
+    """Known before it is sent: an Event whose creation got no answer can be read again."""
     mark = blake2b(f"{meta.uid}/{reason}/{now.timestamp()}".encode(), digest_size=8).hexdigest()
     return f"{meta.name[:LONGEST_NAME].rstrip('.-')}.{mark}"

@@ -179,7 +179,7 @@ class StatusWriter:
         if failures and self.clock() >= self._silent_until:
             self._silent_until = self.clock() + SILENT_SECONDS
             for failure in failures:
-                log.warning("not told", what=failure, of=failed)
+                log.warning("status not written", what=failure, of=failed)
         self.again(failed > 0)
 
     async def _send(self, address: Address, updates: list[StatusUpdate], term: int, tasks: asyncio.TaskGroup) -> None:
@@ -296,7 +296,7 @@ def _about_one(outcome: Outcome, group: PodGroup, cycle: CycleOutcome) -> list[S
     try:
         return list(_about(outcome, group, cycle))
     except Exception:
-        log.exception("not told", gang=outcome.gang.key)
+        log.exception("status not written", gang=outcome.gang.key)
         return None
 
 

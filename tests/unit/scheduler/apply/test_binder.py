@@ -149,7 +149,9 @@ async def test_a_pod_that_cannot_be_read_leaves_its_binding_unconfirmed(unreadab
 
 
 @pytest.mark.parametrize(
-    "elsewhere", [says(pod(node="n2")), says(pod(uid="u2", node="n1")), fails(404, "NotFound")], ids=str
+    "elsewhere",
+    [says(pod(node="n2")), says(pod(uid="u2", node="n1")), fails(404, "NotFound")],
+    ids=["other node", "other uid", "gone"],
 )
 async def test_a_lost_binding_of_a_pod_that_is_elsewhere_is_rejected(elsewhere: Answer) -> None:
     script = Script(hangs_up(), elsewhere)
