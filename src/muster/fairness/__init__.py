@@ -1,1 +1,1 @@
-"""Who goes next: fair shares, the order between queues, and what a queue is entitled to. Pure."""
+"""Fair shares, the order between queues, and what a queue is entitled to. Pure."""

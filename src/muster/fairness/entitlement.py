@@ -1,4 +1,4 @@
-"""What a queue may take (Q4, Q2). Pure: a hypothesis is another mapping of amounts, see `model.queues.charged`."""
+"""What a queue may allocate (Q4, Q2). Pure: a hypothesis is another mapping of amounts, see `model.queues.charged`."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -12,7 +12,7 @@ Closed = Literal["", "QueueDoesNotExist", "QueueNotInTree", "QueueNotALeaf"]
 
 
 class Excess(Struct, frozen=True):
-    """A queue and a resource of which there would be too much."""
+    """The limit or quota of a queue that an allocation would exceed."""
 
     queue: str  # the queue itself, or one above it
     resource: str
@@ -31,7 +31,7 @@ def why_closed(tree: QueueTree, queue: str) -> Closed:
 
 
 def over_limit(tree: QueueTree, allocated: Amounts, queue: str, extra: Mapping[str, int]) -> Excess | None:
-    """The limit that something more would pass, on the nearest queue first (Q4); what adds nothing passes nothing."""
+    """The limit that `extra` would exceed, on the nearest queue first (Q4); an amount of 0 exceeds none."""
     for node in reversed(tree.path(queue)):
         for resource, more in sorted(extra.items()):
             limit, held = node.share(resource).limit, allocated[node.name].get(resource, 0)
@@ -43,9 +43,9 @@ def over_limit(tree: QueueTree, allocated: Amounts, queue: str, extra: Mapping[s
 def over_quota_non_preemptible(
     tree: QueueTree, non_preemptible: Amounts, queue: str, extra: Mapping[str, int]
 ) -> Excess | None:
-    """The quota that something more that nobody may disturb would pass, on the nearest queue first (Q4).
+    """The quota that non-preemptible `extra` would exceed, on the nearest queue first (Q4).
 
-    Of cpu, memory and gpu an omitted quota is 0; of other resources a quota binds the queues that name them.
+    An omitted quota of cpu, memory or gpu is 0; a quota of another resource binds only queues that name it.
     """
     for node in reversed(tree.path(queue)):
         for resource, more in sorted(extra.items()):

@@ -1,27 +1,27 @@
-"""The order between queues (G4): whose turn it is. A key, not a comparator; fractions, never floats (X6)."""
+"""The order between queues (G4). A sort key, not a comparator; fractions, never floats (X6)."""
 
 from collections.abc import Mapping
 from fractions import Fraction
 
 from muster.model.queues import Amounts, QueueNode, QueueTree
 
-Dominant = tuple[bool, Fraction]  # whether it holds something of which its share is nothing; else the largest part
+Dominant = tuple[bool, Fraction]  # whether it holds a resource of which its share is 0; else the largest fraction
 Place = tuple[bool, int, Dominant, float, str]
 Rank = tuple[Place, ...]
 
 
 def rank(tree: QueueTree, shares: Amounts, allocated: Amounts, queue: str) -> Rank:
-    """Leaf queues sorted by it take turns fairly at every level: siblings are compared where their ways part.
+    """The sort key of leaf queues, fair at every level: siblings are compared where their paths part.
 
-    Who has reached its fair share waits for those that have not, whatever its priority: the share of a high priority
-    has all the surplus in it already, and more would be what others were promised. Then higher priority, then the
-    smaller dominant share, age and name. Every grant raises the dominant share of its queue, so nobody starves.
+    A queue that has reached its fair share waits for those that have not, whatever its priority: the share of a high
+    priority contains all the surplus already, and more would come from the shares of others. Then higher priority,
+    smaller dominant share, age and name. Every allocation raises the dominant share of its queue: no queue starves.
     """
     return tuple(queue_order(node, shares[node.name], allocated[node.name]) for node in tree.path(queue))
 
 
 def queue_order(node: QueueNode, share: Mapping[str, int], allocated: Mapping[str, int]) -> Place:
-    """Where a queue stands among its siblings."""
+    """The sort key of a queue among its siblings."""
     return (
         has_reached_share(share, allocated),
         -node.priority,
@@ -32,12 +32,12 @@ def queue_order(node: QueueNode, share: Mapping[str, int], allocated: Mapping[st
 
 
 def has_reached_share(share: Mapping[str, int], allocated: Mapping[str, int]) -> bool:
-    """Whether a queue has all of its fair share of some resource that it asks for."""
+    """Whether a queue has all of its fair share of some resource that it requests."""
     return any(allocated.get(resource, 0) >= amount for resource, amount in share.items())
 
 
 def dominant_share(share: Mapping[str, int], allocated: Mapping[str, int]) -> Dominant:
-    """The largest part of its fair share that a queue has of any resource."""
+    """The largest fraction of its fair share that a queue has allocated, of all resources."""
     part, of = 0, 1
     for resource, amount in share.items():
         held = allocated.get(resource, 0)

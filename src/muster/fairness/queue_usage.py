@@ -1,4 +1,4 @@
-"""Queue usage as a value, and what it leaves to a gang (Q3, Q4). A hypothesis is another value, never an undo."""
+"""Queue usage as a value, and what it leaves to a gang (Q3, Q4). A hypothesis is a new value, never an undo."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,7 +20,7 @@ Bound = tuple[str, str, int, int, int]  # queue, resource, column, limit, quota
 
 
 class QueueBounds:
-    """What stays the same in a cycle: the tree, fair shares, and the limits and quotas on the way up from a queue."""
+    """What stays the same in a cycle: the tree, fair shares, and the limits and quotas on the path of each queue."""
 
     def __init__(self, division: Division, columns: tuple[str, ...]) -> None:
         self.tree: QueueTree = division.tree
@@ -31,13 +31,13 @@ class QueueBounds:
         self._paths: dict[str, tuple[str, ...]] = {}
 
     def path(self, queue: str) -> tuple[str, ...]:
-        """The names of a queue and of those above it, from the top down."""
+        """The names of a queue and its ancestors, from the top down."""
         if queue not in self._paths:
             self._paths[queue] = tuple(node.name for node in self.tree.path(queue))
         return self._paths[queue]
 
     def above(self, queue: str) -> tuple[Bound, ...]:
-        """Every limit and every quota that binds a queue, its own and those of the queues above it."""
+        """Every limit and quota that binds a queue: its own and those of its ancestors."""
         if queue not in self._above:
             self._above[queue] = tuple(self._bounds(queue))
         return self._above[queue]
@@ -55,11 +55,11 @@ class QueueUsage(Struct, frozen=True, eq=False):
     """Amounts by queue, each with everything below it."""
 
     bounds: QueueBounds
-    allocated: Amounts  # placed pods, and places that were promised
-    promised: Amounts  # the part of it that is not bound yet
+    allocated: Amounts  # placed pods, and capacity that is reserved (nominations, moved pods)
+    promised: Amounts  # the part of it that is reserved and not bound yet
     protected: Amounts  # the part of it that is non-preemptible
-    terminating: Amounts  # what pods on their way out still hold: it counts while something is bound (Q4)
-    terminating_protected: Amounts  # the part of it that is of non-preemptible gangs
+    terminating: Amounts  # what terminating pods still hold: it counts where pods are bound now (Q4)
+    terminating_protected: Amounts  # the part of it that pods of non-preemptible gangs hold
 
     @property
     def tree(self) -> QueueTree:
@@ -78,7 +78,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
         protected: Mapping[str, int] | None = None,
         is_promised: bool = False,
     ) -> "QueueUsage":
-        """A queue holds so much more, or will; amounts below zero are less."""
+        """The usage with more allocated to a queue; `is_promised`: reserved only. Negative amounts are less."""
         return replace(
             self,
             allocated=self._added(self.allocated, queue, amount),
@@ -87,7 +87,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
         )
 
     def without(self, held: Mapping[str, Mapping[str, int]]) -> "QueueUsage":
-        """Once units have left that hold so much, by queue; queues in no tree hold nothing here."""
+        """The usage after units that hold these amounts, by queue, are gone; queues outside the tree do not count."""
         allocated = self.allocated
         for queue, amount in held.items():
             if queue in self.tree.nodes:
@@ -97,9 +97,9 @@ class QueueUsage(Struct, frozen=True, eq=False):
     def evicted(
         self, queue: str, amount: Mapping[str, int], protected: Mapping[str, int], terminating: Mapping[str, int]
     ) -> "QueueUsage":
-        """Pods of a queue begin to leave: they hold what they hold until they are gone.
+        """The usage after pods of a queue are evicted: they hold their resources until they are gone.
 
-        `protected` is what changes of that, `terminating` what of them is non-preemptible until then.
+        `protected`: the change of non-preemptible amounts; `terminating`: what of `amount` stays so until then.
         """
         return replace(
             self,
@@ -115,14 +115,14 @@ class QueueUsage(Struct, frozen=True, eq=False):
         return {**amounts, **{name: plus(amounts[name], amount) for name in self.bounds.path(queue)}}
 
     def place(self, queue: str) -> Place:
-        """Where a queue stands among its siblings now (G4)."""
+        """The sort key of a queue among its siblings now (G4)."""
         return queue_order(self.tree.nodes[queue], self.shares[queue], self.allocated[queue])
 
     def allowance(self, queue: str, protected: bool, later: bool = False) -> Ints | None:
-        """By column what pods may still take before a limit, or a quota of what is protected, is passed; None: any.
+        """By column, what pods may still request within limits and, if protected, quotas; None: any amount.
 
-        `later`: once terminating pods are gone. Before that a limit holds for what is on nodes now, and for what will
-        be (Q4): what is promised comes in the place of what leaves.
+        `later`: once terminating pods are gone. Until then a limit holds for what is on nodes now and for what will
+        be (Q4): pods with a reservation replace terminating ones.
         """
         allowance: Ints | None = None
         for name, resource, column, limit, quota in self.bounds.above(queue):
@@ -144,7 +144,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
     def excess(
         self, queue: str, extra: Mapping[str, int], protected: Mapping[str, int], later: bool = False
     ) -> tuple[str, Excess] | None:
-        """The reason and the amount of what more would be too much."""
+        """The reason why `extra` is too much, and the limit or quota that it would exceed; None: it is not."""
         over = over_limit(self.tree, self.allocated if later else self._all_held(queue, extra), queue, extra)
         if over is not None:
             return "OverLimit", over
@@ -170,7 +170,7 @@ class QueueUsage(Struct, frozen=True, eq=False):
 
 
 def initial_usage(division: Division, columns: tuple[str, ...]) -> QueueUsage:
-    """What queues hold when a cycle begins."""
+    """The usage at the start of a cycle."""
     uses, nothing = division.uses, {name: Resources() for name in division.tree.nodes}
     held = (uses.allocated, nothing, uses.non_preemptible, uses.terminating, uses.terminating_non_preemptible)
     return QueueUsage(QueueBounds(division, columns), *held)

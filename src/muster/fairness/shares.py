@@ -1,7 +1,7 @@
-"""Fair shares (Q3): how the queues of one level divide what the queue above them has, down to the leaves.
+"""Fair shares (Q3): how sibling queues divide the share of their parent, from the top down to the leaves.
 
-Rule 1: whole numbers only, in base units (X6); no share depends on the order of the input (X3). Rule 2: a queue is
-given no more than it can use, and all of them no more than there is.
+Rule 1: whole numbers only, in base units (X6); no share depends on the order of the input (X3). Rule 2: a queue gets
+no more than it can use, and all queues together no more than exists.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,24 +19,24 @@ from muster.model.queues import Amounts, QueueNode, QueueTree, Uses, arrange, us
 from muster.model.snapshot import Snapshot
 
 Ints = NDArray[np.int64]
-LOWER_BITS = 24  # sums of 2^24 amounts stay within 64 bits, upper and lower bits by themselves
+LOWER_BITS = 24  # sums of 2^24 amounts stay within 64 bits, upper and lower bits separately
 
 
 class Division(Struct, frozen=True, eq=False):
-    """The cluster as its queues share it."""
+    """The resources of a cluster, divided among its queues."""
 
     tree: QueueTree
     uses: Uses
-    pool: Resources  # what there is to share
+    pool: Resources  # what queues share
     shares: Amounts  # fair share of every queue; see `fair_shares`
 
 
 class Claim(Struct, frozen=True):
-    """What one queue brings to the division of one resource among its siblings."""
+    """The input of one queue to the division of one resource among siblings."""
 
     name: str
-    want: int  # what it asks for, within its limit
-    quota: int = 0  # UNLIMITED: whatever it asks for
+    want: int  # what it requests, within its limit
+    quota: int = 0  # UNLIMITED: whatever it requests
     weight: Fraction = Fraction(1)
     priority: int = 100
     created: float = 0.0
@@ -48,7 +48,7 @@ class Claim(Struct, frozen=True):
 
 
 class Receiver(Struct, frozen=True):
-    """Who can take how much, and how fast it fills beside others."""
+    """How much a claim can receive, and its weight among the others."""
 
     claim: Claim
     capacity: int
@@ -56,7 +56,7 @@ class Receiver(Struct, frozen=True):
 
 
 def divide_cluster(snapshot: Snapshot) -> Division:
-    """Queues, what they use and what they deserve at one moment."""
+    """The queues of a snapshot, their usage and their fair shares."""
     tree = arrange(snapshot.objects.queues)
     used = uses(tree, snapshot.gangs)
     there_is = pool(snapshot, tree.resources)
@@ -64,7 +64,7 @@ def divide_cluster(snapshot: Snapshot) -> Division:
 
 
 def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
-    """What queues can share: all that ready nodes have, without what pods outside every gang hold there."""
+    """What queues share: the allocatable resources of ready nodes, less what pods outside every gang hold there."""
     place = {column: i for i, column in enumerate(snapshot.columns)}
 
     def left(column: int) -> Ints:
@@ -75,19 +75,19 @@ def pool(snapshot: Snapshot, resources: Iterable[str]) -> Resources:
 
 
 def sum_exactly(amounts: Ints) -> int:
-    """The sum of amounts of at most 2^63 each, however large it is: upper and lower bits are added by themselves."""
+    """The sum of amounts of at most 2^63 each, however large it is: upper and lower bits are added separately."""
     return (int((amounts >> LOWER_BITS).sum()) << LOWER_BITS) + int((amounts & ((1 << LOWER_BITS) - 1)).sum())
 
 
 def fair_shares(tree: QueueTree, requested: Amounts, pool: Mapping[str, int]) -> dict[str, Resources]:
-    """The fair share of every queue by resource; a resource is there where the queue, or one below it, asks for it.
+    """The fair share of every queue by resource; without resources that neither it nor a queue below it requests.
 
-    Top queues divide the pool, and the children of a queue divide its share. A leaf wants what it asks for and a
-    branch what its children want, each within its own limit: nothing is set aside that could not be used below.
+    Top queues divide the pool, and the children of a queue divide its share. A leaf claims its requests and a branch
+    the claims of its children, each within its own limit: no queue gets what the queues below it cannot use.
     """
     shares = {name: Resources() for name in tree.nodes}
     for resource in tree.resources:
-        asks, wants = _asked(tree, requested, resource)
+        asks, wants = _sum_requests(tree, requested, resource)
         divided = divide(pool.get(resource, 0), [_claim(node, resource, wants) for node in tree.siblings()])
         for node in tree.nodes.values():
             if node.children and asks[node.name]:
@@ -98,8 +98,8 @@ def fair_shares(tree: QueueTree, requested: Amounts, pool: Mapping[str, int]) ->
     return shares
 
 
-def _asked(tree: QueueTree, requested: Amounts, resource: str) -> tuple[dict[str, int], dict[str, int]]:
-    """What every queue asks for, and what of it lies within the limits at and below it; from the bottom up."""
+def _sum_requests(tree: QueueTree, requested: Amounts, resource: str) -> tuple[dict[str, int], dict[str, int]]:
+    """What every queue requests, and the part of it within the limits at and below it; from the bottom up."""
     asks, wants = dict.fromkeys(tree.nodes, 0), dict.fromkeys(tree.nodes, 0)
     for node in reversed(tree.nodes.values()):
         if not node.children:
@@ -121,8 +121,8 @@ def _claim(node: QueueNode, resource: str, wants: Mapping[str, int]) -> Claim:
 def divide(amount: int, claims: Sequence[Claim]) -> dict[str, int]:
     """Q3 for one resource among siblings: first min(quota, demand, limit), then the surplus; both by priority.
 
-    Where the quotas alone are more than there is, those of a higher priority are met first, and within one priority
-    they shrink in proportion: an unlimited quota weighs as much as everything, or as the largest quota beside it.
+    Where the quotas alone exceed the amount, those of a higher priority are met first, and within one priority they
+    shrink in proportion: an unlimited quota weighs as much as the amount, or as the largest quota beside it.
     The surplus goes to the highest priority as far as it can use it, and within one priority by `overQuotaWeight`.
     """
     whole = max([amount, 1, *(claim.quota for claim in claims)])
@@ -139,7 +139,7 @@ def _quota_weight(claim: Claim, whole: int) -> int:
 
 
 def _by_priority(amount: int, receivers: Iterable[Receiver]) -> dict[str, int]:
-    """The highest priority takes what it can, the next one of what is left, and so on."""
+    """Divide by priority: the highest receives what it can, the next one from what is left, and so on."""
     parts: dict[str, int] = {}
     for _, level in groupby(sorted(receivers, key=_priority), key=_priority):
         parts_of_level = divide_by_weight(amount, list(level))
@@ -153,10 +153,10 @@ def _priority(receiver: Receiver) -> int:
 
 
 def divide_by_weight(amount: int, receivers: Sequence[Receiver]) -> dict[str, int]:
-    """Fill cups in proportion to their weights until they are full or nothing is left.
+    """Fill receivers in proportion to their weights until they are full or nothing is left.
 
-    What cannot be split goes to the largest remainders, then to older queues, then by name. Nobody ever has less for
-    having more room: the others' parts only shrink, so no remainder that was behind comes to be ahead.
+    Indivisible units go to the largest remainders, then to older queues, then by name. More capacity never means a
+    smaller part: the parts of others only shrink, so no remainder that was smaller becomes the larger one.
     """
     parts = {receiver.claim.name: 0 for receiver in receivers}
     scale = lcm(*(receiver.weight.denominator for receiver in receivers))
