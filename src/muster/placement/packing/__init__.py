@@ -1,1 +1,1 @@
-"""Pods onto nodes, once their domains are known."""
+"""Bin-packs pods onto nodes, once their domains are known."""

@@ -1,6 +1,6 @@
-"""Nodes by how many pods of one class each could take: tight seats (X4) for one gang, or for many equal ones, at once.
+"""Nodes by how many pods of one class fit on each: tight assignments (X4) for one gang, or for many equal ones at once.
 
-Rule: the same seats as `packing.fill` finds on the numbers of the moment; a property holds the two equal.
+Rule: the same assignments as `packing.fill` returns for the same fits; a property holds the two equal.
 """
 
 from bisect import bisect_left, insort
@@ -17,13 +17,13 @@ PodsByNode = list[tuple[int, int]]  # nodes, and how many pods on each
 
 
 class FitIndex:
-    """Some nodes, or all: the tightest that holds so many is found at once."""
+    """An index of some or all nodes: looks up the tightest node that holds a number of pods."""
 
     def __init__(self, fits: Ints, nodes: Ints | None = None) -> None:
         here = fits if nodes is None else fits[nodes]
         self.total = int(here.sum())
         order = here.argsort(kind="stable")
-        order = order[here[order].searchsorted(1) :]  # those that could take some
+        order = order[here[order].searchsorted(1) :]  # those with at least one fit
         counts, known = here[order], (order if nodes is None else nodes[order]).tolist()
         starts = [0, *((counts[1:] != counts[:-1]).nonzero()[0] + 1).tolist(), len(known)] if known else []
         self._nodes = {int(counts[start]): known[start:end] for start, end in pairwise(starts)}  # each is a heap
@@ -31,7 +31,7 @@ class FitIndex:
         self._fits = fits
 
     def move(self, node: int, before: int, after: int) -> None:
-        """A node can take more, or less; its old entry is skipped when met."""
+        """Update how many pods fit on a node; lookups skip its old entry."""
         self.total += after - before
         if after > 0 and after != before:
             if after not in self._nodes:
@@ -40,7 +40,7 @@ class FitIndex:
             heappush(self._nodes[after], node)
 
     def tightest(self, pods: int) -> PodsByNode | None:
-        """The tightest node that holds all, else one after the other, the tightest first; None: there are too few."""
+        """The tightest node that holds all pods, else several, the tightest first; None: too few pods fit."""
         if self.total < pods:
             return None
         for count in self._counts[bisect_left(self._counts, pods) :]:
@@ -58,10 +58,10 @@ class FitIndex:
         raise AssertionError("the total says that there is capacity")
 
     def pack(self, pods: int, most: int) -> list[PodsByNode]:
-        """Tight places for as many gangs of so many pods as there is capacity for, up to `most`, gang by gang.
+        """Tight assignments for as many gangs of `pods` pods as fit, up to `most`, gang by gang.
 
-        A node that holds a gang stays the tightest as long as it holds another one: it takes all of them at once. The
-        places are taken in these numbers: see `Ledger.pack`.
+        A node that holds a gang stays the tightest while it holds another one, so it takes all of them at once. The
+        fits exclude these pods afterwards: see `Capacity.pack`.
         """
         packed: list[PodsByNode] = []
         while len(packed) < most and (places := self.tightest(pods)) is not None:
@@ -82,11 +82,11 @@ class FitIndex:
         return nodes[0] if nodes else None
 
     def _take_first(self, count: int, most: int) -> list[int]:
-        """The first nodes that could take just so many; they stay in the index."""
+        """The first nodes on which exactly `count` pods fit; they stay in the index."""
         nodes, first = self._nodes[count], list[int]()
         while len(first) < most and (node := self._first(count)) is not None:
             heappop(nodes)
-            if not first or first[-1] != node:  # a node that came back has two entries
+            if not first or first[-1] != node:  # a node that returned to a count has two entries
                 first.append(node)
         for node in first:
             heappush(nodes, node)
@@ -94,7 +94,7 @@ class FitIndex:
 
 
 class DomainFitIndex:
-    """The same for gangs that have to be in one domain of a level: the tightest domain that holds all."""
+    """The same, for gangs that must be in one domain of a level: the tightest domain that holds all pods."""
 
     def __init__(self, fits: Ints, level: Level) -> None:
         self.capacity = level.sums(fits)
@@ -102,7 +102,7 @@ class DomainFitIndex:
         self._by_domain: dict[int, FitIndex] = {}
 
     def move(self, node: int, before: int, after: int) -> None:
-        """A node can take more, or less."""
+        """Update how many pods fit on a node."""
         domain = int(self._level.domain[node])
         if domain < 0:
             return
@@ -117,12 +117,12 @@ class DomainFitIndex:
         return self._by_domain[domain]
 
     def tightest(self, pods: int) -> PodsByNode | None:
-        """Places in the domain with the least capacity that holds all; None: there is none."""
+        """An assignment in the domain with the least capacity that holds all pods; None: there is no such domain."""
         domain = self._domain(pods)
         return None if domain is None else self.inside(domain).tightest(pods)
 
     def pack(self, pods: int, most: int) -> list[PodsByNode]:
-        """Places for many equal gangs, each in one domain; a domain stays the tightest while it holds another gang."""
+        """Assignments for many equal gangs, each in one domain; a domain stays the tightest while it holds another."""
         packed: list[PodsByNode] = []
         while len(packed) < most and (domain := self._domain(pods)) is not None:
             times = min(int(self.capacity[domain]) // pods, most - len(packed))

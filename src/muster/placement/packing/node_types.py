@@ -1,6 +1,6 @@
-"""Nodes that are alike for some pods: in the same regions, and with the same mixes of pods that fit (patterns).
+"""Node types: nodes in the same node sets, on which the same mixes of pods fit (patterns).
 
-Where there are too many mixes to list, alike are nodes with the same room.
+Where there are too many mixes to list, nodes with the same free capacity are of one type.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,27 +15,27 @@ from muster.placement.packing.packing import NodeSet
 from muster.placement.packing.patterns import Pattern, mixes
 
 Ints = NDArray[np.int64]
-Mixes = tuple[tuple[int, ...], tuple[Pattern, ...]]  # classes, and numbers of each
+Mixes = tuple[tuple[int, ...], tuple[Pattern, ...]]  # classes, and counts of each
 Keys = tuple[tuple[int, ...], ...]  # of node sets
 MOST_PATTERNS = 4_000  # of one type; more are not listed
-LOOKS = 20  # steps that a pattern may take to find
-MOST_IN_ALL = 150_000  # numbers in the patterns of all types together
+STEPS_PER_PATTERN = 20  # that a pattern may take to find
+MOST_IN_ALL = 150_000  # counts in the patterns of all types together
 NOT_BINDING = -1
 
 
 class NodeType(Struct, frozen=True, eq=False):
-    """Nodes that may take each other's place."""
+    """Nodes that are interchangeable."""
 
     nodes: tuple[int, ...]
     node_sets: tuple[tuple[int, ...], ...]  # the node sets that they are in, by key
     pod_classes: tuple[int, ...]  # classes that fit
-    patterns: tuple[Pattern, ...]  # the largest mixes of these classes that one of the nodes takes; none: too many
+    patterns: tuple[Pattern, ...]  # the largest mixes of these classes that fit on one of the nodes; empty: too many
 
 
 def find_types(
     capacity: Capacity, most: Mapping[int, int], node_sets: Mapping[int, Sequence[NodeSet]], budget: Budget
 ) -> list[NodeType]:
-    """The types of all nodes that could take some of the pods: so many of each class at most, each in its regions."""
+    """The types of all nodes on which some of the pods fit: at most `most` of each class, each in its node sets."""
     pod_classes = sorted(pod_class for pod_class in most if node_sets[pod_class])
     if not pod_classes:
         return []
@@ -60,7 +60,7 @@ def find_types(
 def _fits(
     capacity: Capacity, most: Mapping[int, int], node_sets: Mapping[int, Sequence[NodeSet]], pod_classes: list[int]
 ) -> Ints:
-    """By node and class: how many pods of it, by themselves, the node could take."""
+    """By node and class: how many pods of the class, and no others, fit on the node."""
     fits = np.zeros((len(capacity.free), len(pod_classes)), dtype=np.int64)
     for i, pod_class in enumerate(pod_classes):
         allowed = np.zeros(len(capacity.free), dtype=bool)
@@ -81,9 +81,9 @@ def _memberships(node_sets: Mapping[int, Sequence[NodeSet]], nodes: int) -> list
 
 
 def _binding(capacity: Capacity, fits: Ints, pod_classes: list[int]) -> Ints:
-    """By node what is free of the columns that could run out there, and which classes fit: equal rows, equal patterns.
+    """By node: free capacity of the columns that could run out there, and fits by class: equal rows, equal patterns.
 
-    A column that another one keeps from ever running out says nothing. Estimates are rounded up, so this is safe.
+    A column that another one always exhausts first is left out. Estimates are rounded up, so this is safe.
     """
     requests = np.array([capacity.pod_classes.requests[pod_class] for pod_class in pod_classes], dtype=np.int64)
     columns = np.flatnonzero(requests.any(axis=0))
@@ -108,9 +108,9 @@ def _patterns(
     budget: Budget,
     at_most: int,
 ) -> Mixes:
-    """The classes that fit on a node, largest first, and every mix of them to which nothing can be added.
+    """The classes that fit on a node, largest first, and every maximal mix of them.
 
-    No mix at all where there are more than `at_most`, or where too much has to be looked at to find them.
+    No mixes where there are more than `at_most`, or where finding them takes too many steps.
     """
     requests = {pod_class: capacity.pod_classes.requests[pod_class] for pod_class in pod_classes}
     own_classes = [pod_class for i, pod_class in enumerate(pod_classes) if fits[i]]
@@ -119,7 +119,7 @@ def _patterns(
     rows = [tuple(requests[pod_class][columns].tolist()) for pod_class in order]
     counts = [most[pod_class] for pod_class in order]
     patterns: list[Pattern] = []
-    part = budget.part(at_most * LOOKS)
+    part = budget.part(at_most * STEPS_PER_PATTERN)
     try:
         for pattern in mixes(rows, counts, tuple(capacity.free[node, columns].tolist()), part):
             patterns.append(pattern)

@@ -1,7 +1,7 @@
-"""Pods onto nodes, once it is known which pods and in which region each of them must be.
+"""Bin-packs pods onto nodes, once the pods and the node set of each are chosen.
 
-`tightly` fills greedily and is right for one shape; `exactly` decides any mix: it finds a packing or proves that there
-is none. Moving a pod to an earlier node that could also take it never does harm, so only full nodes are looked at.
+`pack_greedily` is exact for one pod class; `pack_exactly` decides any mix: it finds a packing or proves that there is
+none. A pod that also fits on an earlier node may always move there, so the search considers only full nodes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 
 
 class NodeSet(Struct, frozen=True, eq=False):
-    """Nodes that a group may use, by identity: a domain, or what several of them share."""
+    """Nodes that a group may use, identified by key: a domain, or the intersection of several."""
 
     key: tuple[int, ...]
     nodes: Ints
@@ -37,9 +37,9 @@ Assignments = dict[int, list[tuple[int, int]]]  # demand -> (node, pods) …
 
 
 def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> list[tuple[int, int]] | None:
-    """Fill the seats that are wished for, or cost least, first, and of these the tightest nodes (X4).
+    """Assign pods to preferred nodes, or those of least eviction cost, first; among these to the tightest (X4).
 
-    None where the node set is too small. Big free nodes stay whole.
+    None where too few pods fit in the node set. Large free nodes stay whole.
     """
     nodes = demand.node_set.nodes
     fits = capacity.fits_in(demand.pod_class, nodes)
@@ -61,7 +61,7 @@ def assign_tightly(capacity: SupposedCapacity | Capacity, demand: Demand) -> lis
 
 
 def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
-    """The tightest node that holds all, else one after the other, the tightest first."""
+    """The tightest node that holds all pods, else several, the tightest first; None: too few pods fit."""
     order = np.argsort(fits, kind="stable")
     ascending = fits[order]
     first = int(np.searchsorted(ascending, 1))
@@ -78,7 +78,7 @@ def fill(nodes: Ints, fits: Ints, count: int) -> list[tuple[int, int]] | None:
 
 
 def pack_greedily(capacity: Capacity, demands: Sequence[Demand]) -> Assignments | None:
-    """Every demand tightly, the largest pods and the smallest node sets first."""
+    """Assign every demand tightly, the largest pods and the smallest node sets first; None: one does not fit."""
     packed: Assignments = {}
     supposed = SupposedCapacity(capacity)
     for i in sorted(range(len(demands)), key=lambda i: (*_hardness(capacity, demands[i]), i)):
@@ -96,7 +96,7 @@ def _hardness(capacity: Capacity, demand: Demand) -> tuple[int, int]:
 
 
 def is_possible(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> bool:
-    """Bounds that every packing keeps, by region: whatever is at least as large as a shape counts as one of it."""
+    """Whether bounds by node set allow a packing: a pod at least as large as a class counts as one pod of it."""
     by_region: dict[tuple[int, ...], list[Demand]] = {}
     for demand in demands:
         by_region.setdefault(demand.node_set.key, []).append(demand)
@@ -131,10 +131,10 @@ def pack(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assig
 
 
 def pack_exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) -> Assignments | None:
-    """Node by node, full nodes only, failed states remembered."""
+    """Search node by node over full nodes only; failed states are tried once. None: there is no packing."""
     kinds = group_demands(demands)
     if len(kinds) == 1:
-        return None  # greedy is right for one kind
+        return None  # for one kind, greedy packing is exact
     items = [demands[members[0]] for members in kinds]
     table = _Table(capacity, items, [sum(demands[i].count for i in members) for members in kinds])
     patterns = table.solve(budget)
@@ -145,7 +145,7 @@ def pack_exactly(capacity: Capacity, demands: Sequence[Demand], budget: Budget) 
 
 
 def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
-    """Demands of one class in one node set are one kind."""
+    """The indices of demands by kind: one class in one node set."""
     kinds: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for i, demand in enumerate(demands):
         kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
@@ -153,7 +153,7 @@ def group_demands(demands: Sequence[Demand]) -> list[list[int]]:
 
 
 def share_out(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], demands: Sequence[Demand]) -> Assignments:
-    """Pods of a kind, as (node, kind, pods), back to the demands that they belong to."""
+    """Distribute assigned pods of each kind, as (node, kind, pods), over the demands of that kind."""
     assignments: Assignments = {i: [] for i in range(len(demands))}
     waiting = [[[i, demands[i].count] for i in members] for members in kinds]
     for node, kind, pods in placed:
@@ -169,7 +169,7 @@ def share_out(placed: Sequence[tuple[int, int, int]], kinds: list[list[int]], de
 
 
 class _Table:
-    """The packing problem in plain integers: nodes by how little choice they leave, kinds by size."""
+    """The packing problem in plain integers: nodes on which the fewest kinds fit come first."""
 
     def __init__(self, capacity: Capacity, items: Sequence[Demand], counts: list[int]) -> None:
         self.counts = tuple(counts)
@@ -190,7 +190,7 @@ class _Table:
         self.free_left = [tuple(row) for row in free_left.tolist()]
 
     def solve(self, budget: Budget) -> list[tuple[int, ...]] | None:
-        """A pattern for every node, or None."""
+        """A pattern for every node up to the last one used; None: there is no packing."""
         failed: set[tuple[int, tuple[int, ...]]] = set()
         path: list[tuple[int, ...]] = []
         ahead = [self._patterns(0, self.counts, budget)] if self._hopeful(0, self.counts) else []
@@ -215,7 +215,7 @@ class _Table:
         return None
 
     def _hopeful(self, at: int, left: tuple[int, ...]) -> bool:
-        """What is left fits the nodes that are left, kind by kind and column by column."""
+        """Whether the remaining pods could fit on the remaining nodes, by kind and by column."""
         if at >= len(self.nodes):
             return False
         if any(want > available for want, available in zip(left, self.solo_left[at], strict=True)):
@@ -226,7 +226,7 @@ class _Table:
         )
 
     def _patterns(self, at: int, left: tuple[int, ...], budget: Budget) -> Iterator[tuple[int, ...]]:
-        """Every way to fill one node until nothing that is left fits any more."""
+        """Every way to fill one node until none of the remaining pods fits."""
         counts = tuple(count if is_open else 0 for count, is_open in zip(left, self.open[at], strict=True))
         return mixes(self.requests, counts, self.free[at], budget)
 

@@ -1,17 +1,17 @@
-"""Patterns: the largest mixes of pods that one node takes, in whole numbers (X6)."""
+"""Patterns: the maximal mixes of pods that fit on one node, in whole numbers (X6)."""
 
 from collections.abc import Iterator, Sequence
 
 from muster.placement.budget import Budget, OutOfSteps
 
 Pattern = tuple[int, ...]
-MOST_CLASSES = 200  # a walk over more would be too deep
+MOST_CLASSES = 200  # the recursion would be too deep for more
 
 
 def mixes(rows: Sequence[Pattern], counts: Sequence[int], free: Pattern, budget: Budget) -> Iterator[Pattern]:
-    """Every mix to which nothing can be added, as many as possible of the first classes first.
+    """Every maximal mix, those with most pods of the first classes first.
 
-    `rows`: what a pod of each class asks for, `counts`: how many there are. OutOfSteps: there are too many to walk.
+    `rows`: the requests of a pod of each class, `counts`: how many pods there are. OutOfSteps: too many to list.
     """
     kinds = len(rows)
     if kinds > MOST_CLASSES:
@@ -27,7 +27,7 @@ def mixes(rows: Sequence[Pattern], counts: Sequence[int], free: Pattern, budget:
     def fill(kind: int, left: Pattern, taken: Pattern) -> Iterator[Pattern]:
         budget.spend()
         if kind == kinds or all(have >= ask for have, ask in zip(left, rest[kind], strict=True)):
-            taken = (*taken, *counts[kind:])  # all that is left fits at once
+            taken = (*taken, *counts[kind:])  # all remaining pods fit
             left = tuple(have - ask for have, ask in zip(left, rest[kind], strict=True))
             if is_full(left, taken):
                 yield taken
@@ -41,7 +41,7 @@ def mixes(rows: Sequence[Pattern], counts: Sequence[int], free: Pattern, budget:
 
 
 def _rest(rows: Sequence[Pattern], counts: Sequence[int], width: int) -> list[Pattern]:
-    """For every class what all pods of it and of those after it ask for together."""
+    """For every class: the total requests of its pods and of all classes after it."""
     totals: list[Pattern] = [(0,) * width]
     for row, count in zip(reversed(rows), reversed(counts), strict=True):
         totals.append(tuple(total + count * ask for total, ask in zip(totals[-1], row, strict=True)))
