@@ -31,7 +31,7 @@ T = TypeVar("T", bound=Struct)
 class Place(Struct, frozen=True):
     """A part of a configuration: where it comes from, and the path in there."""
 
-    source: str  # such as: kubeconfig `/home/ann/.kube/config`
+    source: str  # such as: kubeconfig `/root/.kube/config`
     path: str = ""
 
     def at(self, key: str) -> "Place":
