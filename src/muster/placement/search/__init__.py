@@ -1,1 +1,1 @@
-"""Children and domains for a gang: the search and its tiers."""
+"""The search for a gang's children, domains and nodes, in tiers."""

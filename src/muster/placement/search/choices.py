@@ -1,4 +1,4 @@
-"""Which children of a goal, which pods of a leaf: every choice of as many as it needs, first choice first (M3, M4)."""
+"""Choices of children of a branch and of pods of a leaf: as many as it needs, first choice first (M3, M4)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -44,10 +44,10 @@ def _runs(kinds: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ...]]:
-    """Every way to take `need` things from runs of equal things, as a number from each run, first choice first.
+    """Every way to take `need` items from runs of equal items, as a count per run, first choice first.
 
-    Equal things are interchangeable: a run is only touched if all earlier runs of its kind are used up. Runs behind the
-    last one that is touched are left out: a choice costs what it differs from the one before.
+    Equal items are interchangeable: a run is used only after all earlier runs of its kind are used up. Runs after the
+    last one that is used are left out: the cost of a choice is its difference from the one before.
     """
     taken = _Taken(runs, need)
     if need > taken.usable:
@@ -60,23 +60,23 @@ def choose(runs: Sequence[tuple[int, int]], need: int) -> Iterator[tuple[int, ..
 
 
 class _Taken:
-    """What one choice has taken of the first runs."""
+    """The counts that one choice takes from the first runs."""
 
     def __init__(self, runs: Sequence[tuple[int, int]], need: int) -> None:
         self.runs, self.left = runs, need
         self.counts: list[int] = []
         self.open: Counter[int] = Counter()  # by kind: runs that are not used up
-        self.ahead = count_by_class(runs)  # by kind: things in the runs that are still to come
-        self.usable = sum(self.ahead.values())  # of kinds of which no run is open
+        self.ahead = count_by_class(runs)  # by kind: items in the runs still to come
+        self.usable = sum(self.ahead.values())  # items still to come of kinds without an open run
 
     def complete(self) -> None:
-        """As many as possible of every further run: enough of them are usable."""
+        """Take as many as possible from every further run: enough items are usable."""
         while self.left:
             kind, length = self.runs[len(self.counts)]
             self._take(0 if self.open[kind] else min(length, self.left))
 
     def retreat(self) -> bool:
-        """One less of the last run that can spare it, so that those behind it can make up for that; False: none."""
+        """Take one less from the last run that later runs can make up for; False: there is none."""
         while self.counts:
             kind, count = self.runs[len(self.counts) - 1][0], self._give_back()
             if count and self.left - count + 1 <= self.usable - self.ahead[kind]:

@@ -1,8 +1,8 @@
-"""First fit: the constructive tier without a way back, for gangs of any size.
+"""First fit: the constructive tier without backtracking, for gangs of any size.
 
-Group after group, pods into what is left of a few domains; a child that does not fit is passed over where another may
-stand in for it (M3). Its cost is linear in the gang, but for one pass over the domains for every group. A placement
-that it finds is one; that it finds none proves nothing.
+It places group after group into the free capacity of a few domains, and skips a child that does not fit where another
+may replace it (M3). Its cost is linear in the gang, plus one pass over the domains for every group. A placement that it
+finds is valid; that it finds none proves nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from muster.placement.search.nested_search import Search
 
 Ints = NDArray[np.int64]
-DOMAINS = 16  # that are tried for a group
-DEEPEST = 100  # levels of a tree beyond which first fit is not tried: it walks down
-PLACE, ADD, NODES = 6, 3, 400  # steps of a group in a node set and of pods of one class; nodes of a pass for one step
+DOMAINS = 16  # candidates tried for a group
+DEEPEST = 100  # levels of a tree beyond which first fit gives up: it recurses
+PLACE, ADD, NODES = 6, 3, 400  # steps per group in a node set, and per class of pods; nodes of a pass per step
 
 
 class TrialOrder(Struct, frozen=True):
-    """In which order children and domains are tried."""
+    """The order in which first fit tries children and domains."""
 
-    by_size: bool = False  # large groups first, small ones first where a choice is left; else as spec and rank say
-    growing: bool = False  # domains that would hold all extras first (X4)
+    by_size: bool = False  # large groups first, small ones where there is a choice; else by spec and rank
+    growing: bool = False  # domains that can hold all extras first (X4)
 
 
 class FirstFit:
-    """Pods of one gang on a capacity of its own, which every seat changes."""
+    """Assignments of one gang's pods on its own copy of the capacity."""
 
     def __init__(
         self, search: "Search", requirement: Requirement, order: TrialOrder, whole: Requirement | None = None
@@ -43,22 +43,22 @@ class FirstFit:
         self.demands: list[Demand] = []
         self.assignments: list[list[tuple[int, int]]] = []
         self._least, self._requested = sizes(requirement), pods_by_class(requirement)
-        self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group, with its extras
+        self._whole = {} if whole is None else whole_pods_by_class(whole)  # by group: pods by class, extras included
         self._allowance = search.allowance
         self._taken = np.zeros(self.capacity.free.shape[1], dtype=np.int64)
         self._weights: dict[int, int] = {}
         self._depth = 0
-        self._free: dict[tuple[str, int], Ints] = {}  # by level: what is free in every domain
+        self._free: dict[tuple[str, int], Ints] = {}  # by level: free capacity of every domain
         search.spend(len(self._least) + len(self.capacity.free) // NODES)
 
     def placed(self) -> tuple[tuple[Demand, ...], Assignments]:
-        """Demands, and the seats of each."""
+        """The demands, and the assignment of each."""
         return tuple(self.demands), dict(enumerate(self.assignments))
 
     # groups -----------------------------------------------------------------------------------------------------------
 
     def place(self, requirement: Requirement, enclosing: NodeSet) -> bool:
-        """A requirement inside of a node set; False, and nothing has changed: it did not fit."""
+        """Place a requirement inside a node set; False, with nothing changed: it did not fit."""
         if self._depth > DEEPEST:
             return False
         self._depth += 1
@@ -77,7 +77,7 @@ class FirstFit:
         return False
 
     def _place_children(self, requirement: Requirement, node_set: NodeSet) -> bool:
-        """As many children as the goal needs; those that do not fit are passed over, others of their kind with them."""
+        """Place as many children as needed; skip those that do not fit, and others of their kind."""
         met, hopeless = 0, set[int]()
         for child in self._ordered(requirement):
             if met == requirement.need:
@@ -93,7 +93,7 @@ class FirstFit:
         return met == requirement.need
 
     def _ordered(self, requirement: Requirement) -> Sequence[Requirement]:
-        """All needed: those with a level first, then large ones. A choice: the first (M3), or small ones first."""
+        """If all are needed: those with a level first, then large ones. If not: in order (M3), or small ones first."""
         if requirement.need < len(requirement.children):
             return sorted(requirement.children, key=self._weight) if self.order.by_size else requirement.children
         if self.order.growing:
@@ -106,7 +106,7 @@ class FirstFit:
         return _is_flexible(requirement), -sum(self._whole[requirement.name].values())
 
     def _weight(self, requirement: Requirement) -> int:
-        """The largest share of what is free in all, in millionths, that the goal takes at least of any resource."""
+        """The requirement's least share of all free capacity, in millionths, of the resource where that is largest."""
         if requirement.kind not in self._weights:
             least = self.search.domains.bounds.least(requirement)
             self._weights[requirement.kind] = int(
@@ -114,10 +114,10 @@ class FirstFit:
             )
         return self._weights[requirement.kind]
 
-    # regions ----------------------------------------------------------------------------------------------------------
+    # node sets --------------------------------------------------------------------------------------------------------
 
     def _regions(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
-        """A few domains for a requirement that requires some."""
+        """The first few candidate node sets of a requirement."""
         if requirement.at_most:
             for node_set, _ in zip(self.search.domains.of(requirement, enclosing), range(DOMAINS), strict=False):
                 yield node_set
@@ -148,7 +148,7 @@ class FirstFit:
     def _domains_with_capacity(
         self, constraint: RequiredLevel, domains: Ints, requested: Mapping[int, int], least: Ints
     ) -> Ints:
-        """Domains that still have enough seats for every class, and enough of every resource for all of them."""
+        """Domains where enough pods of every class still fit, with enough free capacity for all of them."""
         if not len(domains):
             return domains
         level = self.search.domains.level(constraint)
@@ -159,7 +159,7 @@ class FirstFit:
         return domains[roomy]
 
     def _growing_first(self, requirement: Requirement, constraint: RequiredLevel, domains: Ints) -> Ints:
-        """Domains that would hold all extras, tight ones first; then the others, the largest first."""
+        """Domains that can hold all extras, tight ones first; then the others, the largest first."""
         requested = self._whole[requirement.name]
         requests = self.capacity.pod_classes.requests
         total = sum((requests[pod_class] * count for pod_class, count in requested.items()), np.zeros_like(self._taken))
@@ -170,7 +170,7 @@ class FirstFit:
         )
 
     def _fits_by_domain(self, requirement: Requirement, constraint: RequiredLevel) -> Ints:
-        """How much room every domain has left, in pods that the requirement has."""
+        """For every domain: how many pods still fit, summed over the classes of the requirement."""
         level = self.search.domains.level(constraint)
         classes = self.search.domains.bounds.classes(requirement)
         self.search.spend(len(classes) * len(self.capacity.free) // NODES)
@@ -185,7 +185,7 @@ class FirstFit:
     # pods -------------------------------------------------------------------------------------------------------------
 
     def _seat(self, leaf: Requirement, node_set: NodeSet) -> bool:
-        """Pods of a leaf: the first in the order of M4, else as many as fit of each class in turn."""
+        """Assign the pods of a leaf: the first in the order of M4, else as many as fit of each class in order."""
         first: dict[int, int] = {}
         left = leaf.need
         for pod_class, length in leaf.pods:
@@ -213,7 +213,7 @@ class FirstFit:
         return sorted(pod_classes, key=lambda pod_class: (int(self.capacity.fits(pod_class).max(initial=0)), pod_class))
 
     def add(self, leaf: Requirement, pod_class: int, count: int, node_set: NodeSet) -> bool:
-        """So many pods of a class of a leaf in a node set; False: there is too little room."""
+        """Assign `count` pods of a class of a leaf inside a node set; False: they do not fit."""
         self.search.spend(ADD)
         requested = self._taken + self.capacity.pod_classes.requests[pod_class] * count
         if self._allowance is not None and (requested > self._allowance).any():
@@ -226,7 +226,7 @@ class FirstFit:
         return True
 
     def put(self, demand: Demand, assignments: Sequence[tuple[int, int]]) -> None:
-        """Pods with seats that are known."""
+        """Add a demand with a known assignment."""
         self.demands.append(demand)
         self.assignments.append(list(assignments))
         self._hold(demand, assignments, 1)
@@ -251,5 +251,5 @@ def _is_flexible(requirement: Requirement) -> bool:
 
 
 def is_supported(requirement: Requirement) -> bool:
-    """Whether first fit can count what the requirement needs: pods in all (M5) are beyond it."""
+    """Whether first fit can place the requirement: it does not support totals of pods (M5)."""
     return not any(part.total for part in subtree(requirement))

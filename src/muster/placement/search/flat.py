@@ -1,6 +1,6 @@
-"""Gangs of one pod class that may be anywhere, or in any one domain of a level: most of them. No search is needed.
+"""Gangs of one pod class that may be anywhere, or in any one domain of a level: most gangs. They need no search.
 
-Rule: the same seats as the search finds, tight domains and nodes first (X4); a property holds the two equal.
+Rule: the same assignments as the search finds, tight domains and nodes first (X4); a property holds the two equal.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ Ints = NDArray[np.int64]
 
 
 def applies(capacity: Capacity, requirement: Requirement, growing: bool = False) -> bool:
-    """Whether a requirement has one class of pods, no preferred level, no wishes, and no rules between pods.
+    """Whether a requirement has one pod class, no preferred level or nodes, and no inter-pod rules.
 
-    `growing`: the domain is to be chosen such that extras can follow, which is a matter for the search.
+    `growing`: the domain must leave capacity for extras, which only the search can choose.
     """
     if requirement.children or not requirement.need or len(requirement.pods) != 1:
         return False
@@ -40,7 +40,7 @@ def applies(capacity: Capacity, requirement: Requirement, growing: bool = False)
 def assign_nodes(
     capacity: Capacity, requirement: Requirement, topologies: Mapping[str, TopologyTree], allowance: Ints | None = None
 ) -> tuple[PodsOnNode, ...] | None:
-    """Seats on the tightest nodes of the tightest domain; None: there is no room."""
+    """Assign pods to the tightest nodes of the tightest domain; None: they do not fit."""
     pod_class = requirement.pods[0][0]
     if allowance is not None and (capacity.pod_classes.requests[pod_class] * requirement.need > allowance).any():
         return None
@@ -56,7 +56,7 @@ def assign_nodes(
 def find_fit_index(
     capacity: Capacity, requirement: Requirement, topologies: Mapping[str, TopologyTree]
 ) -> FitIndex | DomainFitIndex | None:
-    """Seats anywhere, in any one domain, or in the one where its other pods are (T3); None: nowhere."""
+    """The fit index of all nodes, of any one domain, or of the domain of its placed pods (T3); None: no domain."""
     pod_class, constraint = requirement.pods[0][0], requirement.required
     if constraint is None:
         return capacity.fit_index(pod_class)

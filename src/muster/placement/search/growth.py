@@ -1,10 +1,10 @@
-"""Growth (X4): of the placements of a core, one from which most of the gang's own waiting extras can follow.
+"""Growth (X4): of the placements of a core, the one after which most of the gang's own pending extras still fit.
 
-First fit places the core in domains that would hold its extras and adds these one by one: what it grants is granted,
-whatever the size of the gang. Then the search is asked for more, in the order of G3, as far as a small budget goes:
-what fits with more fits with less, and what is refused to a group is refused to all that are alike. Which children and
-pods make the core does not change (M3, M4), only where they sit. The seats of the extras are remembered: while they
-stay free, each extra takes them at its turn (G4).
+First fit places the core in domains that can hold its extras and adds these one by one, whatever the size of the gang.
+Then the search tries more extras in the order of G3, within a small budget: what fits with more extras fits with fewer,
+and an extra that one group cannot have, no equal group can. The children and pods of the core do not change (M3, M4),
+only their nodes. The assignments of the extras are remembered: while their nodes stay free, each extra uses them in its
+order (G4).
 """
 
 from collections import Counter
@@ -23,20 +23,20 @@ from muster.placement.search.first_fit import FirstFit, TrialOrder
 from muster.placement.search.nested_search import Search
 from muster.placement.search.search_state import PodsOnNode, SearchState
 
-STEPS, STEPS_PER_GROUP = 20_000, 50  # that growth may cost: it only chooses among good placements
-GROUPS = 32  # whose needs are counted for one step
-ASK = 3  # the part of what is left that one question may cost
+STEPS, STEPS_PER_GROUP = 20_000, 50  # limit of growth: it only chooses among valid placements
+GROUPS = 32  # whose needs are counted per step
+ASK = 3  # one try may cost this part (a third) of the steps left
 
 
 class Placement(Struct, frozen=True):
-    """Seats of a core, and seats that its extras could take afterwards."""
+    """The assignments of a core, and those that its extras could have afterwards."""
 
     core: tuple[PodsOnNode, ...]
     extras: tuple[PodsOnNode, ...] = ()
 
 
 def grow(search: Search, requirement: Requirement, state: SearchState) -> Placement:
-    """The core of a requirement where most extras can follow; as it was found where growth does not matter."""
+    """Place the core of a requirement where most extras still fit; unchanged where its nodes do not matter."""
     placed = search.pods_on_nodes(state)
     if not _has_extras(requirement) or not _matters(search, requirement):
         return Placement(placed)
@@ -56,7 +56,7 @@ def _has_extras(requirement: Requirement) -> bool:
 
 
 def _matters(search: Search, requirement: Requirement) -> bool:
-    """Whether where the core sits makes a difference to extras: it chooses domains, or its pods differ."""
+    """Whether the nodes of the core affect extras: it chooses domains, or its pods differ in class."""
     if search.between or any(part.total for part in subtree(requirement)):
         return False
     constraints = [
@@ -69,13 +69,13 @@ def _matters(search: Search, requirement: Requirement) -> bool:
 
 
 def _more_children(requirement: Requirement) -> Iterator[str]:
-    """Groups that could have one more child: the first part of the order of G3."""
+    """Groups that could have one more child: first in the order of G3."""
     for part in subtree(requirement):
         yield from (part.name for _ in range(len(part.children) - part.need))
 
 
 def _more_pods(requirement: Requirement) -> Iterator[str]:
-    """Leaves that could have one more pod, the emptiest first: the second part of the order of G3."""
+    """Leaves that could have one more pod, the least filled first: second in the order of G3."""
     leaves = [part for part in subtree(requirement) if part.is_leaf and part.need]
     unit = lcm(*(leaf.need for leaf in leaves))
     order = [(unit, i, leaf.need) for i, leaf in enumerate(leaves)]
@@ -88,7 +88,7 @@ def _more_pods(requirement: Requirement) -> Iterator[str]:
 
 
 def _only(requirement: Requirement, pods: Mapping[str, Counter[int]], kinds: RequirementKinds) -> Requirement:
-    """The requirement with the children that have pods, all of them needed."""
+    """The requirement with only the children that have pods, all of them needed."""
     by_id: dict[int, Requirement | None] = {}
     for part in reversed(list(subtree(requirement))):
         below = tuple(chosen for child in part.children if (chosen := by_id[id(child)]) is not None)
@@ -108,7 +108,7 @@ class _Growing:
         self, search: Search, requirement: Requirement, core: dict[str, Counter[int]], state: SearchState
     ) -> None:
         self.search, self.requirement, self.whole = search, requirement, requirement
-        self.required_pods = core  # what every further placement has to have, too
+        self.required_pods = core  # that every further placement must contain
         steps = STEPS + STEPS_PER_GROUP * sum(1 for _ in subtree(requirement))
         self.budget = search.budget.part(min(steps, search.budget.left // 4))
         self.best = self.known = state
@@ -118,7 +118,7 @@ class _Growing:
         self.granted: Counter[str] = Counter()
 
     def _use_first_fit(self) -> None:
-        """The core in domains that would hold its extras, and what can be added: known before the search is asked."""
+        """Place the core by first fit in domains that can hold its extras, and add those that fit."""
         self.is_begun = True
         core = _only(self.requirement, self.required_pods, self.search.kinds)
         state = self.search.fit_first(self.budget, core, TrialOrder(growing=True), self.requirement)
@@ -131,32 +131,32 @@ class _Growing:
                 self._take(before)
 
     def tidy(self) -> None:
-        """What first fit has met as the search would place it: tight domains first (X4)."""
+        """Place what first fit achieved by the search instead: tight domains first (X4)."""
         if self.best is self.known and self.granted:
             self._try(())
 
     def filled(self) -> SearchState:
-        """The placement with most pods, with all that can simply be added to it."""
+        """The placement with most pods, with all extras that fit without moving others."""
         return max(self._fill(self.best), self.known, key=_size)
 
     def _take(self, state: SearchState) -> None:
         self.best, self.pods = state, pods_of(self.search.pods_on_nodes(state))
 
     def _fill(self, state: SearchState) -> SearchState:
-        """With all extras that can be added; linear, so it is done whatever growth has left of its budget."""
+        """Add all extras that fit; linear, so it does not depend on what is left of growth's budget."""
         try:
             return self.search.fitted(_Filling(self.search, self.whole, state).add_all())
         except OutOfSteps:
             return state
 
     def hold_to_children(self) -> None:
-        """From here on: the children that were granted, all of them needed."""
+        """Require all children granted so far from here on."""
         grown = self._with(self.granted)
         self.required_pods = _chosen(grown, self.pods)
         self.requirement = _only(grown, self.required_pods, self.search.kinds)
 
     def add_most(self, wishes: Sequence[str]) -> None:
-        """As many of the wishes as can be met, the first of them first: one more at each of these groups."""
+        """Grant as many extras as fit, the first first: one more child or pod for each group named."""
         self.needs = {part.name: part.need for part in subtree(self.requirement)}
         self.granted = Counter()
         while wishes:
@@ -168,7 +168,7 @@ class _Growing:
             wishes = [name for name in wishes[met + 1 :] if name not in refused]
 
     def _longest(self, wishes: Sequence[str]) -> int:
-        """How many of the first wishes can be met together: all, else more than first fit has met, by halving."""
+        """How many of the first extras fit together: all, else at least those of first fit, by doubling and halving."""
         if self._try(wishes):
             return len(wishes)
         if not self.is_begun:
@@ -183,7 +183,7 @@ class _Growing:
         return low
 
     def _covered(self, wishes: Sequence[str]) -> int:
-        """How many of the first wishes the best placement meets already, with the first children everywhere (M3)."""
+        """How many of the first extras the best placement has already, with the first children everywhere (M3)."""
         low, high = 0, len(wishes)
         while low < high:
             middle = (low + high + 1) // 2
@@ -219,7 +219,7 @@ class _Growing:
         return all(counts <= there.get(leaf, Counter()) for leaf, counts in self.required_pods.items())
 
     def _alike(self, name: str) -> set[str]:
-        """A group and all others that could take its place in the tree, with what is granted to each."""
+        """A group and all that are interchangeable with it in the tree, given what is granted to each."""
         grown = self._with(self.granted)
         numbers: dict[object, int] = {}
         below: dict[int, int] = {}
@@ -237,7 +237,7 @@ class _Growing:
 
 
 class _Filling:
-    """Extras into what a placement leaves free, without moving anything: further children, then further pods (G3)."""
+    """Adds extras to a placement without moving its pods: further children, then further pods (G3)."""
 
     def __init__(self, search: Search, requirement: Requirement, state: SearchState) -> None:
         self.search, self.requirement = search, requirement
@@ -246,7 +246,7 @@ class _Filling:
             self.fitting.put(demand, placed)
 
     def add_all(self) -> FirstFit:
-        """As much as fits."""
+        """Add all extras that fit."""
         self._add_children()
         self._add_pods()
         return self.fitting
@@ -297,7 +297,7 @@ def _size(state: SearchState) -> int:
 
 
 def pods_of(placed: Sequence[PodsOnNode]) -> dict[str, Counter[int]]:
-    """By leaf how many pods of each class have a seat."""
+    """By leaf: how many pods of each class are assigned."""
     pods: dict[str, Counter[int]] = {}
     for entry in placed:
         pods.setdefault(entry.leaf, Counter())[entry.pod_class] += entry.pods
@@ -305,7 +305,7 @@ def pods_of(placed: Sequence[PodsOnNode]) -> dict[str, Counter[int]]:
 
 
 def _apart(placed: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) -> Placement:
-    """The seats of the core, and the others."""
+    """The assignments, split into those of the core and those of extras."""
     chosen = {leaf: Counter(counts) for leaf, counts in core_pods.items()}
     core: list[PodsOnNode] = []
     extras: Counter[tuple[str, int, int]] = Counter()
@@ -320,7 +320,7 @@ def _apart(placed: Sequence[PodsOnNode], core_pods: Mapping[str, Counter[int]]) 
 
 
 def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[str, Counter[int]]:
-    """By leaf the pods of each class that belong to the core; all of them where pods are counted in all (M5)."""
+    """By leaf: the pods of each class that belong to the core; all of them below a total of pods (M5)."""
     met: dict[int, bool] = {}
     for part in reversed(list(subtree(requirement))):
         if part.is_leaf:
@@ -341,7 +341,7 @@ def _chosen(requirement: Requirement, pods: Mapping[str, Counter[int]]) -> dict[
 
 
 def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
-    """As many pods as the leaf needs, of the classes that come first (M4)."""
+    """As many pods as the leaf needs, of its first classes (M4)."""
     first: Counter[int] = Counter()
     left = leaf.need
     for pod_class, length in leaf.pods:
@@ -352,7 +352,7 @@ def _first_pods(leaf: Requirement, there: Mapping[int, int]) -> Counter[int]:
 
 
 def take(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> Placement | None:
-    """Seats for a goal out of those that were kept for it; None where they do not meet it, or its levels (T1, T3)."""
+    """Assignments for a requirement from remembered ones; None where they do not meet it or its levels (T1, T3)."""
     names = {leaf.name for leaf in subtree(requirement) if leaf.is_leaf}
     offered = [entry for entry in placed if entry.leaf in names]
     placement = _apart(offered, _chosen(requirement, pods_of(offered)))
@@ -374,9 +374,9 @@ def take(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[
 
 
 def _are_together(requirement: Requirement, placed: Sequence[PodsOnNode], trees: Mapping[str, TopologyTree]) -> bool:
-    """Whether the seats of every group with a required level are in one domain, with those that it has already.
+    """Whether the pods of every group with a required level share one domain, pods placed already included.
 
-    Other pods of it may have come to another place than the one that was kept with these.
+    Those may be in another domain than the remembered assignments.
     """
     for part in subtree(requirement):
         if (constraint := part.required) is not None:

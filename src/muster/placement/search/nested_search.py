@@ -1,12 +1,12 @@
 """Nested exact search (X1-X4). Rule 1: whatever decides *where* is here. Rule 2: nothing here knows queues or priority.
 
-In tiers, each as cheap as its question allows. *Bounds* prove "no" by totals. The *constructive* search takes the first
-children that fit by themselves (M3), a domain for every group that requires one, most constrained first, tight domains
-before big ones (X4), and seats pods; whatever fails is remembered, domains and siblings that are alike are tried once.
-What it leaves open within a small budget is decided by an *integer program* (`exact`). Rules between the gang's own
-pods are beyond that program: with them the constructive search goes on to the end, and pods are seated by `inter_pod`.
+It works in tiers, the cheapest first. *Bounds* prove infeasibility by totals. The *constructive* search chooses the
+first children that fit by themselves (M3), a domain for every group that requires one, most constrained group first,
+tight domains first (X4), and assigns pods to nodes. It tries failed states and equal domains and siblings only once.
+What it leaves undecided within a small budget, an *integer program* decides (`exact`). That program cannot express
+rules between the gang's own pods: with them the constructive search runs to the end, and `inter_pod` assigns nodes.
 
-One module, over 400 lines: the tiers share the budget, the memory of failures and the state of one search.
+One module, over 400 lines: the tiers share the budget, the failed states and the state of one search.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -43,13 +43,13 @@ from muster.placement.search.symmetry import Symmetry
 Ints = NDArray[np.int64]
 
 
-QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the exact one takes over
-STATE = 10  # steps of one state: it costs about ten times as much as one node of a packing
-FEW = 8  # choices of children that a constructive try is made for
-NODES, ROWS = 32, 16  # nodes that cost as much as one changed node, and changed nodes that cost a step
-BOUND = 250  # nodes that a bound looks at for one step
-BETTER = 4  # the part of the budget that a better choice of children is worth, once there is some choice
-MANY = 300  # groups beyond which choices of children are not enumerated
+QUICK, QUICK_PER_GROUP = 4_000, 40  # steps of the constructive search before the integer program
+STATE = 10  # steps per state: it costs about as much as ten nodes of a packing
+FEW = 8  # choices of children that a quick constructive search tries
+NODES, ROWS = 32, 16  # nodes that cost as much as one changed node; changed nodes per step
+BOUND = 250  # nodes of a bound per step
+BETTER = 4  # a better choice of children may cost this part (a quarter) of the steps left
+MANY = 300  # groups beyond which the search does not enumerate choices of children
 
 
 class Search:
@@ -61,29 +61,29 @@ class Search:
         topologies: dict[str, TopologyTree],
         kinds: RequirementKinds,
         budget: Budget,
-        ignoring: frozenset[int] = frozenset(),  # rules between pods, to see what would be without them
-        allowance: Ints | None = None,  # by column, what all pods together may take (Q4)
+        ignoring: frozenset[int] = frozenset(),  # inter-pod rules to leave out, to see their effect
+        allowance: Ints | None = None,  # by column: the most that all pods together may request (Q4)
     ) -> None:
         self.base = capacity
         self.kinds = kinds
         self.pod_classes: list[int] = []
         self.ignoring = ignoring
         self.allowance = allowance
-        self.between: tuple[int, ...] = ()  # rules between its own pods
+        self.between: tuple[int, ...] = ()  # rules between the gang's own pods
         self.budget = self._spending = budget
         self.domains = Domains(capacity, topologies, budget)
         self.leaves: list[str] = []
         self._leaf_indices: dict[str, int] = {}
         self._sizes: dict[int, int] = {}  # by kind: pods
         self._requested_by: dict[int, dict[int, int]] = {}  # by kind: pods by class
-        self._is_quick = False  # rules between pods by a first try alone
+        self._is_quick = False  # inter-pod rules by one quick try
         self._groups = 0
         self._opened = 0
 
-    # who ------------------------------------------------------------------------------------------------------------
+    # choices of children ----------------------------------------------------------------------------------------------
 
     def fits(self, requirement: Requirement) -> bool:
-        """Whether there is a placement, whatever is preferred. OutOfSteps: unknown."""
+        """Whether there is a placement, preferences aside. OutOfSteps: unknown."""
         return self.first(requirement) is not None
 
     def first(self, requirement: Requirement) -> SearchState | None:
@@ -106,7 +106,7 @@ class Search:
         return self._better_choice(pruned, state)
 
     def first_within(self, budget: Budget, requirement: Requirement) -> SearchState | None:
-        """The same, paid from another budget."""
+        """The same, within another budget."""
         return self._paid_from(budget, partial(self.first, requirement))
 
     def _paid_from(self, budget: Budget, work: Callable[[], SearchState | None]) -> SearchState | None:
@@ -118,7 +118,7 @@ class Search:
             self.budget = self._spending = self.domains.budget = before
 
     def _better_choice(self, requirement: Requirement, state: SearchState) -> SearchState:
-        """Earlier children than first fit took, if there are any that fit (M3): worth a part of the budget."""
+        """A placement with earlier children than first fit chose, if one is found (M3) within a part of the budget."""
         try:
             part = self.budget.part(self.budget.left // BETTER)
             exactly = self._paid_from(part, partial(integer_program.solve, self, requirement))
@@ -127,7 +127,7 @@ class Search:
         return state if exactly is None else min(state, exactly, key=partial(self._passed_over, requirement))
 
     def _passed_over(self, requirement: Requirement, state: SearchState) -> list[bool]:
-        """For every leaf in the order of choice whether it has no pods."""
+        """For every leaf, in the order of choice: whether it has no pods."""
         there = {self.leaves[demand.leaf] for demand in state.demands}
         return [leaf.name not in there for leaf in leaves(requirement)]
 
@@ -142,9 +142,9 @@ class Search:
             self.symmetry = Symmetry(self.domains, self.pod_classes, identity=bool(self.between))
 
     def _constructed(self, requirement: Requirement) -> tuple[SearchState | None, bool]:
-        """The constructive search for the first choice of children, and whether its answer is the last word.
+        """The result of the constructive search for the first choice of children, and whether it is final.
 
-        A "no" is where the gang left no choice, a placement is where it has the first choice (M3).
+        None is final where the gang leaves no choice; a placement is final where it has the first choice (M3).
         """
         chosen = first_choice(requirement, self.kinds)
         if chosen is None:
@@ -163,7 +163,7 @@ class Search:
         return self._first_fit(requirement) if chosen is not requirement else None, False
 
     def _first_fit(self, requirement: Requirement) -> SearchState | None:
-        """A placement without any way back; None says nothing."""
+        """A placement by first fit; None proves nothing."""
         if not is_supported(requirement):
             return None
         for order in (TrialOrder(), TrialOrder(by_size=True)):
@@ -175,7 +175,7 @@ class Search:
     def fit_first(
         self, budget: Budget, requirement: Requirement, order: TrialOrder, whole: Requirement
     ) -> SearchState | None:
-        """First fit in one order, paid from another budget; `whole` has the extras to leave room for."""
+        """First fit in one order, within another budget; `whole` has the extras to leave capacity for."""
 
         def work() -> SearchState | None:
             fitting = FirstFit(self, requirement, order, whole)
@@ -187,7 +187,7 @@ class Search:
             return None
 
     def fitted(self, fitting: FirstFit) -> SearchState:
-        """What first fit has placed, as a complete state."""
+        """The placement of first fit as a complete state."""
         demands, assignments = fitting.placed()
         state = self.with_assignments(SearchState((), (), SupposedCapacity(self.base), ()), demands, assignments)
         assert state is not None
@@ -200,7 +200,7 @@ class Search:
         assignments: Sequence[Sequence[tuple[int, int]]],
         enclosing: NodeSet | None = None,
     ) -> dict[str, NodeSet]:
-        """By name the node sets of groups that have pods; without those that are held to a number of domains."""
+        """By name: the node sets of groups that have pods; none at or below a group with a limit on domains."""
         nodes = {self.leaves[demand.leaf]: places[0][0] for demand, places in zip(demands, assignments, strict=True)}
         for part in reversed(list(subtree(requirement))):
             inside = [nodes[child.name] for child in part.children if child.name in nodes]
@@ -222,12 +222,12 @@ class Search:
         return node_sets
 
     def spend(self, steps: int = 1) -> None:
-        """Steps of the part of the search that is under way."""
+        """Spend steps of the current part of the search."""
         self._spending.spend(steps)
 
     @cached_property
     def free_in_all(self) -> Ints:
-        """By column what is free on all nodes."""
+        """By column: free capacity of all nodes."""
         total: Ints = np.maximum(self.base.free, 0).sum(axis=0)
         return total
 
@@ -240,7 +240,7 @@ class Search:
             self._spending = self.domains.budget = self.budget
 
     def _any_choice(self, requirement: Requirement) -> SearchState | None:
-        """Every choice of children in turn, first choice first."""
+        """The first choice of children that has a placement; None: none has."""
         chosen = first_choice(requirement, self.kinds)
         if chosen is requirement:
             return self._where(requirement)
@@ -252,7 +252,7 @@ class Search:
         at, quick = self._quick_choice(requirement)
         if quick is None:
             return self._first_of(choices(requirement, self.kinds))
-        try:  # the choices before it may only have been harder to find
+        try:  # an earlier choice may have a placement that the quick search missed
             self._spending = self.domains.budget = self.budget.part(self.budget.left // 2)
             return self._first_of(islice(choices(requirement, self.kinds), at)) or quick
         except OutOfSteps:
@@ -270,7 +270,7 @@ class Search:
         return None
 
     def _quick_choice(self, requirement: Requirement) -> tuple[int, SearchState | None]:
-        """Of the first few choices the first that a constructive try places, and its number; None: no proof."""
+        """The first of a few choices that a quick search places, with its index; None proves nothing."""
         self._is_quick = True
         try:
             for at, choice in enumerate(islice(choices(requirement, self.kinds), FEW)):
@@ -289,10 +289,10 @@ class Search:
                 raise
             return None
 
-    # where ----------------------------------------------------------------------------------------------------------
+    # domains and nodes ------------------------------------------------------------------------------------------------
 
     def _where(self, requirement: Requirement) -> SearchState | None:
-        """Depth first over domains; every state that failed is remembered by what it looks like."""
+        """Search domains depth first; skip states that are symmetric to a failed one."""
         self._sizes |= sizes(requirement)
         self._requested_by |= pods_by_class(requirement)
         begun = self._open((), (requirement,), self.domains.everywhere)
@@ -319,10 +319,10 @@ class Search:
     def _open(
         self, agenda: tuple[Open, ...], requirements: Sequence[Requirement], node_set: NodeSet
     ) -> tuple[Open, ...] | None:
-        """The agenda with more groups, the one with the fewest domains first; None: one has none.
+        """The agenda with more groups, those with the fewest candidate domains first; None: a group has none.
 
-        So pods are seated as soon as the region of their group is chosen, but for those that may be anywhere. How many
-        domains a group could use does not depend on what is seated, so the order stands.
+        So pods are assigned as soon as their group has a node set, except those that may be anywhere. The number of
+        candidates does not depend on the pods assigned, so the order stays valid.
         """
         more: list[Open] = []
         for requirement in requirements:
@@ -337,7 +337,7 @@ class Search:
         return tuple(sorted((*agenda, *more), key=_by_rank)) if more else agenda
 
     def _steps(self, state: SearchState) -> Iterator[SearchState]:
-        """Every way to settle the most constrained group on the agenda."""
+        """Every next state: the most constrained group of the agenda in each of its node sets."""
         requirement, rest = state.agenda[0].requirement, state.agenda[1:]
         for node_set in self._with_capacity_first(requirement, state.agenda[0].node_set, state.capacity):
             if requirement.children:
@@ -352,7 +352,7 @@ class Search:
     def _with_capacity_first(
         self, requirement: Requirement, enclosing: NodeSet, capacity: SupposedCapacity
     ) -> Iterator[NodeSet]:
-        """Regions that could hold the goal beside what is seated; then those where others would have to give way."""
+        """Node sets that could hold the requirement beside the pods assigned; then those where pods must move."""
         requested = self._requested_by[requirement.kind].items() if capacity.rows else ()
         everywhere = self.domains.everywhere.nodes
         self._spending.spend(len(requested) * (len(capacity.rows) + len(everywhere) // NODES) // ROWS)
@@ -368,7 +368,7 @@ class Search:
     def _split(
         self, requested: Collection[tuple[int, int]], free: Mapping[int, Ints], domains: Iterator[NodeSet]
     ) -> Iterator[NodeSet]:
-        """One node set after the other, those without enough seats for some class last: a guess, not a bound."""
+        """The node sets, those where too few pods of some class fit last: a heuristic, not a bound."""
         full: list[NodeSet] = []
         for node_set in domains:
             self._spending.spend()
@@ -381,7 +381,7 @@ class Search:
     def _split_domains(
         self, requirement: Requirement, constraint: RequiredLevel, enclosing: NodeSet, capacity: SupposedCapacity
     ) -> Iterator[NodeSet]:
-        """The same for the domains of one level, all of them at once."""
+        """The same, for all domains of one level at once."""
         domains = self.domains.candidates(requirement, constraint, enclosing)
         has_capacity = np.ones(len(domains), dtype=bool)
         for pod_class, count in self._requested_by[requirement.kind].items():
@@ -390,7 +390,7 @@ class Search:
             yield self.domains.narrow(enclosing, constraint, domain)
 
     def _assign_leaf(self, leaf: Requirement, node_set: NodeSet, state: SearchState) -> Iterator[SearchState]:
-        """The pods of a leaf in a node set: beside what is seated, or with everything packed anew."""
+        """The states with the pods of a leaf in a node set: beside the pods assigned, or with all pods packed again."""
         kinds = count_by_class(leaf.pods)
         for counts in choose(leaf.pods, leaf.need):
             self._spending.spend(STATE)
@@ -408,14 +408,14 @@ class Search:
                 return
 
     def leaf_index(self, name: str) -> int:
-        """The number of a leaf in demands."""
+        """The index of a leaf in demands."""
         if name not in self._leaf_indices:
             self._leaf_indices[name] = len(self.leaves)
             self.leaves.append(name)
         return self._leaf_indices[name]
 
     def _extend(self, state: SearchState, added: tuple[Demand, ...]) -> SearchState | None:
-        """Beside what is seated, if that works; otherwise everything anew; None: there is no packing."""
+        """Add demands beside the pods assigned if they fit, else pack all pods again; None: there is no packing."""
         if self.allowance is not None and (self._total_requests((*state.demands, *added)) > self.allowance).any():
             return None
         if rules := self._rules(state):
@@ -435,21 +435,21 @@ class Search:
         return self.with_assignments(state, demands, pack(self.base, demands, self._spending))
 
     def _total_requests(self, demands: tuple[Demand, ...]) -> Ints:
-        """What pods ask for in all, by column."""
+        """Total requests by column."""
         total = np.zeros(self.base.free.shape[1], dtype=np.int64)
         for demand in demands:
             total += self.base.pod_classes.requests[demand.pod_class] * demand.count
         return total
 
     def _rules(self, state: SearchState) -> tuple[int, ...]:
-        """Rules between the gang's pods to settle now: once nobody is missing all, before that only those for good."""
+        """Rules between the gang's own pods to apply now: all with an empty agenda, else only anti-affinity."""
         if not self.between or not state.agenda:
             return self.between
         rules = self.base.inter_pod.rules
         return tuple(number for number in self.between if rules[number].kind == "anti_affinity")
 
     def _settle(self, state: SearchState, added: tuple[Demand, ...], rules: tuple[int, ...]) -> SearchState | None:
-        """Under rules between pods: beside what is seated, if that works; otherwise everything again."""
+        """Add demands under inter-pod rules: beside the pods assigned if possible, else assign all pods again."""
         demands = (*state.demands, *added)
         if state.demands and all(self.base.inter_pod.rules[number].kind == "anti_affinity" for number in self.between):
             with_assignments = list(zip(state.demands, state.assignments, strict=True))
@@ -462,7 +462,7 @@ class Search:
     def _beside(
         self, state: SearchState, added: tuple[Demand, ...], assignments: Sequence[Sequence[tuple[int, int]]]
     ) -> SearchState:
-        """The state with more demands that are seated."""
+        """The state with further demands and their assignments."""
         capacity = state.capacity.copy()
         for demand, some in zip(added, assignments, strict=True):
             for node, count in some:
@@ -474,7 +474,7 @@ class Search:
     def with_assignments(
         self, state: SearchState, demands: tuple[Demand, ...], packed: Assignments | None
     ) -> SearchState | None:
-        """The state with these seats; None without."""
+        """The state with these demands and assignments; None where there are none."""
         if packed is None:
             return None
         capacity = SupposedCapacity(self.base)
@@ -485,14 +485,14 @@ class Search:
         return SearchState(state.agenda, demands, capacity, seats_of)
 
     def with_exact_assignments(self, demands: tuple[Demand, ...], packed: Assignments) -> SearchState:
-        """A complete state; tight seats (X4) where they can be had for the same demands."""
+        """A complete state; with tight assignments (X4) where greedy packing finds them for the same demands."""
         state = SearchState((), (), SupposedCapacity(self.base), ())
         with_assignments = self.with_assignments(state, demands, pack_greedily(self.base, demands) or packed)
         assert with_assignments is not None
         return with_assignments
 
     def pods_on_nodes(self, state: SearchState) -> tuple[PodsOnNode, ...]:
-        """The seats of a state, by leaf."""
+        """The assignments of a state, by leaf."""
         return tuple(
             PodsOnNode(self.leaves[demand.leaf], demand.pod_class, node, pods)
             for demand, places in zip(state.demands, state.assignments, strict=True)

@@ -1,7 +1,7 @@
-"""What a gang prefers (T2), asked of the search again and again: each time a little more is required of it.
+"""Preferred levels (T2): repeats the search, each time with one more preference as a requirement.
 
-Groups nearer to the root first. What is preferred is never worth an `unknown`: where the budget ends, what was found
-so far stands.
+Groups nearer to the root come first. A preference never makes the result `unknown`: where the budget ends, the best
+placement so far stands.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 def find(search: Search, requirement: Requirement) -> tuple[PodsOnNode, ...] | None:
     """A placement; None: there is none. OutOfSteps: unknown.
 
-    Of those that there are: preferred levels as tight as can be (T2), then the first children that fit (M3).
+    The best by preference: preferred levels as tight as possible (T2), then the first children that fit (M3).
     """
     state = search.first(requirement)
     if state is None:
@@ -34,7 +34,7 @@ def find(search: Search, requirement: Requirement) -> tuple[PodsOnNode, ...] | N
 
 
 def find_with_growth(search: Search, requirement: Requirement) -> Placement | None:
-    """The same, and of these one from which most of the gang's own extras can follow (X4)."""
+    """The same, and of these one after which most of the gang's own extras still fit (X4)."""
     state = search.first(requirement)
     if state is None:
         return None
@@ -46,13 +46,13 @@ def find_with_growth(search: Search, requirement: Requirement) -> Placement | No
 
 
 class _Preferring:
-    """One search, and what it found so far."""
+    """Applies preferences to one search."""
 
     def __init__(self, search: Search) -> None:
         self.search = search
 
     def best(self, requirement: Requirement, state: SearchState) -> tuple[Requirement, SearchState]:
-        """Every preferred level in turn, nearer to the root first, as tight as it can be; the goal is held to them."""
+        """Tighten every preferred level, nearest to the root first; returns the tightened requirement and its state."""
         best = [state]
         try:
             for name in [part.name for part in subtree(requirement) if part.preferred is not None]:
@@ -62,14 +62,14 @@ class _Preferring:
         return requirement, best[-1]
 
     def _tighten(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
-        """The preferred level, else the tightest coarser one that works, and there the fewest preferred domains."""
+        """Require the preferred level, else the tightest feasible coarser one, in the fewest preferred domains."""
         group = next(part for part in subtree(requirement) if part.name == name)
         preferred, required = group.preferred, group.required
         assert preferred is not None
         floor = required.level if required is not None and required.topology == preferred.topology else -1
         for level in range(preferred.level, floor, -1):
             if preferred.placed and len(preferred.path) <= level:
-                continue  # the pods that are placed are apart already
+                continue  # the placed pods share no domain of this level
             constraint = RequiredLevel(preferred.topology, level, preferred.path[level] if preferred.placed else None)
             tighter = self._replaced(requirement, name, tight=constraint)
             better = self.search.first(tighter)
@@ -80,16 +80,16 @@ class _Preferring:
         return self._fewest(requirement, name, best)
 
     def _fewest(self, requirement: Requirement, name: str, best: list[SearchState]) -> Requirement:
-        """As few domains of the preferred level as possible, where one is not enough; those of placed pods count.
+        """Limit the group to as few domains of the preferred level as possible; those of placed pods count.
 
-        The number stays with the goal, so that no group further down undoes it; which domains they are is left open.
+        The limit stays in the requirement, so that no group further down undoes it; the domains may still change.
         """
         group = next(part for part in subtree(requirement) if part.name == name)
         assert group.preferred is not None
         level = self.search.domains.level(group.preferred)
         held = set(group.preferred.placed)
         used = self._used(group, best[-1], level.domain) | held
-        for number in range(self._fewest_by_room(group, level, held), len(used)):
+        for number in range(self._fewest_by_fits(group, level, held), len(used)):
             fewer = self._replaced(requirement, name, at_most=number)
             better = self.search.first(fewer)
             if better is not None:
@@ -98,8 +98,8 @@ class _Preferring:
                 break
         return self._replaced(requirement, name, at_most=len(used), first=tuple(sorted(used)))
 
-    def _fewest_by_room(self, group: Requirement, level: Level, held: set[int]) -> int:
-        """The fewest domains whose room would do by count, those of placed pods among them: a bound, not a proof."""
+    def _fewest_by_fits(self, group: Requirement, level: Level, held: set[int]) -> int:
+        """The fewest domains in which enough pods fit by count, those of placed pods included: a lower bound."""
         fits = np.bincount(level.domain + 1, weights=self.search.domains.fits(group), minlength=len(level.paths) + 1)
         held_at = [domain + 1 for domain in held]
         others = -np.sort(-np.delete(fits, held_at))
@@ -107,7 +107,7 @@ class _Preferring:
         return max(len(held) + int(enough) + int(fits[held_at].sum() < size(group)), 1)
 
     def _used(self, group: Requirement, state: SearchState, domain: Ints) -> set[int]:
-        """The domains that the pods of a group are in; nodes outside of any count as one more."""
+        """The domains of a group's pods; nodes outside any domain count as one more."""
         names = {leaf.name for leaf in leaves(group)}
         return {
             int(domain[node])
@@ -117,7 +117,7 @@ class _Preferring:
         }
 
     def spread(self, state: SearchState) -> SearchState:
-        """The same node sets, spread as evenly as pods wish (`ScheduleAnyway`); as it was where that leads nowhere."""
+        """The same node sets, spread as evenly as `ScheduleAnyway` rules prefer; unchanged where infeasible."""
         wishes = self.search.base.inter_pod.among(self.search.pod_classes, wishes=True)
         slack = 1
         while len(wishes) > len(self.search.between) and slack <= sum(demand.count for demand in state.demands):
@@ -133,7 +133,7 @@ class _Preferring:
         return state
 
     def _replaced(self, requirement: Requirement, name: str, **changes: Any) -> Requirement:
-        """The requirement with one group held more tightly."""
+        """The requirement with changes to one group."""
         if requirement.name == name:
             return self.search.kinds.derive(requirement, **changes)
         if not any(part.name == name for part in subtree(requirement)):

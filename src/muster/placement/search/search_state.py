@@ -19,7 +19,7 @@ class PodsOnNode(Struct, frozen=True):
 
 
 class Open(Struct, frozen=True, eq=False):
-    """A group that still needs a node set inside of another; most constrained first."""
+    """A group that still needs a node set inside another one; the most constrained have the lowest rank."""
 
     rank: Rank
     requirement: Requirement
@@ -27,9 +27,9 @@ class Open(Struct, frozen=True, eq=False):
 
 
 class SearchState(Struct, frozen=True, eq=False):
-    """Decisions so far: groups that still need a region, demands that have one, and a packing that proves them."""
+    """Decisions so far: groups that still need a node set, demands that have one, and a packing that proves them."""
 
     agenda: tuple[Open, ...]
     demands: tuple[Demand, ...]
-    capacity: SupposedCapacity  # with the packing of the demands taken out
+    capacity: SupposedCapacity  # without what the packing of the demands takes
     assignments: tuple[tuple[tuple[int, int], ...], ...]  # of every demand

@@ -1,6 +1,6 @@
-"""What a state of the search looks like: states that look alike fail alike, so each is tried once.
+"""Symmetry of search states: symmetric states fail alike, so the search tries one of them.
 
-Domains that are equal inside and bear equal loads may be swapped.
+Domains with equal nodes and equal loads are interchangeable.
 """
 
 import numpy as np
@@ -13,16 +13,16 @@ Loads = dict[tuple[int, ...], list[tuple[int, int, int]]]
 
 
 class Symmetry:
-    """The looks of domains on one capacity, as pods of some classes see them."""
+    """Signatures of domains on one capacity, as far as pods of some classes can tell them apart."""
 
     def __init__(self, domains: Domains, pod_classes: list[int], identity: bool) -> None:
         self.domains, self.pod_classes = domains, pod_classes
-        self.identity = identity  # rules between pods see more of a node than looks: with them, nothing is swapped
+        self.identity = identity  # under inter-pod rules no two domains are interchangeable
         self._symmetry: dict[tuple[int, int, int], bytes] = {}
         self._overlaps: dict[tuple[tuple[int, ...], tuple[int, ...]], bool] = {}
 
     def of(self, agenda: tuple[tuple[Requirement, NodeSet], ...], demands: tuple[Demand, ...]) -> object:
-        """Loads by node set: groups that still need a place there, and pods that have one."""
+        """The signature of a state: by node set, the groups still to be placed inside it and the pods assigned."""
         loads: Loads = {}
         for requirement, node_set in agenda:
             loads.setdefault(node_set.key, []).append((0, requirement.kind, 0))
@@ -31,7 +31,7 @@ class Symmetry:
         return tuple(sorted((self._appearance(key, loads), tuple(sorted(load))) for key, load in loads.items()))
 
     def _appearance(self, key: tuple[int, ...], loads: Loads) -> bytes:
-        """A domain by its looks, if it may be swapped for another that looks the same; otherwise by its identity."""
+        """The signature of a domain that is interchangeable with its equals; otherwise its own key."""
         if (
             self.identity
             or len(key) != 3
@@ -50,7 +50,7 @@ class Symmetry:
         return self._overlaps[first_key, second_key]
 
     def _symmetry_of(self, tree: int, level: int, domain: int) -> bytes:
-        """All about the nodes that placement can see: room, filters, and the domains of every level and Topology."""
+        """All that placement sees of the nodes: free capacity, filters, and the domains of every level and Topology."""
         trees, base = self.domains.trees, self.domains.base
         nodes = trees[tree].levels[level].nodes(domain)
         rows = np.column_stack(
