@@ -1,7 +1,7 @@
-"""Rules between pods: who must be near whom, who must not, and how evenly pods are spread (X5, decision 0007).
+"""Inter-pod rules of a snapshot: affinity, anti-affinity and topology spread (X5, decision 0007).
 
-Only rules that can touch a waiting pod are kept: those that waiting pods carry, and the anti-affinity of running pods
-against them. What a rule means for a placement is decided in `placement`; here is who it is about and where they are.
+Only rules that concern a pending pod are kept: those that pending pods carry, and anti-affinity of running pods that
+selects pending ones. `placement` decides what a rule allows; here are its matching pods and its carriers, by node.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,45 +20,45 @@ from muster.model.node_counts import NodeCounts
 from muster.model.selectors import selects
 
 ALONE = "alone/"
-MOST_ALONE = 64  # columns of those that are one of a kind on a node: each is one more number on every node
+MOST_ALONE = 64  # exclusive columns: each is one more number on every node
 
 
 class Rule(Struct, frozen=True, eq=False):
-    """One rule, whoever carries it."""
+    """One rule, whichever pods carry it."""
 
     kind: Literal["affinity", "anti_affinity", "spread"]
-    key: str  # the node label whose values are places
+    key: str  # the topology key: a node label whose values are the domains
     selector: LabelSelector | None
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
-    skew: int = 0  # spread: how far a place may be above the emptiest
-    places: int = 0  # spread: with fewer places than these, the emptiest counts as 0
-    firm: bool = True  # False: a wish (`ScheduleAnyway`)
+    skew: int = 0  # spread: how far a domain may be above the emptiest (`maxSkew`)
+    places: int = 0  # spread: with fewer domains the emptiest counts as 0 (`minDomains`)
+    firm: bool = True  # False: a preference (`ScheduleAnyway`)
     by_affinity: bool = False  # spread: only nodes that the carrier's selector and affinity allow
     by_taints: bool = False  # spread: only nodes whose taints the carrier tolerates
-    node_rules: bytes = b""  # spread: what tells carriers apart in these two
-    alone: bool = False  # among waiting pods, a column of the snapshot sees to it
-    carrier: Pod | None = None  # one of them
+    node_rules: bytes = b""  # spread: what these two read of the carrier
+    alone: bool = False  # an exclusive column enforces it among pending pods
+    carrier: Pod | None = None  # one of the pods that carry it
 
     def signature(self) -> bytes:
-        """Rules with one signature are one rule."""
+        """Rules with equal signatures are one rule."""
         return msgspec.json.encode(replace(self, carrier=None))
 
 
 class RuleMatches(Struct, frozen=True):
-    """What rules have to do with a pod."""
+    """The rules that select a pod, and those that it carries, by number."""
 
     selected_by: tuple[int, ...] = ()
     carries: tuple[int, ...] = ()
 
 
 class InterPodRules(Struct, frozen=True, eq=False):
-    """The rules of a snapshot, and how many pods on every node they are about."""
+    """The rules of a snapshot, with their matching pods and carriers by node."""
 
     rules: tuple[Rule, ...]
-    classes: tuple[RuleMatches, ...]  # of every class; those of pods that run only carry no rules here
+    classes: tuple[RuleMatches, ...]  # of every class; one without pending pods carries no rules here
     running: Mapping[str, RuleMatches]  # of pods on nodes, by namespace/name
-    waiting: int  # how many of the classes have pods that wait: the first ones
+    waiting: int  # the number of classes with pending pods: the first ones
     selected: NodeCounts  # pods that a rule selects
     carriers: NodeCounts  # pods that carry it
 
@@ -70,7 +70,7 @@ class Scope:
         self._labels = {namespace.metadata.name: namespace.metadata.labels for namespace in namespaces}
 
     def selects(self, rule: Rule, pod: Pod) -> bool:
-        """Whether a pod is one that the rule looks at."""
+        """Whether a rule selects a pod, by its labels and its namespace."""
         if not selects(rule.selector, pod.metadata.labels):
             return False
         namespace = namespace_of(pod)
@@ -138,7 +138,7 @@ def _spread(pod: Pod, constraint: TopologySpreadConstraint) -> Rule:
 def _selector(
     pod: Pod, selector: LabelSelector | None, same: Sequence[str], different: Sequence[str]
 ) -> LabelSelector | None:
-    """The selector with the pod's own values of some labels, wanted or not wanted."""
+    """The selector with `matchLabelKeys` and `mismatchLabelKeys` as requirements, by the pod's own values."""
     if selector is None:
         return None
     labels = pod.metadata.labels
@@ -152,7 +152,7 @@ def _selector(
 
 
 def selected_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
-    """Labels that some rule between pods looks at; others do not tell pods apart."""
+    """Labels that some inter-pod rule selects by; others make no difference between pods."""
     label_keys: set[str] = set()
     for pod in pods:
         if pod.spec.affinity is None and not pod.spec.topology_spread_constraints:
@@ -173,9 +173,9 @@ def collect_rules(
     columns: Collection[str],
     guarded: Sequence[Pod] | None = None,
 ) -> InterPodRules:
-    """The rules that matter to waiting pods, given one pod of every class; those that wait are the first ones.
+    """The rules that concern pending pods, given one pod of every class; classes with pending pods come first.
 
-    `columns` are those of the snapshot. `guarded` are those of `bound` that keep away from others, where that is known.
+    `columns` are those of the snapshot. `guarded` are the pods of `bound` with anti-affinity, where these are known.
     """
     scope = Scope(namespaces)
     numbered: dict[bytes, tuple[int, Rule]] = {}
@@ -208,14 +208,14 @@ def has_anti_affinity(pod: Pod) -> bool:
 
 
 class _Against:
-    """The anti-affinity of running pods, where it selects a waiting one; what many pods carry is decided once."""
+    """The anti-affinity of running pods that selects a pending one; a rule of many pods is checked once."""
 
     def __init__(self, waiting: LabelIndex | None) -> None:
         self._waiting = waiting
         self._known: dict[bytes, bool] = {}
 
     def rules(self, pod: Pod) -> Iterator[Rule]:
-        """The rules of one pod."""
+        """Those rules of one pod."""
         return (rule for rule in rules_of(pod) if rule.kind == "anti_affinity" and self._matters(rule))
 
     def _matters(self, rule: Rule) -> bool:
@@ -226,13 +226,13 @@ class _Against:
 
 
 def _numbered(numbered: dict[bytes, tuple[int, Rule]], rules: Iterable[Rule]) -> tuple[int, ...]:
-    """Rules by their numbers; new ones get the next."""
+    """The numbers of rules; a new rule gets the next one."""
     numbers = [numbered.setdefault(rule.signature(), (len(numbered), rule))[0] for rule in rules]
     return tuple(dict.fromkeys(numbers))
 
 
 def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> list[list[int]]:
-    """For every pod the rules that select it, by their numbers."""
+    """The rules that select each pod, by number."""
     numbers_of: list[list[int]] = [[] for _ in pods]
     index = LabelIndex(pods, scope)
     for number, rule in enumerate(rules):
@@ -245,7 +245,7 @@ def _selections(pods: Sequence[Pod], rules: Sequence[Rule], scope: Scope) -> lis
 def _rule_matches(
     rules: Sequence[Rule], bound: Sequence[Pod], carried: Mapping[str, tuple[int, ...]], scope: Scope
 ) -> dict[str, RuleMatches]:
-    """What rules have to do with pods on nodes; pods that rules cannot tell apart are looked at once."""
+    """The matches of bound pods, by namespace/name; pods that no rule distinguishes are checked once."""
     if not rules:
         return {}
     labels = selected_label_keys(rule.carrier for rule in rules if rule.carrier is not None)
@@ -264,16 +264,16 @@ def _rule_matches(
 
 
 def _view(pod: Pod, labels: frozenset[str]) -> object:
-    """What rules that look at these labels see of a pod."""
+    """What rules that select by these labels read of a pod."""
     seen = tuple(sorted(label for label in pod.metadata.labels.items() if label[0] in labels))
     return namespace_of(pod), pod.metadata.deletion_timestamp is not None, seen
 
 
-# one of a kind on a node ----------------------------------------------------------------------------------------------
+# exclusive columns: one pod of a kind per node ------------------------------------------------------------------------
 
 
 def exclusive_columns(pod: Pod) -> list[str]:
-    """A pod that keeps its own kind off its node, as columns of which every node has one."""
+    """Columns of which every node has one, for a pod whose anti-affinity allows one of its kind per node."""
     if not has_anti_affinity(pod):
         return []
     return [_column(rule) for rule in rules_of(pod) if _off_its_node(rule)]
@@ -284,7 +284,7 @@ def _column(rule: Rule) -> str:
 
 
 def _off_its_node(rule: Rule) -> bool:
-    """Anti-affinity about single nodes that selects its carrier: the usual "one of these on a node"."""
+    """Whether it is anti-affinity by hostname that selects its carrier: the usual "one of these per node"."""
     pod = rule.carrier
     return (
         rule.kind == "anti_affinity"
@@ -296,7 +296,7 @@ def _off_its_node(rule: Rule) -> bool:
 
 
 def limit_columns(columns: Iterable[str]) -> frozenset[str]:
-    """The columns that a snapshot has of these; rules without one are settled like others between pods."""
+    """The columns that a snapshot has of these; a rule without one is checked like other inter-pod rules."""
     return frozenset(sorted(columns)[:MOST_ALONE])
 
 
@@ -307,7 +307,7 @@ def _with_columns(
     selected_by: Sequence[Sequence[int]],
     columns: Collection[str],
 ) -> tuple[Rule, ...]:
-    """The rules, and whether a column is all there is to one: each class that it selects or that carries it has one."""
+    """The rules, `alone` where a column enforces one: each class that it selects or that carries it has the column."""
     candidates = {
         i: column for i, rule in enumerate(rules) if _off_its_node(rule) and (column := _column(rule)) in columns
     }

@@ -1,4 +1,4 @@
-"""Which of many pods a rule between pods selects, without asking each of them."""
+"""An index of pods by label: finds those that an inter-pod rule selects without a check of every pod."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class LabelIndex:
-    """Pods by their labels. A selector that names a value is compared with the pods that have it, and no others."""
+    """Pods by label. A selector that names a value is compared only with the pods that have it."""
 
     def __init__(self, pods: Sequence[Pod], scope: "Scope") -> None:
         self._pods, self._scope = pods, scope
@@ -20,11 +20,11 @@ class LabelIndex:
                 self._by_label.setdefault(label, []).append(i)
 
     def selected(self, rule: "Rule") -> list[int]:
-        """The pods that a rule selects, by their numbers, in order."""
+        """The pods that a rule selects, by index, in order."""
         return sorted(i for i in self._candidates(rule) if self._scope.selects(rule, self._pods[i]))
 
     def _candidates(self, rule: "Rule") -> Iterable[int]:
-        """The pods that have a value the selector names: by the rarest of them; all pods where it names none."""
+        """The pods with a label value that the selector names, the rarest one; all pods where it names none."""
         selector = rule.selector
         if selector is None:
             return ()

@@ -1,4 +1,4 @@
-"""Pods by rule and node, sparse: most rules are about a few pods on a few nodes, whatever the size of the cluster."""
+"""Pods by rule and node, sparse: most rules concern a few pods on a few nodes, whatever the size of the cluster."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ Ints = NDArray[np.int64]
 
 
 class NodeCounts:
-    """How many pods on every node each rule is about. A copy costs the rules that have pods, not the pods."""
+    """The number of pods on every node, by rule. The cost of a copy depends on the rules with pods, not on the pods."""
 
     def __init__(self, nodes: int) -> None:
         self.nodes = nodes
@@ -17,14 +17,14 @@ class NodeCounts:
         self._owned: set[int] = set()  # rules whose counts no copy shares
 
     def copy(self) -> "NodeCounts":
-        """The same, to suppose other things of."""
+        """A copy for a hypothesis; counts are shared until they change."""
         duplicate = NodeCounts(self.nodes)
         duplicate._by_rule = dict(self._by_rule)
         self._owned = set()
         return duplicate
 
     def add(self, rule: int, node: int, count: int) -> None:
-        """So many more pods on a node; less than none: they leave it."""
+        """Add pods to a node; a negative count removes them."""
         if rule not in self._owned:
             self._by_rule[rule] = dict(self._by_rule.get(rule, ()))
             self._owned.add(rule)
@@ -42,6 +42,6 @@ class NodeCounts:
         return by_node
 
     def entries(self) -> Iterator[tuple[int, int, int]]:
-        """Rule, node and pods, in order, wherever there are some."""
+        """Rule, node and number of pods, in order, wherever it is not zero."""
         for rule in sorted(self._by_rule):
             yield from ((rule, node, count) for node, count in sorted(self._by_rule[rule].items()))

@@ -1,7 +1,7 @@
-"""The queues of a cluster as a tree, and what the gangs in them ask for and hold (Q1, Q2, E2).
+"""The queues of a cluster as a tree, and what the gangs in them request and hold (Q1, Q2, E2).
 
-Rule 1: amounts are whole numbers in base units (X6): millicores, bytes, devices. Rule 2: what an object says against
-the rules says nothing: it counts as left out, and never stops anyone.
+Rule 1: amounts are whole numbers in base units (X6): millicores, bytes, devices. Rule 2: an invalid value counts as
+omitted and never blocks other objects.
 """
 
 import math
@@ -19,83 +19,83 @@ from muster.model.gang.gang import Gang
 from muster.model.gang.pod_state import PENDING, PLACED
 from muster.model.roles import non_preemptible, resources
 
-USUAL = ("cpu", "memory", names.GPU)  # every queue has a share of these, stated or not
-COLUMNS = {"cpu": "cpu", "memory": "memory", "gpu": names.GPU}  # what a Queue calls them, and what pods do
+USUAL = ("cpu", "memory", names.GPU)  # every queue shares these, stated or not
+COLUMNS = {"cpu": "cpu", "memory": "memory", "gpu": names.GPU}  # the names in a Queue, and those in pods
 MEGABYTE = 10**6
 
 Amounts = Mapping[str, Resources]  # by queue
 
 
 class Share(Struct, frozen=True):
-    """What a queue says about one resource, in base units."""
+    """What a queue states about one resource, in base units."""
 
-    quota: int = 0  # UNLIMITED: as much as it asks for
+    quota: int = 0  # UNLIMITED: as much as it requests
     limit: int = UNLIMITED
-    weight: Fraction = Fraction(1)  # 0: no part in the surplus
+    weight: Fraction = Fraction(1)  # 0: no part of the surplus
 
 
 class QueueNode(Struct, frozen=True, eq=False):
-    """A queue and its place in the tree."""
+    """A queue and its position in the tree."""
 
     name: str
     parent: str = ""  # empty: a top queue
     children: tuple[str, ...] = ()
     priority: int = 100
-    created: float = 0.0  # seconds; a queue without an age counts as the oldest
+    created: float = 0.0  # seconds; a queue without a creation time counts as the oldest
     stated: Mapping[str, Share] = {}
-    unstated: Share = Share()  # what it says about everything else
+    unstated: Share = Share()  # its share of every other resource
 
     def share(self, resource: str) -> Share:
-        """What it says about a resource, or what its silence means (Q1)."""
+        """What it states about a resource, or the default (Q1)."""
         return self.stated.get(resource, self.unstated)
 
     def governs(self, resource: str) -> bool:
-        """Whether its quota binds: always for what every queue shares, else where it names the resource itself."""
+        """Whether its quota binds: always for cpu, memory and gpu, else where it names the resource itself."""
         return resource in self.stated or resource in USUAL
 
 
 class QueueTree(Struct, frozen=True, eq=False):
-    """Every queue whose way up ends at a top queue."""
+    """Every queue whose ancestors lead to a top queue."""
 
     nodes: dict[str, QueueNode]  # parents before children, siblings by name
-    outside: tuple[str, ...] = ()  # queues without a way up: a parent is missing, or they go round in a circle
-    resources: tuple[str, ...] = USUAL  # what queues share: these, and whatever else a queue names
+    outside: tuple[str, ...] = ()  # other queues: an ancestor is missing, or they form a cycle
+    resources: tuple[str, ...] = USUAL  # what queues share: these, and others that a queue names
 
     def path(self, queue: str) -> tuple[QueueNode, ...]:
-        """The queue and those above it, from the top down; KeyError where it is in no tree."""
+        """The queue and its ancestors, from the top down; KeyError where it is not in the tree."""
         path = [self.nodes[queue]]
         while path[-1].parent:
             path.append(self.nodes[path[-1].parent])
         return tuple(reversed(path))
 
     def siblings(self, parent: str = "") -> tuple[QueueNode, ...]:
-        """The queues directly below one, or the top queues."""
+        """The children of a queue, or the top queues."""
         if parent:
             return tuple(self.nodes[name] for name in self.nodes[parent].children)
         return tuple(node for node in self.nodes.values() if not node.parent)
 
     @property
     def leaves(self) -> tuple[QueueNode, ...]:
-        """Where workloads go (Q1)."""
+        """The queues that workloads may use (Q1)."""
         return tuple(node for node in self.nodes.values() if not node.children)
 
 
 class Uses(Struct, frozen=True, eq=False):
-    """What queues ask for and hold, each with everything below it (E2).
+    """What queues request and hold, each with everything below it (E2).
 
-    Who reads what (Q4): shares and the order between queues look at `allocated`; a limit holds for `holding`, so at
-    every moment; a nomination is made for the time when `terminating` is over, so it is checked without that.
+    Fair shares and the order between queues use `allocated`. A limit holds for `holding`, so at every moment (Q4). A
+    nomination is for the time after terminating pods are gone, so it is checked without `terminating`.
     """
 
     requested: Amounts  # of pods that are placed or could be
-    allocated: Amounts  # of placed pods, those without a leaf too (N4)
-    non_preemptible: Amounts  # of placed pods that nobody may disturb
-    terminating: Amounts  # of pods that are terminating and still hold their nodes
-    terminating_non_preemptible: Amounts  # the part of it that is of non-preemptible gangs
+    allocated: Amounts  # of placed pods, leftovers included (N4)
+    non_preemptible: Amounts  # of placed pods that are non-preemptible
+    terminating: Amounts  # of terminating pods that still hold resources on their nodes
+    terminating_non_preemptible: Amounts  # the part of it that pods of non-preemptible gangs hold
 
     @property
     def holding(self) -> dict[str, Resources]:
-        """All that is held on nodes now."""
+        """All that pods hold on nodes now."""
         return {name: plus(amount, self.terminating[name]) for name, amount in self.allocated.items()}
 
 
@@ -103,9 +103,9 @@ class Uses(Struct, frozen=True, eq=False):
 
 
 def arrange(queues: Iterable[Queue]) -> QueueTree:
-    """The tree of these queues; without any, `default` exists by itself and is unlimited (Q2).
+    """The tree of these queues; without any, `default` exists implicitly and is unlimited (Q2).
 
-    The order of the queues makes no difference (X3). A queue without a name is nobody's.
+    The order of the queues makes no difference (X3). A queue without a name is left out.
     """
     known = {queue.metadata.name: queue for queue in sorted(queues, key=_name) if _name(queue)}
     if not known:
@@ -152,7 +152,7 @@ def _created(queue: Queue) -> float:
 
 
 def _stated(stated: Mapping[str, QueueResource]) -> dict[str, Share]:
-    """By the names that pods use; `nvidia.com/gpu` in full goes before `gpu`. A name without a meaning is left out."""
+    """Shares by the resource names of pods; `nvidia.com/gpu` goes before `gpu`. Unknown names are left out."""
     short = {COLUMNS[name]: _share(name, resource) for name, resource in stated.items() if name in COLUMNS}
     return short | {name: _share(name, resource) for name, resource in stated.items() if "/" in name}
 
@@ -167,7 +167,7 @@ def _share(name: str, stated: QueueResource) -> Share:
 
 
 def _amount(value: float, unit: int, silence: int) -> int:
-    """Whole units only; what is between two counts as the lower one."""
+    """The amount in base units, from whole units, rounded down; an invalid value counts as `silence`."""
     if not math.isfinite(value) or value < UNLIMITED:
         return silence
     whole = math.floor(value)
@@ -175,7 +175,7 @@ def _amount(value: float, unit: int, silence: int) -> int:
 
 
 def _weight(value: float) -> Fraction:
-    """As it was written: 0.1 is a tenth."""
+    """The weight exactly as written: 0.1 is a tenth."""
     if not math.isfinite(value) or value < 0:
         return Share().weight
     return Fraction(value) if isinstance(value, int) else Fraction(str(value))
@@ -185,10 +185,10 @@ def _weight(value: float) -> Fraction:
 
 
 def uses(tree: QueueTree, gangs: Iterable[Gang]) -> Uses:
-    """What the gangs in these queues ask for and hold, added up to the top.
+    """What the gangs in these queues request and hold, summed up to the top.
 
-    A gang in a queue that is in no tree is nobody's. In a queue with queues below it, or without a valid tree of its
-    own, a gang holds what it holds, and its pending pods ask for nothing: they cannot be placed.
+    A gang in a queue outside the tree does not count. Pending pods of a gang in a queue with children, or of a gang
+    without a valid tree of its own, request nothing: they cannot be placed.
 
     Of a semi-preemptible gang no terminating pod is protected: its core is what is placed (P2).
     """
@@ -210,7 +210,7 @@ Items = tuple[tuple[str, int], ...]
 
 
 class Footprint(NamedTuple):
-    """What one gang means to its queue: most gangs of a cluster have one of a few."""
+    """The amounts that one gang adds to its queue: most gangs of a cluster have one of a few footprints."""
 
     held: Items
     wanted: Items
@@ -220,7 +220,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(gang: Gang) -> Footprint:
-    """Worked out once for every gang."""
+    """The footprint of a gang, computed once."""
     known: Footprint | None = gang.__dict__.get("footprint")
     if known is None:
         known = gang.__dict__["footprint"] = _uniform_footprint(gang) or any_footprint(gang)
@@ -228,7 +228,7 @@ def footprint(gang: Gang) -> Footprint:
 
 
 def any_footprint(gang: Gang) -> Footprint:
-    """The definition."""
+    """The definition of a footprint, for every gang."""
     protected: Mapping[str, int] = {}
     if gang.preemptibility == names.NON_PREEMPTIBLE:
         protected = gang.protected
@@ -240,7 +240,7 @@ def any_footprint(gang: Gang) -> Footprint:
 
 
 def _uniform_footprint(gang: Gang) -> Footprint | None:
-    """The same for most gangs: one leaf, all of it placed or all of it pending. None: it is another one."""
+    """The footprint of a gang of one leaf whose pods are all placed or all pending, as most are. None: of another."""
     if gang.uniform is None or gang.preemptibility == names.SEMI_PREEMPTIBLE:
         return None
     state, items = gang.uniform
@@ -257,7 +257,7 @@ def _add(total: Resources, more: Items, count: int) -> None:
 
 
 def _summed(tree: QueueTree, amounts: dict[str, Resources]) -> dict[str, Resources]:
-    """From the bottom up."""
+    """Amounts with those of all queues below, added from the bottom up."""
     for node in reversed(tree.nodes.values()):
         if node.parent:
             amounts[node.parent] = plus(amounts[node.parent], amounts[node.name])
@@ -265,7 +265,7 @@ def _summed(tree: QueueTree, amounts: dict[str, Resources]) -> dict[str, Resourc
 
 
 def plus(first: Mapping[str, int], extra: Mapping[str, int]) -> Resources:
-    """Two amounts together."""
+    """The sum of two amounts."""
     total = Resources(first)
     for name, amount in extra.items():
         total[name] = total.get(name, 0) + amount
@@ -273,5 +273,5 @@ def plus(first: Mapping[str, int], extra: Mapping[str, int]) -> Resources:
 
 
 def charged(tree: QueueTree, amounts: Amounts, queue: str, extra: Mapping[str, int]) -> dict[str, Resources]:
-    """The amounts with something more in one queue, and so in every queue above it."""
+    """The amounts with `extra` added to a queue and to each of its ancestors."""
     return {**amounts, **{node.name: plus(amounts[node.name], extra) for node in tree.path(queue)}}

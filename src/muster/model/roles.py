@@ -1,7 +1,7 @@
-"""Who is core and who is extra among the pods that are placed (P2), and in which order pods leave (P4, N4).
+"""Which placed pods are core and which are surplus (P2), and in which order pods are evicted (P4, N4).
 
-The core is unit 0. Every further SubGroup is a unit of its own: it came whole and leaves whole. What a leaf has above
-its minimum belongs to no unit and leaves pod by pod. Leaving is coming (G3) in reverse.
+The core is unit 0. Every further SubGroup is a unit of its own: placed whole, evicted whole. Pods of a leaf above its
+minimum belong to no unit and are evicted one by one. The order of eviction is that of placement (G3) in reverse.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,14 +21,14 @@ CORE = 0
 
 
 class Roles(Struct, frozen=True):
-    """The placed pods of a gang: those that must stay, and those that may leave, first to leave first."""
+    """The placed pods of a gang: the core, and the surplus in the order of eviction."""
 
     core: tuple[Member, ...]
     surplus: tuple[tuple[Member, ...], ...]  # units: one pod of a leaf, or all pods of a SubGroup
 
 
 def roles(root: Group) -> Roles:
-    """Every placed pod is in exactly one of the two."""
+    """The roles of all placed pods: each is in the core or in the surplus."""
     assignment = _UnitAssignment(root)
     single = [(pod,) for pod in assignment.eviction_order()]
     whole = [unit for unit in reversed(assignment.by_arrival()) if unit]
@@ -36,20 +36,18 @@ def roles(root: Group) -> Roles:
 
 
 class Unit(Struct, frozen=True):
-    """Pods that leave together (P3, P4), and the units inside it that must leave with it."""
+    """Pods that are evicted together (P3, P4), and the units inside it that must be evicted with it."""
 
     pods: tuple[tuple[str, Member], ...]  # its own, each with its leaf
     inside: tuple[int, ...] = ()  # every unit inside it, at any depth
     core: bool = False
-    leftover: bool = (
-        False  # its SubGroup is gone (N4): it leaves first, whatever the gang is, and has no place to move to
-    )
+    leftover: bool = False  # its SubGroup is gone (N4): it is evicted first, whatever the gang is, and cannot move
 
 
 def units_of(gang: Gang) -> tuple[Unit, ...]:
-    """Everything of a gang that is placed, in units, first to leave first: leftovers (N4), then those of its tree.
+    """The placed pods of a gang in units, in the order of eviction: leftovers (N4), then the units of its tree.
 
-    A leftover is a unit by itself, with the SubGroup that its pod names; the core has leftovers inside, too. Worked out
+    A leftover is a unit by itself, with the SubGroup that its pod names; the core has leftovers inside, too. Computed
     once for every gang.
     """
     known: tuple[Unit, ...] | None = gang.__dict__.get("units")
@@ -70,15 +68,15 @@ def _units_of(gang: Gang) -> tuple[Unit, ...]:
 
 
 def leftovers(gang: Gang) -> tuple[Member, ...]:
-    """Pods that run in no leaf, first to leave first: coming (M4) in reverse."""
+    """Placed pods in no leaf, in the order of eviction: the order of M4 in reverse."""
     return tuple(member for member in reversed(gang.leftovers) if member.state is PodState.PLACED)
 
 
 def units(root: Group) -> tuple[Unit, ...]:
-    """Everything that is placed, in units, first to leave first; the core comes last and has all others inside."""
+    """The placed pods in units, in the order of eviction; the core comes last and has all others inside."""
     assignment = _UnitAssignment(root)
     leaf_of = {id(pod): leaf.name for leaf in walk(root) if isinstance(leaf, Leaf) for pod in leaf.placed}
-    parts: list[tuple[int, tuple[Member, ...]]] = []  # the unit around it, and its pods
+    parts: list[tuple[int, tuple[Member, ...]]] = []  # the enclosing unit, and the pods
     homes = {id(pod): assignment.counted_in[name][0] for name, pods in assignment.spare.items() for pod in pods}
     parts += [(homes[id(pod)], (pod,)) for pod in assignment.eviction_order()]
     place: dict[int, int] = {}
@@ -101,17 +99,17 @@ def units(root: Group) -> tuple[Unit, ...]:
 
 
 def core(root: Group) -> tuple[Member, ...]:
-    """P2: the smallest set that meets every minimum on the way down, from what is placed."""
+    """P2: the smallest set of placed pods that meets every minimum from the root down."""
     return roles(root).core
 
 
 def surplus(root: Group) -> tuple[tuple[Member, ...], ...]:
-    """P4: what may leave, in the order of leaving."""
+    """P4: the pods that may be evicted, in the order of eviction."""
     return roles(root).surplus
 
 
 def non_preemptible(gang: Gang) -> tuple[Member, ...]:
-    """The placed pods that nobody may disturb (P3, E2)."""
+    """The placed pods that must not be preempted (P3, E2)."""
     match gang.preemptibility:
         case names.SEMI_PREEMPTIBLE:
             return core(gang.root)
@@ -122,23 +120,23 @@ def non_preemptible(gang: Gang) -> tuple[Member, ...]:
 
 
 def resources(pods: Iterable[Member]) -> Resources:
-    """What pods ask for together."""
+    """The sum of the requests of pods."""
     return sum_resources(pod.requests for pod in pods)
 
 
 class _UnitAssignment:
-    """Every placed pod assigned to a unit, or spare in its leaf."""
+    """Assigns every placed pod to a unit, or to the spare pods of its leaf."""
 
     def __init__(self, root: Group) -> None:
         self.standings: Mapping[str, Standing] = standings(root)
         self.units: list[list[Member]] = [[]]
-        self.arrivals: list[tuple[int, int]] = [(-1, 0)]  # spec order, of the unit around it at least; then depth
-        self.enclosing: list[int] = [-1]  # the unit that each is inside of
+        self.arrivals: list[tuple[int, int]] = [(-1, 0)]  # spec order, at least that of the enclosing unit; then depth
+        self.enclosing: list[int] = [-1]  # the unit around each; -1: none
         self.spare: dict[str, list[Member]] = {}
         self.counted_in: dict[str, tuple[int, int]] = {}  # leaf -> its unit, and how many of its pods count there
         self.leaves: dict[str, Leaf] = {}
-        self.tops: dict[str, int] = {}  # SubGroup -> the unit that it is
-        self.taken_in: dict[str, tuple[int, int]] = {}  # broken SubGroup -> the unit that needs its pods, and how many
+        self.tops: dict[str, int] = {}  # SubGroup -> its own unit
+        self.taken_in: dict[str, tuple[int, int]] = {}  # unsatisfied SubGroup -> the unit it is merged into, its pods
         totals: list[tuple[Branch, int]] = []
         home: dict[str, int] = {}
         ahead: list[tuple[Group, int]] = [(root, CORE)]
@@ -157,7 +155,7 @@ class _UnitAssignment:
                 self._top_up(branch, unit)
 
     def _counts(self, root: Group, home: Mapping[str, int]) -> dict[str, int]:
-        """How many pods below each group count for the unit that the group is in."""
+        """The number of pods below each group that count for the unit of the group."""
         counts: dict[str, int] = {}
         for group in reversed(list(walk(root))):
             if isinstance(group, Leaf):
@@ -168,9 +166,9 @@ class _UnitAssignment:
         return counts
 
     def _stay(self, branch: Branch, unit: int) -> Iterator[tuple[Group, int]]:
-        """Satisfied children with their unit: the first that the branch needs are part of its own.
+        """Satisfied children with their unit: the first ones, as many as the branch needs, are part of its own.
 
-        A child that is not satisfied is a unit without a core: whatever it has placed leaves together.
+        A child that is not satisfied is a unit without a core: its placed pods are evicted together.
         """
         taken = 0
         for child in branch.children:
@@ -198,7 +196,7 @@ class _UnitAssignment:
         self.leaves[leaf.name] = leaf
 
     def _top_up(self, branch: Branch, unit: int) -> None:
-        """M5: the unit keeps as many pods below the branch as it asks for in all: spare pods first, then SubGroups."""
+        """M5: add pods below the branch to the unit until it has the total it needs: spare pods, then SubGroups."""
         below = list(walk(branch))
         inner = sorted((self.arrivals[self.tops[g.name]], g.name) for g in below[1:] if g.name in self.tops)
         while self._short(branch, below, unit) > 0:
@@ -212,12 +210,12 @@ class _UnitAssignment:
         return branch.need_pods - sum(count for home, count in counted if home == unit) - self._broken_in(below, unit)
 
     def _broken_in(self, below: list[Group], unit: int) -> int:
-        """Pods of groups that are not satisfied: they count for the total if the unit has taken them in."""
+        """Pods of groups that are not satisfied: they count for the total if they were merged into the unit."""
         taken_in = (self.taken_in.get(group.name, (CORE, 0)) for group in below)
         return sum(count for home, count in taken_in if home == unit)
 
     def _take_spare(self, branch: Branch, below: list[Group], unit: int) -> None:
-        """Spare pods of the unit's leaves, the emptiest leaf first."""
+        """Add spare pods of the unit's leaves to it, from the emptiest leaf first."""
         short = self._short(branch, below, unit)
         in_unit = [leaf for leaf in below if leaf.name in self.counted_in and self.counted_in[leaf.name][0] == unit]
         emptiest = [(self._fill(leaf.name), leaf.order, leaf.name) for leaf in in_unit if self.spare[leaf.name]]
@@ -231,7 +229,7 @@ class _UnitAssignment:
                 heappush(emptiest, (self._fill(name), order, name))
 
     def _merge(self, name: str, unit: int) -> None:
-        """A further SubGroup becomes part of the unit, with the leaves that it keeps."""
+        """Merge the unit of a further SubGroup, with its leaves, into a unit."""
         merged = self.tops.pop(name)
         self.units[unit] += self.units[merged]
         broken = len(self.units[merged]) if not any(home == merged for home, _ in self.counted_in.values()) else 0
@@ -247,7 +245,7 @@ class _UnitAssignment:
         return Fraction(self.counted_in[name][1] + more, self.leaves[name].need)
 
     def eviction_order(self) -> list[Member]:
-        """Spare pods: of the fullest leaf the last, and so on; ties as they came, reversed."""
+        """Spare pods, always the last one of the fullest leaf; ties in reverse spec order."""
         order = {name: i for i, name in enumerate(sorted(self.spare, key=lambda name: self.leaves[name].order))}
         fullest = [(-self._fill(name, len(pods)), -order[name], name) for name, pods in self.spare.items() if pods]
         heapify(fullest)
@@ -260,6 +258,6 @@ class _UnitAssignment:
         return order_of_eviction
 
     def by_arrival(self) -> list[tuple[Member, ...]]:
-        """Further SubGroups as they came: in spec order, each after the one that it is part of."""
+        """Further SubGroups in the order of placement: spec order, each after the unit around it."""
         order = sorted(range(1, len(self.units)), key=lambda unit: self.arrivals[unit])
         return [tuple(self.units[unit]) for unit in order]

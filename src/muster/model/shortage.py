@@ -1,4 +1,4 @@
-"""Which pods a gang lacks before it can be tried at all (N5, E1). `plan` and `tree` both ask here, so they agree."""
+"""Which pods a gang lacks before it can be planned at all (N5, E1). `plan` and `tree` both use it, so they agree."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from muster.model.gang.pod_state import PodState
 from muster.model.gang.state import EXISTING, Standing, standings
 from muster.model.gang.types import Branch, Group, Leaf, walk
 
-NOT_COUNTED = (PodState.GATED, PodState.TERMINATING, PodState.FAILED)  # pods that are there and count for nothing (N5)
+NOT_COUNTED = (PodState.GATED, PodState.TERMINATING, PodState.FAILED)  # pods that exist and count for nothing (N5)
 
 
 class Shortage(Struct, frozen=True):
-    """A leaf with fewer pods than its minimum; or a branch that asks for pods in all and has fewer (M5)."""
+    """A leaf with fewer pods than its minimum, or a branch with fewer than the total that it needs (M5)."""
 
     group: str
     need: int  # pods
@@ -25,7 +25,7 @@ class Shortage(Struct, frozen=True):
 
 
 def shortages(root: Group) -> tuple[Shortage, ...]:
-    """What lacks pods among the children that would be chosen (M3), first choice first; nothing: enough pods exist."""
+    """The shortages of the children that would be chosen (M3), first choice first; empty: enough pods exist."""
     now, existing = standings(root), standings(root, EXISTING)
     lacking: list[Shortage] = []
     ahead: list[Group] = [root]

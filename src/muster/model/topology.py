@@ -42,12 +42,12 @@ class TopologyTree(Struct, frozen=True, eq=False):
     levels: tuple[Level, ...]
 
     def find(self, word: str) -> int | None:
-        """A level by its label, or its last part (T4)."""
+        """The index of a level, by its label or the last part of it (T4)."""
         return find_level(self.topology, word)
 
 
 def arrange(topology: Topology, nodes: Sequence[Node]) -> TopologyTree:
-    """Nodes into nested domains: a domain is the path of label values from the top level down."""
+    """Arrange nodes in nested domains: a domain is the path of label values from the top level down."""
     labels = [level.node_label for level in topology.spec.levels]
     paths: list[tuple[str, ...] | None] = [()] * len(nodes)
     levels: list[Level] = []

@@ -84,7 +84,7 @@ def build_gang(
 
 
 def build_member(pod: Pod) -> Member:
-    """The member that a pod is."""
+    """The member for a pod."""
     return Member(
         name=pod.metadata.name,
         state=pod_state(pod),

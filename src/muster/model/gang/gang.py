@@ -104,14 +104,14 @@ class Gang(Struct, frozen=True, eq=False, dict=True):
 
     @lazy_property
     def standings(self) -> "Mapping[str, Standing]":
-        """How every group stands, by name."""
+        """The standing of every group, by name."""
         if isinstance(self.root, Leaf) and self.uniform is not None:
             return {self.root.name: uniform_standing(self.root, self.uniform[0])}
         return standings(self.root)
 
     @property
     def standing(self) -> Standing:
-        """How the gang as a whole stands."""
+        """The standing of the gang as a whole."""
         return self.standings[self.root.name]
 
     @lazy_property

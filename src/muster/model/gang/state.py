@@ -1,4 +1,4 @@
-"""How the groups of a gang stand: pods by state, whether minimums are met, and what is missing.
+"""The standing of the groups of a gang: pods by state, whether minimums are met, and what is missing.
 
 Every function is pure and linear in groups and pods, at any depth; nothing recurses.
 """
@@ -17,7 +17,7 @@ EXISTING: States = (PodState.PLACED, PodState.SUCCEEDED, PodState.PENDING)
 
 
 class Standing(Struct, frozen=True):
-    """How one group stands: counts of the pods in and below it."""
+    """The standing of one group: counts of the pods in and below it."""
 
     satisfied: bool
     counted: int  # pods that count
@@ -29,7 +29,7 @@ class Standing(Struct, frozen=True):
 
 
 def standings(root: Group, counting: States = RUNNING) -> dict[str, Standing]:
-    """How every group stands, by name, if a leaf's pods in these states count (M1, M2, M5)."""
+    """The standing of every group, by name, if a leaf's pods in these states count (M1, M2, M5)."""
     if isinstance(root, Leaf):
         return {root.name: leaf_standing(root, counting)}
     by_name: dict[str, Standing] = {}
@@ -43,7 +43,7 @@ def standings(root: Group, counting: States = RUNNING) -> dict[str, Standing]:
 
 
 def leaf_standing(leaf: Leaf, counting: States = RUNNING) -> Standing:
-    """How a leaf stands."""
+    """The standing of a leaf."""
     states = [member.state for member in leaf.members]  # counted by `list`: an enum is slow to hash
     counted = sum(map(states.count, counting))
     return Standing(
@@ -73,7 +73,7 @@ def uniform_standing(leaf: Leaf, state: PodState) -> Standing:
 
 
 def branch_standing(branch: Branch, children: list[Standing]) -> Standing:
-    """How a branch stands, from how its children stand."""
+    """The standing of a branch, from those of its children."""
     counted = sum(child.counted for child in children)
     lacking = sum(sorted(child.missing for child in children)[: branch.need]) + max(branch.need - len(children), 0)
     short = max(lacking, branch.need_pods - counted)
@@ -89,7 +89,7 @@ def branch_standing(branch: Branch, children: list[Standing]) -> Standing:
 
 
 def update_standings(before: Mapping[str, Standing], old_root: Group, new_root: Group) -> dict[str, Standing]:
-    """The standings after some members were replaced: works out again only the groups that changed."""
+    """The standings after some members were replaced: recomputes only the groups that changed."""
     by_name, changed = dict(before), list[Group]()
     ahead = [] if old_root is new_root else [(old_root, new_root)]
     while ahead:

@@ -48,9 +48,9 @@ class NodeSums:
         height, width = self.used.shape
         if len(self.rows) <= height and len(self.columns) <= width:
             return
-        shape = (max(height, 2 * len(self.rows)), max(width, 2 * len(self.columns)))
+        dimensions = (max(height, 2 * len(self.rows)), max(width, 2 * len(self.columns)))
         arrays = (self.used, self.terminating, self.used_by_gangs, self.pods)
-        self.used, self.terminating, self.used_by_gangs, self.pods = (_enlarged(array, shape) for array in arrays)
+        self.used, self.terminating, self.used_by_gangs, self.pods = (_enlarged(array, dimensions) for array in arrays)
 
     def rows_of(self, nodes: Iterable[str]) -> Ints:
         """The rows of these nodes."""
@@ -77,7 +77,7 @@ class NodeSums:
         return laid_out
 
 
-def _enlarged(array: Ints, shape: tuple[int, int]) -> Ints:
-    enlarged = np.zeros(shape, dtype=np.int64)
+def _enlarged(array: Ints, dimensions: tuple[int, int]) -> Ints:
+    enlarged = np.zeros(dimensions, dtype=np.int64)
     enlarged[: array.shape[0], : array.shape[1]] = array
     return enlarged
