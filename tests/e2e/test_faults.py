@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "LONGEST_SECONDS", 0.02)
 
 
-# the scenario -------------------------------------------------------------------------------------------------------
+# the scenario ---------------------------------------------------------------------------------------------------------
 
 NODES = (node("a"), node("b"), node("c", "r2"), node("d", "r2"))
 NESTED = group(
@@ -168,7 +168,7 @@ async def test_a_crash_after_a_crash_ends_in_the_same_place() -> None:
         assert (story.starts, story.wrong(), story.end()) == (3, [], told.end()), f"{first}, then {second}"
 
 
-# two leaders --------------------------------------------------------------------------------------------------------
+# two leaders ----------------------------------------------------------------------------------------------------------
 
 
 class Hasty(Faulty):
@@ -242,7 +242,7 @@ async def test_a_leader_that_is_not_one_does_nothing() -> None:
     assert cluster.writes() == ()
 
 
-async def test_two_schedulers_take_turns() -> None:
+async def test_two_schedulers_lead_alternately() -> None:
     """The one that waits knows everything already; when the other is gone it goes on, and nothing is bound twice."""
     world = World([node("a"), node("b")])
     world.submit(group("g", minMember=2), {"": 2})
@@ -399,10 +399,10 @@ async def stay(leader: Leader) -> None:
         await asyncio.sleep(0.001)
 
 
-# hearing nothing ----------------------------------------------------------------------------------------------------
+# hearing nothing ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_was_sent_is_believed_for_as_long_as_nothing_is_heard() -> None:
+async def test_what_was_sent_counts_until_a_watch_shows_otherwise() -> None:
     """I2: pods are not heard of for longer than the patience with bindings; their room is not given out again."""
     world = World([node("a")])
     deaf = False

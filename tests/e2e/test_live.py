@@ -28,7 +28,7 @@ def events(world: World, about: str) -> list[Raw]:
     return [raw for raw in world.memory.store.list(EVENTS).items if raw["involvedObject"]["name"] == about]
 
 
-# waiting and starting -----------------------------------------------------------------------------------------------
+# waiting and starting -------------------------------------------------------------------------------------------------
 
 
 async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in() -> None:
@@ -69,7 +69,7 @@ async def test_the_loop_wakes_by_itself() -> None:
         await live.until(lambda: world.group("g").get("status", {}).get("phase") == "Running")
 
 
-async def test_a_scheduler_that_is_told_to_stop_stops() -> None:
+async def test_a_scheduler_that_is_cancelled_stops() -> None:
     """Also where it is woken at the very same moment: `wait_for` of Python 3.11 then forgets that it was cancelled."""
     world = World([node("a")])
     for i in range(16):
@@ -85,7 +85,7 @@ async def test_a_scheduler_that_is_told_to_stop_stops() -> None:
             assert loops[0].done()
 
 
-async def test_a_pod_that_comes_back_under_its_name_is_told_as_well() -> None:
+async def test_a_pod_that_comes_back_under_its_name_gets_a_condition_as_well() -> None:
     """What was said to the one before it is not known to it."""
     world = World([node("a")])
     world.submit(group("g", minMember=3), {"": 3})
@@ -96,7 +96,7 @@ async def test_a_pod_that_comes_back_under_its_name_is_told_as_well() -> None:
     assert world.condition(world.pod("g-1"), "PodScheduled")["status"] == "False"
 
 
-async def test_what_could_not_be_told_is_told_later() -> None:
+async def test_a_status_that_could_not_be_written_is_written_later() -> None:
     world = World([node("a")])
     world.submit(group("g", minMember=3), {"": 3})
 
@@ -148,7 +148,7 @@ async def test_a_pod_whose_podgroup_comes_late_gets_a_condition_and_is_then_boun
     assert events(world, "not-ours") == []
 
 
-async def test_queues_tell_what_they_hold_and_never_pass_their_limit() -> None:
+async def test_queues_report_what_they_hold_and_never_pass_their_limit() -> None:
     world = World([node("a"), node("b")], [queue("team", quota=4, limit=4)])
     world.submit(group("g", minMember=2, queue="team"), {"": 2})
     world.submit(group("h", minMember=1, queue="team"), {"": 1})
@@ -162,7 +162,7 @@ async def test_queues_tell_what_they_hold_and_never_pass_their_limit() -> None:
     assert world.judge.broken == []
 
 
-# disturbing and healing ---------------------------------------------------------------------------------------------
+# disturbing and healing -----------------------------------------------------------------------------------------------
 
 
 async def test_preemption_takes_extras_only() -> None:
@@ -237,7 +237,7 @@ async def test_a_gang_that_cannot_be_made_whole_again_is_released_after_its_grac
     assert len(world.seats()) == 4
 
 
-# leaving alone ------------------------------------------------------------------------------------------------------
+# leaving alone --------------------------------------------------------------------------------------------------------
 
 
 async def test_pods_of_another_scheduler_are_left_alone_and_counted() -> None:
@@ -264,7 +264,7 @@ async def test_a_dry_run_writes_nothing() -> None:
     assert world.seats() == {}
 
 
-# readiness ----------------------------------------------------------------------------------------------------------
+# readiness ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("plural", ["pods", "queues"])

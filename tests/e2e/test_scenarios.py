@@ -28,7 +28,7 @@ WHOLE = {"prefill": 4, "decode": 2}
 PODS_EACH = {"prefill": 8, "decode": 4}
 
 
-# the Dynamo example -------------------------------------------------------------------------------------------------
+# the Dynamo example ---------------------------------------------------------------------------------------------------
 
 
 def replicas(seen: Seen) -> dict[str, int]:
@@ -94,7 +94,7 @@ def replicas_when_still(seen: Seen) -> dict[str, int]:
     return replicas(seen) if placed == running else {}
 
 
-# waiting ------------------------------------------------------------------------------------------------------------
+# waiting --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_gang_waits_with_a_reason_until_one_more_node_lets_it_in(site: Site) -> None:
@@ -122,7 +122,7 @@ def waits(seen: Seen, number: int) -> bool:
     return len(unschedulable) == number and bool(seen.condition("g"))
 
 
-# disturbing ---------------------------------------------------------------------------------------------------------
+# disturbing -----------------------------------------------------------------------------------------------------------
 
 
 async def test_preemption_takes_extras_only_and_no_more_than_it_needs(site: Site) -> None:
@@ -147,7 +147,7 @@ async def test_preemption_takes_extras_only_and_no_more_than_it_needs(site: Site
     assert sorted(writes) == [f"evict {name}" for name in evicted]
 
 
-# losing -------------------------------------------------------------------------------------------------------------
+# losing ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_lost_node_is_replaced_within_the_same_rack(site: Site) -> None:
@@ -185,7 +185,7 @@ async def test_a_node_that_is_deleted_is_lost_as_well(site: Site) -> None:
         await site.until(lambda seen: seen.running("g"))
 
 
-# restarting ---------------------------------------------------------------------------------------------------------
+# restarting -----------------------------------------------------------------------------------------------------------
 
 
 def nth_bind(number: int, fault: Fault = "crash") -> Script:
@@ -225,7 +225,7 @@ async def test_a_scheduler_that_dies_while_it_binds_leaves_nothing_half(site: Si
     await completes(site, seen)
 
 
-async def test_a_scheduler_that_is_told_to_stop_while_it_binds_leaves_nothing_half(site: Site) -> None:
+async def test_a_scheduler_that_is_stopped_while_it_binds_leaves_nothing_half(site: Site) -> None:
     """The same for a rolling restart: the loops are cancelled, one binding is still under way."""
     await ready_for_six(site)
     cluster = Slow(site, 2)
@@ -253,7 +253,7 @@ async def completes(site: Site, half: Seen) -> None:
     assert sorted(binds) == sorted(f"bind {name}" for name in seen.seats() if name not in half.seats())
 
 
-# two schedulers -----------------------------------------------------------------------------------------------------
+# two schedulers -------------------------------------------------------------------------------------------------------
 
 LEASE_SECONDS = 3.0
 
@@ -310,7 +310,7 @@ async def test_a_leader_that_cannot_renew_its_lease_leaves_the_gang_to_the_next(
     assert second.writes()[0] == "replace leases muster"
 
 
-# what people type ---------------------------------------------------------------------------------------------------
+# what people type -----------------------------------------------------------------------------------------------------
 
 
 def example(name: str) -> list[Raw]:
@@ -324,7 +324,7 @@ def unplaced(raw: Raw) -> Raw:
 CLUSTER_FILES = ("datacenter-topology.yaml", "nodes.yaml", "priorities.yaml", "queues.yaml")
 
 
-async def test_the_example_is_applied_by_kubectl_and_told_by_it(site: Site, kubectl: Kubectl) -> None:
+async def test_the_example_is_applied_and_shown_by_kubectl(site: Site, kubectl: Kubectl) -> None:
     """The manifests of `examples/` as people would use them; the columns tell what came of it."""
     files = [word for name in CLUSTER_FILES for word in ("-f", str(EXAMPLES / "cluster" / name))]
     files += ["-f", str(EXAMPLES / "dynamo-inference.yaml")]

@@ -85,7 +85,7 @@ def named(kind: str, name: str = "muster") -> Raw:
     return found
 
 
-# the chart and the manifests ----------------------------------------------------------------------------------------
+# the chart and the manifests ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(PLAIN))
@@ -182,7 +182,7 @@ def test_what_is_switched_off_is_not_installed(off: Raw) -> None:
     ] == []
 
 
-# the configuration --------------------------------------------------------------------------------------------------
+# the configuration ----------------------------------------------------------------------------------------------------
 
 
 def configuration(chosen: Raw, namespace: str = NAMESPACE) -> Raw:
@@ -253,7 +253,7 @@ def test_the_configuration_is_accepted(changes: Raw) -> None:
         assert loading.read(named("ConfigMap")["data"]["config.yaml"].encode(), "c") == config_settings.Config()
 
 
-# Helm itself --------------------------------------------------------------------------------------------------------
+# Helm itself ----------------------------------------------------------------------------------------------------------
 
 HELM = shutil.which("helm")
 helm_is_there = pytest.mark.skipif(HELM is None, reason="needs Helm: there is no `helm` on PATH")
@@ -369,7 +369,7 @@ def test_helm_makes_other_pods_for_another_configuration() -> None:
     assert len(set(stamps)) == 3
 
 
-# the objects --------------------------------------------------------------------------------------------------------
+# the objects ----------------------------------------------------------------------------------------------------------
 
 
 def container() -> Raw:
@@ -439,7 +439,7 @@ def test_the_pods_are_modest() -> None:
     assert named("Namespace", NAMESPACE)["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_somebody_answers_while_pods_come_and_go() -> None:
+def test_some_replica_answers_while_pods_come_and_go() -> None:
     """The new one before the old one goes, and that one until nobody is sent to it; a node can always be drained."""
     deployment, budget = named("Deployment")["spec"], named("PodDisruptionBudget")["spec"]
     assert deployment["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
@@ -465,7 +465,7 @@ def test_no_priority_needs_no_quota() -> None:
     assert [raw["kind"] for raw in found if raw] == ["Deployment", "PodDisruptionBudget"]
 
 
-def test_muster_does_not_ask_itself() -> None:
+def test_writes_of_muster_itself_skip_the_webhook() -> None:
     """S2: what it notes on PodGroups must not depend on its webhook being reachable."""
     (hook,) = named("ValidatingWebhookConfiguration")["webhooks"]
     account = named("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
@@ -480,7 +480,7 @@ def test_muster_does_not_ask_itself() -> None:
         ("MutatingWebhookConfiguration", "/mutate", admission_review.VALIDATED_KINDS[:1]),
     ],
 )
-def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: Any) -> None:
+def test_the_webhook_covers_what_it_validates(kind: str, path: str, kinds: Any) -> None:
     """Exactly those kinds, creates and updates. How it fails is muster's to write, and nobody else's: whoever applies
     the manifest again changes nothing of it. Until then the API server's own default holds, which is to let nothing in.
     """
@@ -506,7 +506,7 @@ def test_the_webhook_is_asked_about_what_it_judges(kind: str, path: str, kinds: 
     assert hook["admissionReviewVersions"] == ["v1"]
 
 
-# rights -------------------------------------------------------------------------------------------------------------
+# rights ---------------------------------------------------------------------------------------------------------------
 
 WATCHED = {
     "": ("nodes", "pods", "namespaces", "persistentvolumes", "persistentvolumeclaims"),
@@ -575,7 +575,7 @@ def test_rights_are_given_to_the_pods(kind: str) -> None:
     )
 
 
-# the image ----------------------------------------------------------------------------------------------------------
+# the image ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_image_has_nothing_to_build_with() -> None:

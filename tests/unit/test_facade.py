@@ -44,7 +44,7 @@ MISUSE: dict[str, tuple[Callable[[], object], str]] = {
 
 
 @pytest.mark.parametrize(("call", "says"), MISUSE.values(), ids=MISUSE)
-def test_misuse_is_told_in_words(call: Callable[[], object], says: str) -> None:
+def test_misuse_is_explained_in_words(call: Callable[[], object], says: str) -> None:
     with pytest.raises(InputError) as told:
         call()
     assert says in told.value.message

@@ -56,7 +56,7 @@ def applied(way: str, before: Raw, now: Raw) -> Raw:
     return spec
 
 
-# every dialect, both ways -------------------------------------------------------------------------------------------
+# every dialect, both ways ---------------------------------------------------------------------------------------------
 
 EDITS = {
     "D1": (manifest(minMember=2), manifest(minMember=3)),
@@ -160,12 +160,12 @@ def test_any_edit_is_stored_as_a_new_object_would_be(pair: tuple[Raw, Raw], way:
     assert applied(way, before, now) == wanted
 
 
-# other ways of writing ----------------------------------------------------------------------------------------------
+# other ways of writing ------------------------------------------------------------------------------------------------
 
 STORED = converted(manifest(minMember=2))["spec"]
 
 
-def test_an_older_field_that_is_put_beside_a_number_that_nobody_states_replaces_it() -> None:
+def test_an_older_field_that_is_put_beside_an_unstated_number_replaces_it() -> None:
     """`kubectl edit` and `kubectl patch`: what stands there was made of an older field."""
     by_edit = [{"manager": "kubectl-edit", "fieldsV1": {"f:spec": {"f:minMember": {}}}}]
     assert laid(STORED, STORED | {"minMember": 3}, by_edit)["minSubGroup"] == 3
@@ -257,7 +257,7 @@ def test_whatever_a_spec_is_there_is_an_answer_or_a_refusal(spec: Any) -> None:
             convert_update(Document("request", podgroup() | {"spec": new}), {"spec": old}, managers)
 
 
-# the look before ----------------------------------------------------------------------------------------------------
+# the look before ------------------------------------------------------------------------------------------------------
 
 
 @given(dice().map(older))

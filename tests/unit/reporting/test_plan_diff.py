@@ -27,7 +27,7 @@ def test_equal_plans_do_not_differ() -> None:
     assert not any(some for pods in data(same)["pods"].values() for some in pods.values())
 
 
-def test_pods_are_told_by_what_is_done_to_them() -> None:
+def test_pods_differ_by_what_is_done_to_them() -> None:
     """A pod that is moved is not lost: it is not among the evicted."""
     before = CyclePlan(
         bindings=(bound("both", "a"), bound("here", "a"), bound("there", "a")),

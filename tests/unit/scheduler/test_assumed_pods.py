@@ -14,15 +14,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = "team/p"
 
 
-def pod(uid: str = "u1", node: str = "", leaving: bool = False) -> Pod:
-    gone = NOW if leaving else None
+def pod(uid: str = "u1", node: str = "", terminating: bool = False) -> Pod:
+    gone = NOW if terminating else None
     meta = ObjectMeta(name="p", namespace="team", uid=uid, deletion_timestamp=gone)
     return Pod(meta, PodSpec(node_name=node))
 
 
 def laid(assumed_pods: AssumedPods, *pods: Pod, listed: int = 0) -> tuple[Pod, ...]:
-    found = assumed_pods.overlay(dict(zip((KEY,), pods, strict=False)).get, NOW, listed)
-    return tuple(found.get(KEY, one) for one in pods)
+    assumed = assumed_pods.overlay(dict(zip((KEY,), pods, strict=False)).get, NOW, listed)
+    return tuple(assumed.get(KEY, one) for one in pods)
 
 
 def test_nothing_sent_changes_nothing() -> None:
@@ -44,37 +44,37 @@ def test_a_binding_that_is_seen_is_forgotten() -> None:
 
 
 def test_what_is_seen_wins_over_what_was_sent() -> None:
-    """Somebody else was faster and chose another node."""
+    """Another scheduler was faster and chose another node."""
     assumed_pods = AssumedPods()
     assumed_pods.assume(KEY, "u1", "a")
     assert laid(assumed_pods, pod(node="b")) == (pod(node="b"),)
 
 
-def test_an_eviction_that_is_not_seen_yet_counts_as_leaving() -> None:
+def test_an_eviction_that_is_not_seen_yet_counts_as_terminating() -> None:
     assumed_pods = AssumedPods()
     assumed_pods.assume_evicted(KEY, "u1")
-    assert laid(assumed_pods, pod(node="a")) == (pod(node="a", leaving=True),)
-    assert laid(assumed_pods, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
+    assert laid(assumed_pods, pod(node="a")) == (pod(node="a", terminating=True),)
+    assert laid(assumed_pods, pod(node="a", terminating=True)) == (pod(node="a", terminating=True),)
     assert len(assumed_pods) == 0
 
 
-def test_a_pod_that_is_evicted_before_its_binding_is_seen_still_holds_its_room() -> None:
+def test_a_pod_that_is_evicted_before_its_binding_is_seen_still_holds_its_node() -> None:
     """I2: its node would be given to others while it is still there."""
     assumed_pods = AssumedPods()
     assumed_pods.assume(KEY, "u1", "a")
     assumed_pods.assume_evicted(KEY, "u1")
-    assert laid(assumed_pods, pod()) == (pod(node="a", leaving=True),)
-    assert laid(assumed_pods, pod(node="a")) == (pod(node="a", leaving=True),)
-    assert laid(assumed_pods, pod(node="a", leaving=True)) == (pod(node="a", leaving=True),)
+    assert laid(assumed_pods, pod()) == (pod(node="a", terminating=True),)
+    assert laid(assumed_pods, pod(node="a")) == (pod(node="a", terminating=True),)
+    assert laid(assumed_pods, pod(node="a", terminating=True)) == (pod(node="a", terminating=True),)
     assert len(assumed_pods) == 0
 
 
-def test_where_the_binding_fails_the_pod_leaves_all_the_same() -> None:
+def test_where_the_binding_fails_the_pod_terminates_all_the_same() -> None:
     assumed_pods = AssumedPods()
     assumed_pods.assume(KEY, "u1", "a")
     assumed_pods.assume_evicted(KEY, "u1")
     assumed_pods.forget(KEY, "u1")
-    assert laid(assumed_pods, pod()) == (pod(leaving=True),)
+    assert laid(assumed_pods, pod()) == (pod(terminating=True),)
 
 
 def test_another_pod_of_that_name_has_nothing_to_do_with_it() -> None:
@@ -83,7 +83,7 @@ def test_another_pod_of_that_name_has_nothing_to_do_with_it() -> None:
     assert laid(assumed_pods, pod("u2")) == (pod("u2"),)
     assumed_pods.assume(KEY, "u1", "a")
     assumed_pods.assume_evicted(KEY, "u2")
-    assert laid(assumed_pods, pod("u2")) == (pod("u2", leaving=True),)
+    assert laid(assumed_pods, pod("u2")) == (pod("u2", terminating=True),)
 
 
 def test_a_pod_that_is_gone_is_forgotten() -> None:
@@ -93,12 +93,12 @@ def test_a_pod_that_is_gone_is_forgotten() -> None:
     assert len(assumed_pods) == 0
 
 
-def test_only_a_list_that_began_after_the_promise_tells_that_it_did_not_happen() -> None:
+def test_only_a_list_that_began_after_the_confirmation_disproves_a_binding() -> None:
     """Time does not: a watch may be late by any time, and lists that had begun before may not have it (I2)."""
     begun = 3
     assumed_pods = AssumedPods(lambda: begun)
     assumed_pods.assume(KEY, "u1", "a")
-    assert laid(assumed_pods, pod(), listed=9) == (pod(node="a"),), "nobody has promised it, so it may still come"
+    assert laid(assumed_pods, pod(), listed=9) == (pod(node="a"),), "it is not confirmed, so it may still come"
     assumed_pods.confirm(KEY, "u2")
     assert laid(assumed_pods, pod(), listed=9) == (pod(node="a"),), "that was another pod"
     assumed_pods.confirm(KEY, "u1")
@@ -110,11 +110,11 @@ def test_only_a_list_that_began_after_the_promise_tells_that_it_did_not_happen()
 def test_an_eviction_goes_the_same_way() -> None:
     assumed_pods = AssumedPods(lambda: 3)
     assumed_pods.assume_evicted(KEY, "u1")
-    assert laid(assumed_pods, pod(node="a"), listed=3) == (pod(node="a", leaving=True),)
+    assert laid(assumed_pods, pod(node="a"), listed=3) == (pod(node="a", terminating=True),)
     assert laid(assumed_pods, pod(node="a"), listed=4) == (pod(node="a"),)
 
 
-def test_what_did_not_happen_to_one_pod_says_nothing_about_the_next_of_that_name() -> None:
+def test_a_failed_write_for_one_pod_does_not_affect_the_next_pod_of_that_name() -> None:
     assumed_pods = AssumedPods()
     assumed_pods.assume(KEY, "u2", "a")
     assumed_pods.forget(KEY, "u1")
@@ -129,12 +129,12 @@ def test_what_did_not_happen_is_forgotten_at_once() -> None:
     assert laid(assumed_pods, pod()) == (pod(),)
 
 
-STEPS = st.lists(st.sampled_from(["bind", "evict", "see bound", "see leaving", "look"]), max_size=12)
+STEPS = st.lists(st.sampled_from(["bind", "evict", "see bound", "see terminating", "look"]), max_size=12)
 
 
 @settings(max_examples=200)
 @given(STEPS)
-def test_room_is_never_given_back_by_what_is_on_its_way(steps: list[str]) -> None:
+def test_writes_in_flight_never_free_a_node(steps: list[str]) -> None:
     """Once bound and until gone, a pod is laid on its node, whatever order things are sent and seen in."""
     assumed_pods, seen, sent = AssumedPods(), pod(), False
     for step in steps:
@@ -146,7 +146,7 @@ def test_room_is_never_given_back_by_what_is_on_its_way(steps: list[str]) -> Non
                 assumed_pods.assume_evicted(KEY, "u1")
             case "see bound" if sent:
                 seen = replace(seen, spec=PodSpec(node_name="a"))
-            case "see leaving" if seen.spec.node_name:
-                seen = pod(node="a", leaving=True)
-        (found,) = laid(assumed_pods, seen)
-        assert found.spec.node_name == ("a" if sent else "")
+            case "see terminating" if seen.spec.node_name:
+                seen = pod(node="a", terminating=True)
+        (overlaid,) = laid(assumed_pods, seen)
+        assert overlaid.spec.node_name == ("a" if sent else "")

@@ -70,9 +70,9 @@ class Spin:
 
 @pytest.fixture
 def spin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spin]:
-    found = Spin()
-    monkeypatch.setattr(cycle_state, "find_with_growth", found.find)
-    yield found
+    spinning = Spin()
+    monkeypatch.setattr(cycle_state, "find_with_growth", spinning.find)
+    yield spinning
     end = time.monotonic() + 5
     while any(thread.name in ("plan", "longer search") for thread in threading.enumerate()):
         assert time.monotonic() < end, "a thread goes on after all has ended"
@@ -92,7 +92,7 @@ async def begun(live: Live, spin: Spin) -> None:
     await live.until(spin.begun.is_set)
 
 
-# a plan that is given up --------------------------------------------------------------------------------------------
+# a plan that is given up ----------------------------------------------------------------------------------------------
 
 
 async def test_a_plan_that_is_given_up_leaves_what_was_granted_and_nothing_else(spin: Spin) -> None:
@@ -189,7 +189,7 @@ def test_a_second_signal_ends_at_once_and_so_does_time(seconds: str, again: bool
         assert process.wait(5) == code
 
 
-async def test_a_thread_is_not_waited_for_by_who_was_cancelled() -> None:
+async def test_a_task_that_is_cancelled_does_not_wait_for_its_thread() -> None:
     go, ended = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -214,7 +214,7 @@ async def test_what_a_thread_raises_is_raised() -> None:
         await in_daemon_thread("work", fails)
 
 
-# progress -----------------------------------------------------------------------------------------------------------
+# progress -------------------------------------------------------------------------------------------------------------
 
 
 def test_steps_are_no_progress_and_results_are() -> None:
@@ -238,7 +238,7 @@ def test_steps_are_no_progress_and_results_are() -> None:
 
 
 async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_over(spin: Spin) -> None:
-    """The plan is cancelled, nothing of it is written, and who comes next has the lease within one try."""
+    """The plan is cancelled, nothing of it is written, and the next leader has the lease within one try."""
     world = World([node("a")])
     submit(world, "endless")
     terms = LeaseTerms(namespace="default", renew_seconds=0.01)
@@ -272,7 +272,7 @@ async def test_a_leader_that_gets_nowhere_gives_the_lease_up_and_another_takes_o
 
 
 async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -> None:
-    """I9: somebody else may have acted in between."""
+    """I9: another leader may have acted in between."""
 
     class Terminal:
         leading, seconds_left, term = True, 3600.0, 1
@@ -294,10 +294,10 @@ async def test_what_was_planned_in_one_term_is_not_done_in_another(spin: Spin) -
     assert not spin.begun.is_set()
 
 
-# failures and longer searches ---------------------------------------------------------------------------------------
+# failures and longer searches -----------------------------------------------------------------------------------------
 
 
-async def test_a_failure_for_one_gang_is_counted_logged_and_told(spin: Spin) -> None:
+async def test_a_failure_for_one_gang_is_counted_logged_and_reported(spin: Spin) -> None:
     world = World([node("a")])
     submit(world, "broken")
     submit(world, "good")
@@ -349,7 +349,7 @@ async def test_a_longer_search_stands_still_while_a_cycle_runs_and_ends_with_the
         await live.until(lambda: world.seats() == {"other-other-0": "a"})
 
 
-async def test_who_does_not_lead_does_not_search(spin: Spin) -> None:
+async def test_a_replica_that_does_not_lead_does_not_search(spin: Spin) -> None:
     world = World([node("a")])
     submit(world, "endless")
 
@@ -365,7 +365,7 @@ async def test_who_does_not_lead_does_not_search(spin: Spin) -> None:
         await live.until(lambda: not any(one.name == "longer search" for one in threading.enumerate()))
 
 
-# the loop while a plan is made --------------------------------------------------------------------------------------
+# the loop while a plan is made ----------------------------------------------------------------------------------------
 
 
 async def test_snapshots_and_plans_are_made_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,11 +39,11 @@ def candidate(cluster: MemoryCluster | Faulty, name: str, clock: Hands) -> Leade
 
 
 def leads(leader: Leader) -> bool:
-    """Asked anew each time."""
+    """Read again at each call, so that mypy does not narrow it."""
     return leader.leading
 
 
-async def test_the_first_takes_a_lease_that_nobody_has() -> None:
+async def test_the_first_candidate_takes_a_free_lease() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     assert not leads(first)
@@ -81,7 +81,7 @@ async def test_a_lease_that_is_renewed_is_not_taken() -> None:
         assert (leads(first), leads(second)) == (True, False)
 
 
-async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
+async def test_the_lease_counts_from_when_it_was_requested() -> None:
     """An answer that took ten seconds leaves two."""
     memory, clock = MemoryCluster(), Hands()
 
@@ -96,7 +96,7 @@ async def test_the_lease_counts_from_when_it_was_asked_for() -> None:
     assert not leads(leader)
 
 
-async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
+async def test_a_lost_answer_is_not_leadership_until_the_next_attempt() -> None:
     memory, clock = MemoryCluster(), Hands()
 
     def script(call: Call) -> Fault | None:
@@ -111,7 +111,7 @@ async def test_a_lost_answer_is_not_leadership_until_the_next_turn() -> None:
 
 
 async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
-    """They are stored, so nobody else may lead: if the leader stopped as well, nobody would."""
+    """They are stored, so no other may lead: if the leader stopped as well, none would."""
     memory, clock, lost = MemoryCluster(), Hands(), False
 
     def script(call: Call) -> Fault | None:
@@ -128,7 +128,7 @@ async def test_renewals_whose_answers_are_lost_keep_the_lease() -> None:
         assert (leads(first), leads(second)) == (True, False)
 
 
-async def test_who_resigns_is_followed_at_once() -> None:
+async def test_a_leader_that_resigns_is_succeeded_at_once() -> None:
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
     await first.acquire_or_renew()
@@ -155,8 +155,8 @@ class Gone(Faulty):
 
 
 @pytest.mark.parametrize("fault", ["lost", "forbidden", None])
-async def test_who_resigns_need_not_be_answered(fault: Fault | None) -> None:
-    """A process that is told to stop stops; the lease runs out by itself."""
+async def test_a_leader_that_resigns_needs_no_answer(fault: Fault | None) -> None:
+    """A process that is stopped does not wait; the lease runs out by itself."""
     memory, clock = MemoryCluster(), Hands()
     cluster = Gone(memory, fault)
     leader = Leader(cluster, "only", LeaseTerms(namespace="default", margin_seconds=0.05), clock, clock.wall)
@@ -179,8 +179,8 @@ async def test_what_is_left_of_the_lease_bounds_what_may_be_sent() -> None:
     assert leader.seconds_left == 0.0
 
 
-async def test_who_finds_another_in_its_place_stops_at_once() -> None:
-    """Somebody has written the lease by hand."""
+async def test_a_leader_that_reads_another_holder_stops_at_once() -> None:
+    """The lease was written by hand."""
     memory, clock = MemoryCluster(), Hands()
     leader = candidate(memory, "mine", clock)
     await leader.acquire_or_renew()
@@ -191,7 +191,7 @@ async def test_who_finds_another_in_its_place_stops_at_once() -> None:
 
 
 async def test_a_leader_that_loses_its_lease_goes_on_as_a_candidate() -> None:
-    """It is told each time that it leads, once; while nobody answers it leads no more, and nothing ends."""
+    """`elected` is called once each term; while the API server does not answer it leads no more, and nothing ends."""
     memory, clock, elected = MemoryCluster(), Hands(), []
     cluster = Gone(memory, "broken")
     terms = LeaseTerms(namespace="default", renew_seconds=0.001)
@@ -272,7 +272,7 @@ async def _never_two(moves: list[tuple[int, float, Fault | None, str]]) -> None:
         assert sum(leads(leader) for leader in leaders) <= 1
 
 
-async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_keeps_it_from_leading_is_logged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at every attempt; and again where the reason is another. A rival that was faster is no failure."""
     faults: list[Fault | None] = ["forbidden", "forbidden", "broken", "conflict", None]
 
@@ -281,18 +281,18 @@ async def test_what_keeps_it_from_leading_is_said_once(monkeypatch: pytest.Monke
 
     leader = candidate(Faulty(MemoryCluster(), script), "me", Hands())
     monkeypatch.setattr(leader, "terms", LeaseTerms(namespace="default", renew_seconds=0.0))
-    told = []
+    logged = []
     with capture_logs() as lines:
         for fault in list(faults):
             faults[0] = fault
             await leader._try()
-            told.append((len(lines), leader.refused.status if leader.refused else 0))
-    assert told == [(1, 403), (1, 403), (2, 500), (2, 409), (2, 0)]
+            logged.append((len(lines), leader.refused.status if leader.refused else 0))
+    assert logged == [(1, 403), (1, 403), (2, 500), (2, 409), (2, 0)]
     assert lines[0]["lease"] == "default/muster"
     assert leads(leader)
 
 
-async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> None:
+async def test_a_lease_that_was_deleted_still_counts_for_its_duration() -> None:
     """I9: its holder does not know yet, and acts."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
@@ -309,7 +309,7 @@ async def test_a_lease_that_somebody_deleted_still_counts_for_its_duration() -> 
     assert leads(second)
 
 
-async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> None:
+async def test_a_leader_creates_its_deleted_lease_again_at_once() -> None:
     memory, clock = MemoryCluster(), Hands()
     first = candidate(memory, "first", clock)
     await first.acquire_or_renew()
@@ -320,8 +320,8 @@ async def test_its_own_lease_that_somebody_deleted_is_made_again_at_once() -> No
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "first"
 
 
-async def test_who_could_not_lead_does_not_compete() -> None:
-    """A replica whose watches are dead knows less than another one; whoever leads already keeps the lease."""
+async def test_a_candidate_that_could_not_lead_does_not_compete() -> None:
+    """A replica whose watches are dead knows less than another one; one that leads already keeps the lease."""
     memory, clock, able = MemoryCluster(), Hands(), False
     terms = LeaseTerms(namespace="default", renew_seconds=0.001)
     leader = Leader(memory, "me", terms, clock, clock.wall)
@@ -357,7 +357,7 @@ async def test_a_lease_lasts_as_long_as_its_holder_says() -> None:
 
 
 async def test_a_renewal_that_never_arrived_does_not_prolong_leadership() -> None:
-    """I9: nobody else knows of it: the lease runs out as if it had not been asked for."""
+    """I9: no other replica knows of it: the lease runs out as if it had not been requested."""
     memory, clock, lost = MemoryCluster(), Hands(), False
 
     def script(call: Call) -> Fault | None:
@@ -390,10 +390,10 @@ async def test_a_lease_that_was_taken_over_and_deleted_is_made_again_at_once() -
     assert (await memory.get(LEASES, "default", "muster"))["spec"]["holderIdentity"] == "second"
 
 
-# giving it up -------------------------------------------------------------------------------------------------------
+# giving it up ---------------------------------------------------------------------------------------------------------
 
 
-async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once() -> None:
+async def test_a_leader_that_is_stuck_gives_the_lease_up_and_another_takes_it_at_once() -> None:
     """X7: leadership ends first, then the work is given up, then the lease is free."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
@@ -407,13 +407,13 @@ async def test_who_gets_nowhere_gives_the_lease_up_and_another_takes_it_at_once(
 
     with capture_logs() as logs:
         await first.step_down(abandon)
-    assert seen == [(False, "first")], "no more writes, and nobody else writes yet"
+    assert seen == [(False, "first")], "no more writes, and no other replica writes yet"
     assert [line["log_level"] for line in logs] == ["error"]
     await second.acquire_or_renew()
     assert (leads(first), leads(second)) == (False, True)
 
 
-async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> None:
+async def test_a_leader_with_writes_in_flight_lets_the_lease_run_out() -> None:
     """I9: the next leader would meet it."""
     memory, clock = MemoryCluster(), Hands()
     first, second = candidate(memory, "first", clock), candidate(memory, "second", clock)
@@ -430,8 +430,8 @@ async def test_who_still_has_something_on_its_way_lets_the_lease_run_out() -> No
     assert leads(second)
 
 
-async def test_who_gave_the_lease_up_stands_back_and_competes_again() -> None:
-    """Twice the duration: whoever else is there has it by then; and who is alone tries again."""
+async def test_a_leader_that_gave_the_lease_up_stands_back_and_competes_again() -> None:
+    """Twice the duration: any other replica has it by then; a single one tries again."""
     memory, clock = MemoryCluster(), Hands()
     quick = Leader(memory, "only", LeaseTerms(namespace="default", renew_seconds=0.001), clock, clock.wall)
     stuck, began = [False], [0]

@@ -1,4 +1,4 @@
-"""The loop from outside: whom it schedules, what wakes it, what holds it up and what does not, and what is counted."""
+"""The loop from outside: what it schedules, what wakes it, what holds it up and what does not, and what is counted."""
 
 import asyncio
 import math
@@ -58,7 +58,7 @@ async def observed(
             await asyncio.wait([task])
 
 
-# whose gangs --------------------------------------------------------------------------------------------------------
+# whose gangs ----------------------------------------------------------------------------------------------------------
 
 
 def elsewhere(raw: Raw) -> Raw:
@@ -66,7 +66,7 @@ def elsewhere(raw: Raw) -> Raw:
 
 
 async def test_only_gangs_of_its_namespaces_are_scheduled() -> None:
-    """`scheduling.namespaces`: what waits elsewhere is not bound, told or evicted; what runs there holds its room."""
+    """`scheduling.namespaces`: pods elsewhere are not bound, reported or evicted; those that run hold their node."""
     world = World([node("a"), node("b", gpus=2)])
     world.create(NAMESPACES, {"metadata": {"name": "other"}})
     world.create(POD_GROUPS, elsewhere(group("theirs", minMember=3, priorityClassName="low")))
@@ -93,7 +93,7 @@ async def test_without_namespaces_all_are_scheduled() -> None:
 
 
 async def test_pods_of_other_schedulers_are_left_alone() -> None:
-    """N6: what runs for another scheduler holds its room and is never evicted, bound or written about."""
+    """N6: what runs for another scheduler holds its node and is never evicted, bound or written."""
     world = World([node("a"), node("b", gpus=2)])
     world.create(POD_GROUPS, group("theirs", minMember=3, priorityClassName="low"))
     for i, seat in enumerate(("a", "", "")):
@@ -118,7 +118,7 @@ async def test_a_second_name_is_ours_too() -> None:
         await live.until(lambda: world.seats() == {"kai-0": "a", "kai-1": "a"})
 
 
-# what holds it up, and what does not --------------------------------------------------------------------------------
+# what holds it up, and what does not ----------------------------------------------------------------------------------
 
 
 class Hanging(Faulty):
@@ -153,7 +153,7 @@ class Hanging(Faulty):
 
 
 async def test_scheduling_does_not_wait_for_statuses() -> None:
-    """The next gang is planned and bound while nothing about the first could be told yet."""
+    """The next gang is planned and bound while no status of the first could be written yet."""
     world = World([node("a")])
     cluster = Hanging(world, statuses=True)
     async with world.running(cluster) as live:
@@ -167,8 +167,8 @@ async def test_scheduling_does_not_wait_for_statuses() -> None:
         assert [world.group(name)["status"]["phase"] for name in "gh"] == ["Running", "Running"]
 
 
-async def test_a_pod_that_is_bound_is_not_told_afterwards_that_it_waits() -> None:
-    """A late letter of an earlier cycle must not undo what the API server says of a pod that has a node."""
+async def test_a_pod_that_is_bound_gets_no_waiting_condition_afterwards() -> None:
+    """A late update of an earlier cycle must not undo what the API server says of a pod that has a node."""
     world = World([])
     cluster = Hanging(world, statuses=True)
     async with world.running(cluster) as live:
@@ -183,7 +183,7 @@ async def test_a_pod_that_is_bound_is_not_told_afterwards_that_it_waits() -> Non
 
 
 async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
-    """`bindTimeoutSeconds`: the loop goes on, nobody else gets the room (I2), and it is tried again."""
+    """`bindTimeoutSeconds`: the loop goes on, no other pod gets the capacity (I2), and it is tried again."""
     world = World([node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(HASTY, bind_timeout_seconds=1)) as live:
@@ -199,7 +199,7 @@ async def test_a_binding_that_is_not_answered_in_time_keeps_its_place() -> None:
 
 
 async def test_a_binding_that_hangs_does_not_hold_up_the_next_plan() -> None:
-    """Extras and other gangs never wait behind a stuck one; its own room stays taken (I2)."""
+    """Extras and other gangs never wait behind a stuck one; its own capacity stays taken (I2)."""
     world = World([node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=3600)) as live:
@@ -234,7 +234,7 @@ async def test_a_cycle_that_hangs_is_seen_and_idleness_is_not() -> None:
 
 
 async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
-    """Whoever restarts processes must hear of it."""
+    """A supervisor that restarts processes must see it."""
     world = World([node("a")])
     async with observed(world, Faulty(world.memory), HASTY, None) as live:
         live.scheduler.applier.applying = None  # type: ignore[assignment,method-assign]
@@ -243,7 +243,7 @@ async def test_a_cycle_that_fails_ends_the_scheduler() -> None:
                 await live.task
 
 
-# leading ------------------------------------------------------------------------------------------------------------
+# leading --------------------------------------------------------------------------------------------------------------
 
 
 async def test_a_new_leader_begins_at_once() -> None:
@@ -278,7 +278,7 @@ async def test_a_leader_that_lost_its_lease_stops() -> None:
 
 
 class Deaf(Faulty):
-    """Hears nothing of pods any more, as soon as it is told so, without anybody noticing; lists tell the truth."""
+    """A watch of pods that is silently dead as soon as `deaf` is set; lists are right."""
 
     deaf = False
 
@@ -305,7 +305,7 @@ async def test_failures_that_stay_do_not_multiply_cycles(monkeypatch: pytest.Mon
         assert live.scheduler.cycles - cycles <= 6, "every 0.256 s"
 
 
-# what is counted ----------------------------------------------------------------------------------------------------
+# what is counted ------------------------------------------------------------------------------------------------------
 
 
 class Flag:
@@ -327,12 +327,12 @@ OTHERS |= {
 
 def readings(metrics: Metrics) -> dict[str, float]:
     """Every metric of the loop, as one number: how often it was observed, or what it says."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for family in metrics.registry.collect():
         name = family.name.removeprefix("muster_") + ("_total" if family.type == "counter" else "")
         ends = ("_count",) if family.type == "histogram" else ("_total",) if family.type == "counter" else ("",)
-        found[name] = sum(one.value for one in family.samples if one.name.endswith(ends))
-    return {metric.name: found[metric.name] for metric in TABLE if metric.name not in OTHERS}
+        values[name] = sum(one.value for one in family.samples if one.name.endswith(ends))
+    return {metric.name: values[metric.name] for metric in TABLE if metric.name not in OTHERS}
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -356,7 +356,7 @@ async def test_every_metric_of_the_loop_moves() -> None:
     async with observed(world, Faulty(world.memory, script), HASTY, metrics, leadership) as live:
         before = readings(metrics)
         leadership.leading = True
-        assert before["watch_lag_seconds"] == -11, "eleven kinds, none of them heard yet"
+        assert before["watch_lag_seconds"] == -11, "eleven kinds, none of them listed yet"
         await live.settle()
         world.submit(
             group("high", minMember=2, queue="team", priorityClassName="high", preemptibility="preemptible"), {"": 2}
@@ -373,13 +373,13 @@ async def test_every_metric_of_the_loop_moves() -> None:
     assert sample(metrics, "evictions_total", reason="Preempt") == 2
     assert sample(metrics, "eviction_failures_total", reason="TooManyRequests") == 2
     assert sample(metrics, "events_dropped_total", reason="NotTaken") == 1
-    assert sample(metrics, "nominations_total") == 4, "taken back while nobody could be evicted"
+    assert sample(metrics, "nominations_total") == 4, "taken back while no pod could be evicted"
     assert sample(metrics, "watch_restarts_total", resource="pods") == 1
     assert sample(metrics, "queue_allocated", queue="team", resource="nvidia.com/gpu", unit="device") == 8
     assert sample(metrics, "gangs", verdict="Scheduled") == 2
 
 
-async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None:
+async def test_a_decision_is_counted_from_the_change_that_caused_it() -> None:
     """From the first one that the plan knows of."""
     world = World([node("a")])
     metrics = Metrics()
@@ -397,7 +397,7 @@ async def test_a_decision_is_counted_from_the_change_that_asked_for_it() -> None
 
 
 async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
-    """Changes that it heard of while it stood by were the business of another."""
+    """Changes that it saw while it stood by were the business of another."""
     world = World([node("a")])
     metrics, leadership = Metrics(), Flag()
     async with observed(world, Faulty(world.memory), HASTY, metrics, leadership) as live:
@@ -411,7 +411,7 @@ async def test_a_new_leader_does_not_answer_for_the_time_before() -> None:
     assert (sample(metrics, "decision_latency_seconds_sum") or 0) < 100
 
 
-async def test_a_dry_run_does_not_lead_and_tells_in_the_log() -> None:
+async def test_a_dry_run_does_not_lead_and_logs_its_decisions() -> None:
     world = World([node("a")])
     world.submit(group("g", minMember=2), {"": 2})
     metrics = Metrics()
@@ -419,8 +419,8 @@ async def test_a_dry_run_does_not_lead_and_tells_in_the_log() -> None:
         async with observed(world, Faulty(world.memory), replace(HASTY, dry_run=True), metrics) as live:
             await live.until(lambda: live.scheduler.cycles > 1)
     assert sample(metrics, "leader") == 0
-    (told,) = [line for line in lines if line["event"] == "decided" and line["verdict"] == "Scheduled"]
-    assert (told["gang"], told["bind"], told["dry_run"]) == ("default/g", 2, True)
+    (decision,) = [line for line in lines if line["event"] == "decided" and line["verdict"] == "Scheduled"]
+    assert (decision["gang"], decision["bind"], decision["dry_run"]) == ("default/g", 2, True)
 
 
 async def test_what_is_refused_is_logged_with_the_gang() -> None:
@@ -444,11 +444,11 @@ async def test_a_watch_that_is_lost_is_logged_once_and_again_when_it_is_back() -
             await asyncio.sleep(0.2)
             deaf = False
             await live.until(lambda: live.scheduler.ready)
-    told = [(line["event"], line["resource"], line.get("reason")) for line in lines if "watch" in line["event"]]
-    assert told == [("watch is lost", "pods", "Forbidden"), ("watch is back", "pods", None)]
+    logged = [(line["event"], line["resource"], line.get("reason")) for line in lines if "watch" in line["event"]]
+    assert logged == [("watch is lost", "pods", "Forbidden"), ("watch is back", "pods", None)]
 
 
-async def test_a_former_leader_tells_nothing_of_gangs() -> None:
+async def test_a_former_leader_reports_no_metrics_of_gangs() -> None:
     """The one that leads does; both together would count them twice."""
     world = World([node("a")], [queue("team")])
     world.submit(group("g", minMember=1, queue="team"), {"": 1})
@@ -463,8 +463,8 @@ async def test_a_former_leader_tells_nothing_of_gangs() -> None:
 
 
 @pytest.mark.parametrize("kind", [POD_GROUPS, QUEUES, PODS], ids=lambda kind: kind.plural)
-async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
-    """Since it was last heard of, on the loop's own clock."""
+async def test_the_lag_of_every_watch_is_measured(kind: Resource) -> None:
+    """Since its last response, on the loop's own clock."""
     world = World([node("a")])
     deaf = False
     script: Callable[[Call], Fault | None] = lambda call: (  # noqa: E731
@@ -480,8 +480,8 @@ async def test_the_lag_of_every_watch_is_told(kind: Resource) -> None:
 
 
 @pytest.mark.parametrize("kind", list(WATCHED_KINDS), ids=lambda kind: kind.plural)
-async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource) -> None:
-    """I2, I7: without pods nodes look empty, without queues nobody has a limit, without classes nobody a priority."""
+async def test_nothing_is_planned_before_every_kind_was_listed(kind: Resource) -> None:
+    """I2, I7: without pods nodes look empty, without queues no gang has a limit, without classes none a priority."""
     world = World([node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     deaf = True
@@ -498,7 +498,7 @@ async def test_nothing_is_planned_before_every_kind_was_heard_of(kind: Resource)
 
 
 async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
-    """I2: its watch may be silently dead: what it has not heard of is on the node all the same."""
+    """I2: its watch may be silently dead: what it has not seen is on the node all the same."""
     world = World([node("a")])
     world.create(PRIORITY_CLASSES, {"metadata": {"name": "very-high"}, "value": 99})
     way, late = Faulty(world.memory), Deaf(world.memory)
@@ -525,8 +525,8 @@ async def test_a_new_leader_does_not_give_away_what_the_last_one_gave() -> None:
 
 
 def _priority(live: Live, gang: str) -> str:
-    found = live.scheduler.watched.cache.pod_group(gang)
-    return found.spec.priority_class_name if found else ""
+    pod_group = live.scheduler.watched.cache.pod_group(gang)
+    return pod_group.spec.priority_class_name if pod_group else ""
 
 
 Happening = Callable[[World, Live], object]
@@ -537,7 +537,7 @@ MEANWHILE: dict[str, Happening] = {
     "its node has gone": lambda world, _: world.memory.store.delete(NODES, "", "a"),
     "its PodGroup has gone": lambda world, _: world.memory.store.delete(POD_GROUPS, "default", "g"),
     "it has gone": lambda world, _: world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0),
-    "it is about to go": lambda world, _: _told_to_go(world),
+    "it is about to go": lambda world, _: _delete_slowly(world),
     "it is another one": lambda world, _: _replaced(world),
     "it was evicted": lambda world, live: live.scheduler.watched.assumed_pods.assume_evicted(
         "default/g-0", _uid(world)
@@ -549,7 +549,7 @@ def _uid(world: World) -> str:
     return str(world.pod("g-0")["metadata"]["uid"])
 
 
-def _told_to_go(world: World) -> None:
+def _delete_slowly(world: World) -> None:
     world.memory.store.patch(PODS, "default", "g-0", {"metadata": {"finalizers": ["example.com/hold"]}})
     world.memory.store.delete(PODS, "default", "g-0", grace_seconds=0)
 
@@ -560,8 +560,8 @@ def _replaced(world: World) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE.values(), ids=MEANWHILE)
-async def test_a_binding_in_doubt_is_sent_again_only_while_it_is_wanted(meanwhile: Happening) -> None:
-    """What was decided before nobody answered may be wrong by now."""
+async def test_an_unconfirmed_binding_is_sent_again_only_while_it_is_wanted(meanwhile: Happening) -> None:
+    """What was decided before the API server stopped answering may be wrong by now."""
     world = World([node("a"), node("b")])
     world.submit(group("g", minMember=1), {"": 1})
     async with observed(world, Faulty(world.memory), PATIENT, None, Flag()) as live:
@@ -592,7 +592,7 @@ async def test_no_more_bindings_at_once_than_the_settings_allow(most: int) -> No
 
 
 async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
-    """`bindTimeoutSeconds`: it is asked what became of it, and it is sent again."""
+    """`bindTimeoutSeconds`: the pod is read, and the binding is sent again."""
     world = World([node("a")])
     cluster = Hanging(world, bindings="g")
     async with world.running(cluster, replace(PATIENT, bind_timeout_seconds=1)) as live:
@@ -602,7 +602,7 @@ async def test_a_binding_is_given_up_when_its_time_is_over() -> None:
 
 
 async def test_nothing_is_bound_after_the_end() -> None:
-    """Neither what hangs since an earlier cycle, nor what is in doubt: another process may be at it by now."""
+    """Neither what hangs since an earlier cycle, nor what is unconfirmed: another process may have taken over."""
     world = World([node("a")])
     cluster = Hanging(world, bindings="g")
     async with observed(world, cluster, HASTY, None) as live:
@@ -617,7 +617,7 @@ async def test_nothing_is_bound_after_the_end() -> None:
     assert world.seats() == {}
 
 
-async def test_who_leads_no_more_tells_nothing_more() -> None:
+async def test_a_former_leader_writes_no_status() -> None:
     """I9: what waits to be written is the business of the next leader; only what is on its way arrives."""
     world = World([])
     cluster, leadership = Hanging(world, statuses=True), Flag()
@@ -632,8 +632,8 @@ async def test_who_leads_no_more_tells_nothing_more() -> None:
         assert cluster.held_up == AT_ONCE
 
 
-async def test_who_leads_again_says_again_what_others_may_have_changed() -> None:
-    """What it remembers to have said was said in another term."""
+async def test_a_leader_that_returns_writes_again_what_others_may_have_changed() -> None:
+    """What it remembers to have written was written in another term."""
     world = World([])
     world.submit(group("g", minMember=1), {"": 1})
     leadership = Flag()
@@ -655,7 +655,7 @@ async def test_who_leads_again_says_again_what_others_may_have_changed() -> None
 
 
 async def test_what_was_turned_away_is_tried_again_soon() -> None:
-    """Without anybody else doing anything: neither a change nor the next timer is waited for."""
+    """Neither a change nor the next timer is waited for."""
     world = World([node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory, lambda call: "busy" if call.verb == "bind" and not call.again else None)
@@ -664,8 +664,8 @@ async def test_what_was_turned_away_is_tried_again_soon() -> None:
     assert cluster.log.count("bind g-0: busy") == 1
 
 
-async def test_who_could_not_be_evicted_is_asked_again_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meanwhile nobody is, and nothing else happens."""
+async def test_a_refused_eviction_is_tried_again_when_its_backoff_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meanwhile no pod is evicted, and nothing else happens."""
     monkeypatch.setattr(eviction_backoff, "FIRST_SECONDS", 0.1)
     world = World([node("a")])
     world.submit(group("low", minMember=1, priorityClassName="low"), {"": 1}, gpus=4)
@@ -679,16 +679,18 @@ async def test_who_could_not_be_evicted_is_asked_again_when_its_time_is_over(mon
         await live.until(lambda: "evict low-0" in cluster.log, 3.0)
 
 
-async def test_doubt_that_lasts_is_told_on_the_gang() -> None:
-    """E1: an event says that nobody knows, and of which pod."""
+async def test_a_binding_that_stays_unconfirmed_has_an_event_on_the_gang() -> None:
+    """E1: an event says that the binding is unconfirmed, and of which pod."""
     world = World([node("a")])
     world.submit(group("g", minMember=1), {"": 1})
     cluster = Faulty(world.memory, lambda call: "lost" if call.verb == "bind" else None)
 
-    def told() -> list[str]:
+    def messages() -> list[str]:
         return [str(raw["message"]) for raw in world.memory.store.list(EVENTS).items]
 
     async with world.running(cluster) as live:
         await live.until(lambda: live.scheduler.applier.write_pool.unsettled == {"default/g"})
         await world.time.advance(REPORT_SECONDS + 1)
-        await live.until(lambda: any("it is not known yet whether pod `g-0` was bound" in one for one in told()), 3.0)
+        await live.until(
+            lambda: any("it is not known yet whether pod `g-0` was bound" in message for message in messages()), 3.0
+        )

@@ -1,6 +1,6 @@
 """What was decided in one term of leadership is not written in another one (I9): another replica may have led between.
 
-In every test leadership was lost and regained: `leading` holds, and only the number of the term tells.
+In every test leadership was lost and regained: `leading` holds, and only the number of the term differs.
 """
 
 import asyncio
@@ -54,8 +54,8 @@ class Scene:
 
     @property
     def pods(self) -> dict[str, Pod]:
-        found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
-        return {f"default/{one.metadata.name}": one for one in found}
+        decoded = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
+        return {f"default/{one.metadata.name}": one for one in decoded}
 
     async def apply(self, cycle_plan: CyclePlan, *preparations: Preparation) -> None:
         clock = lambda: self.world.seconds  # noqa: E731

@@ -53,7 +53,7 @@ async def ask(raw: Any, old: Any = None, *, path: str = "/validate", app: Starle
     return response
 
 
-# what is judged -----------------------------------------------------------------------------------------------------
+# what is judged -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("raw", [podgroup(minMember=3), QUEUE, TOPOLOGY], ids=lambda raw: str(raw["kind"]))
@@ -62,7 +62,7 @@ async def test_a_good_object_passes_without_a_word(raw: Raw) -> None:
     assert await ask(raw) == {"uid": review(raw)["request"]["uid"], "allowed": True}
 
 
-async def test_every_problem_is_told_at_once() -> None:
+async def test_every_problem_is_reported_at_once() -> None:
     """V: in the message for people, and as causes for programs; each with its path and a way out."""
     response = await ask(BROKEN)
     problems = [problem for problem in muster.validate(BROKEN) if problem.severity == "error"]
@@ -131,7 +131,7 @@ async def test_the_request_says_what_an_object_is() -> None:
     assert not (await ask(hidden, kind=kind))["allowed"]
 
 
-# updates ------------------------------------------------------------------------------------------------------------
+# updates --------------------------------------------------------------------------------------------------------------
 
 
 async def test_what_was_broken_already_may_be_updated_with_a_warning() -> None:
@@ -162,7 +162,7 @@ async def test_a_terminating_object_may_lose_its_finalizers() -> None:
     assert (await ask(terminating, terminating))["allowed"]
 
 
-# warnings -----------------------------------------------------------------------------------------------------------
+# warnings -------------------------------------------------------------------------------------------------------------
 
 
 async def test_doubtful_objects_pass_with_warnings() -> None:
@@ -205,7 +205,7 @@ async def test_ten_thousand_problems_are_counted() -> None:
     assert response["status"]["message"].endswith("… and 800 more")
 
 
-# conversion ---------------------------------------------------------------------------------------------------------
+# conversion -----------------------------------------------------------------------------------------------------------
 
 OLDER = podgroup(minMember=2) | {"spec": {"minMember": 2, "subgroups": [group("a", 3), group("b", 4)], "x/y~z": 1}}
 
@@ -381,7 +381,7 @@ def test_a_patch_of_anything_but_objects_replaces_it() -> None:
     assert admission.diff_specs(None, {}) == [{"op": "add", "path": "/spec", "value": {}}]
 
 
-# asked badly --------------------------------------------------------------------------------------------------------
+# asked badly ----------------------------------------------------------------------------------------------------------
 
 GOOD = review(podgroup(minMember=1))
 
@@ -501,7 +501,7 @@ async def test_a_caller_that_leaves_in_the_middle_gives_its_place_back() -> None
     assert not handler._slots.locked()
 
 
-async def test_long_work_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_work_holds_up_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large review is judged in a thread: small ones are answered meanwhile, and it is given up in time."""
     real = handlers.respond
 
@@ -606,7 +606,7 @@ def test_the_largest_podgroup_fits_into_the_limit() -> None:
     assert 2 * len(to_json(large)) < Webhook().max_body_bytes
 
 
-# what lies around ---------------------------------------------------------------------------------------------------
+# what lies around -----------------------------------------------------------------------------------------------------
 
 
 def test_names_are_fresh_and_nodes_and_pods_are_looked_up_once() -> None:

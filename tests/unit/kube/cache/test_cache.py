@@ -33,7 +33,7 @@ from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-# one word at a time -------------------------------------------------------------------------------------------------
+# one word at a time ---------------------------------------------------------------------------------------------------
 
 
 def test_updated_objects_are_stored_and_deleted_ones_are_not() -> None:
@@ -165,7 +165,7 @@ def test_what_was_expected_is_an_echo() -> None:
         assert not cache.echo, "somebody did that"
 
 
-# any news -----------------------------------------------------------------------------------------------------------
+# any news -------------------------------------------------------------------------------------------------------------
 
 HOST = "kubernetes.io/hostname"
 
@@ -264,7 +264,7 @@ TOPOLOGIES = st.builds(
 THINGS = st.one_of(PODS, PODS, PODS, NODES, NODES, GROUPS, GROUPS, QUEUES, CLASSES, TOPOLOGIES)
 WORDS = st.sampled_from(["changed", "changed", "changed", "changed", "gone", "synced"])
 NEWS = st.lists(st.tuples(THINGS, WORDS, st.booleans()), max_size=30)
-Told = list[tuple[tuple[type[Wire], Raw], str, bool]]
+History = list[tuple[tuple[type[Wire], Raw], str, bool]]
 
 
 def news_of(raw: Raw, word: str) -> ReflectorEvent:
@@ -330,13 +330,15 @@ SCHEDULERS = st.sampled_from([("muster",), ("another",), ("muster", "another")])
 
 @settings(max_examples=300)
 @given(NEWS, st.randoms(use_true_random=False), st.sampled_from([0, 4096]), SCHEDULERS, st.sampled_from([0, 1, 64]))
-def test_the_cache_equals_the_cluster(told: Told, dice: Any, spare: int, names: tuple[str, ...], alone: int) -> None:
+def test_the_cache_equals_the_cluster(
+    history: History, dice: Any, spare: int, names: tuple[str, ...], alone: int
+) -> None:
     """After any news, and any snapshots between them: as `take` of what is there, told at once and in any order."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(incremental_snapshot, "SPARE", spare)
         patch.setattr(inter_pod_rules, "MOST_ALONE", alone)
         cache, there = Cache(schedulers=names), dict[tuple[type[Wire], str, str], Raw]()
-        for (struct, raw), word, look in told:
+        for (struct, raw), word, look in history:
             meta = raw["metadata"]
             name, before, known = (struct, meta.get("namespace", ""), meta["name"]), cache.objects, cache.version
             if word == "changed":
@@ -358,10 +360,10 @@ def test_the_cache_equals_the_cluster(told: Told, dice: Any, spare: int, names: 
 
 @settings(max_examples=150)
 @given(NEWS, st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["", "a", "b"]), st.booleans()), max_size=6))
-def test_assumed_pods_and_pods_of_other_schedulers(told: Told, sent: list[tuple[int, str, bool]]) -> None:
+def test_assumed_pods_and_pods_of_other_schedulers(history: History, sent: list[tuple[int, str, bool]]) -> None:
     """Pods that are laid over, and then not, and pods that are left out: as `take` of exactly those."""
     cache = Cache(lambda one: not isinstance(one, Pod) or one.spec.scheduler_name == "muster")
-    for i, ((struct, raw), word, look) in enumerate(told):
+    for i, ((struct, raw), word, look) in enumerate(history):
         cache.handle(struct, news_of(raw, word))
         if not look:
             continue

@@ -52,16 +52,16 @@ class Bench:
         sent = await self.write.send()
         return sent if sent is not WriteResult.UNCONFIRMED else await self.write.settle()
 
-    async def follow(self, script: Script, readings: int = 6) -> None:
+    async def read_repeatedly(self, script: Script, readings: int = 6) -> None:
         """Until the pod was read so often, and the binding is still unconfirmed."""
-        following = asyncio.create_task(self.bind())
+        binding = asyncio.create_task(self.bind())
         async with asyncio.timeout(10):
             while script.verbs.count("GET") < readings:
-                assert not following.done()
+                assert not binding.done()
                 await asyncio.sleep(0.001)
         assert (set(self.binder.unconfirmed), len(self.assumed_pods)) == ({"team/g"}, 1)
-        following.cancel()
-        await asyncio.wait([following])
+        binding.cancel()
+        await asyncio.wait([binding])
 
 
 async def test_a_binding_that_is_accepted_is_one_request() -> None:
@@ -125,7 +125,7 @@ async def test_a_binding_is_unconfirmed_as_long_as_a_try_is_open(lost: Answer, l
 
     script = Script(answer)
     async with cluster(script) as (client, _):
-        await Bench(client).follow(script)
+        await Bench(client).read_repeatedly(script)
     assert script.verbs[:2] == ["POST", "GET"], "never sent again blindly"
 
 
@@ -144,7 +144,7 @@ async def test_a_pod_that_cannot_be_read_leaves_its_binding_unconfirmed(unreadab
     """Its node's resources must not be given to others, and it is not sent again blindly."""
     script = Script(fails(502), unreadable)
     async with cluster(script, Limits(attempts=2)) as (client, _):
-        await Bench(client).follow(script)
+        await Bench(client).read_repeatedly(script)
     assert script.verbs.count("POST") == 1
 
 

@@ -33,7 +33,7 @@ def test_each_refusal_in_a_row_lasts_twice_as_long() -> None:
     assert bench.refusals.next_seconds() is None
 
 
-def test_who_leaves_after_all_is_forgotten() -> None:
+def test_a_pod_that_is_evicted_after_all_is_forgotten() -> None:
     bench = Bench()
     bench.refusals.refused("team/a", "u-a")
     bench.refusals.refused("team/b", "u-b")
@@ -50,7 +50,7 @@ def test_a_refusal_is_about_one_pod_and_not_about_its_name() -> None:
     assert bench.refusals.next_seconds() == FIRST_SECONDS
 
 
-def test_who_was_not_asked_for_long_begins_anew() -> None:
+def test_a_backoff_that_ended_long_ago_starts_from_the_beginning() -> None:
     bench = Bench()
     bench.refusals.refused("team/a", "u-a")
     bench.now += FIRST_SECONDS + LONGEST_SECONDS + 1

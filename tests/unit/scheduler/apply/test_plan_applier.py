@@ -52,7 +52,7 @@ class Flag:
 
 
 class Seen(NoObserver):
-    """Writes down what it is told."""
+    """Records every call."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -103,8 +103,8 @@ class Bench:
 
     def look(self) -> None:
         """What the next plan is made from."""
-        found = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
-        self.pods = {key(one.metadata): one for one in found}
+        pods = (decode(raw, Pod)[0] for raw in self.world.memory.store.list(PODS).items)
+        self.pods = {key(one.metadata): one for one in pods}
 
     async def do(self, plan: CyclePlan) -> ApplyResult:
         return await self.applier.apply(plan, self.pods, self.leadership.term)
@@ -126,7 +126,7 @@ def fails(verb: str, what: str, fault: Fault) -> Script:
 
 
 async def test_evictions_come_before_nominations_and_bindings_wait_for_neither() -> None:
-    """A binding takes room that is free now; a place is noted once those who leave it were told."""
+    """A binding takes capacity that is free now; a node is nominated once its victims are evicted."""
     bench = Bench()
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     plan = CyclePlan(bindings=(to_a("p2"),), nominations=(to_a("p1"),), evictions=(out("p0"),))
@@ -153,24 +153,26 @@ async def test_extras_stay_where_a_pod_of_the_core_failed(fault: Fault) -> None:
 
 
 @pytest.mark.parametrize("fault", ["broken", "lost", "unanswered"])
-async def test_extras_wait_while_a_pod_of_the_core_is_in_doubt(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """G1: they are not worth having without it. The pod itself is asked, and bound again where it was not (I1, I2)."""
+async def test_extras_wait_while_a_binding_of_the_core_is_unconfirmed(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G1: they are not worth having without it. The pod is read, and bound again where it was not (I1, I2)."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: fault if (call.verb, call.what, call.again) == ("bind", "p1", 0) else None)
     done = await bench.do(CyclePlan(bindings=(to_a("p0", "extra"), to_a("p1"), to_a("p2"))))
     assert [line.split(":")[0] for line in done.failures] == ["default/p1"]
     assert bench.applier.write_pool.unsettled == {"default/g"}
-    assert len(bench.assumed_pods) == 2, "the room of both is taken"
+    assert len(bench.assumed_pods) == 2, "both hold their node"
     await until(lambda: bench.applier.write_pool.at_rest)
     assert set(bench.world.seats()) == {"p1", "p2"}
     assert bench.cluster.log.count("bind p1") == (0 if fault == "unanswered" else 1)
     assert "bind p0" not in bench.cluster.log, "that is for the next plan"
 
 
-async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_more(
+async def test_an_unconfirmed_binding_is_not_sent_again_where_it_is_not_wanted_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its node has gone, say. It keeps its room until no request can be on its way any more."""
+    """Its node has gone, say. It holds its node until no request can be on its way any more."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
@@ -184,7 +186,7 @@ async def test_a_pod_in_doubt_is_not_bound_again_where_that_is_not_wanted_any_mo
 
 
 @pytest.mark.parametrize("fate", ["gone", "another", "elsewhere"])
-async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_the_pod_settles_an_unconfirmed_binding(fate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=lambda call: "lost" if call.verb == "bind" else None)
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
@@ -199,8 +201,8 @@ async def test_a_pod_in_doubt_tells_what_became_of_it(fate: str, monkeypatch: py
     assert (len(bench.assumed_pods), bench.cluster.log.count("bind p0: lost")) == (0, 1)
 
 
-async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first try arrives after the pod was asked, so the second one is refused: that is no clear no (I2)."""
+async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first try arrives after the pod was read, so the second one is refused: that is no clear no (I2)."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     bench = Bench()
     store, rooms = bench.world.memory.store, []
@@ -219,7 +221,7 @@ async def test_a_pod_that_was_bound_by_an_earlier_try_keeps_its_room(monkeypatch
     assert bench.seen.lines[-1] == "bound core 0"
 
 
-async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_former_leader_does_not_assume_that_what_it_sent_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.02)
     bench = Bench(script=fails("bind", "p0", "lost"))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
@@ -233,7 +235,9 @@ async def test_who_leads_no_more_does_not_believe_that_what_it_sent_has_failed(m
 
 
 @pytest.mark.parametrize("fault", ["busy", "forbidden", "conflict", "broken"])
-async def test_after_doubt_only_the_pod_itself_can_say_no(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_reading_the_pod_rejects_an_unconfirmed_binding(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """I2: the first try may still arrive, whatever is said to the second one; after a while nothing more is sent."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
@@ -264,7 +268,7 @@ async def test_one_gang_does_not_stop_another() -> None:
 
 @pytest.mark.parametrize(("fault", "counts"), [("conflict", 0), ("busy", 0), ("broken", 1), ("lost", 1)])
 async def test_only_a_clear_no_gives_the_place_back(fault: Fault, counts: int) -> None:
-    """After a timeout or a server's failure nobody knows: the place is kept until it is seen."""
+    """After a timeout or a server's failure the binding is unconfirmed: its node is held until it is seen."""
     bench = Bench(script=fails("bind", "p0", fault))
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     assert len(bench.assumed_pods) == counts
@@ -284,13 +288,13 @@ async def test_a_pod_that_came_back_under_its_name_is_not_bound_evicted_or_nomin
     assert len(bench.assumed_pods) == 0
 
 
-async def test_who_is_gone_need_not_be_evicted() -> None:
+async def test_a_pod_that_is_gone_need_not_be_evicted() -> None:
     bench = Bench()
     bench.world.memory.store.delete(PODS, "default", "p0")
     assert await bench.do(CyclePlan(evictions=(out("p0"),))) == ApplyResult()
 
 
-async def test_the_fence_is_asked_before_every_single_write() -> None:
+async def test_leadership_is_checked_before_every_single_write() -> None:
     """I9: leadership that ends between two bindings ends them."""
     bench = Bench(at_once=1)
 
@@ -306,8 +310,8 @@ async def test_the_fence_is_asked_before_every_single_write() -> None:
     assert bench.cluster.calls == 2
 
 
-async def test_nobody_is_evicted_for_a_gang_unless_all_can_be() -> None:
-    """I6: with one of them refused, the others would have left in vain. Who was refused is left alone for a while."""
+async def test_no_pod_is_evicted_for_a_gang_unless_all_can_be() -> None:
+    """I6: with one of them refused, the others would be evicted in vain. The refused one has a backoff."""
     bench = Bench(script=fails("probe", "p1", "forbidden"))
     for name in ("p0", "p1"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
@@ -318,8 +322,8 @@ async def test_nobody_is_evicted_for_a_gang_unless_all_can_be() -> None:
     assert bench.applier.evictor.backoff.untouchable(bench.pods.get) == {"default/p1"}
 
 
-async def test_the_pods_of_a_stale_gang_leave_one_by_one() -> None:
-    """S2: nobody waits for their room, so one that cannot leave keeps nobody."""
+async def test_the_pods_of_a_stale_gang_are_evicted_one_by_one() -> None:
+    """S2: no gang waits for their capacity, so one that cannot be evicted holds up no other."""
     bench = Bench(script=fails("evict", "p1", "forbidden"))
     for name in ("p0", "p1"):
         bench.world.memory.store.bind("default", name, bench.pods[f"default/{name}"].metadata.uid, "a")
@@ -339,7 +343,7 @@ async def test_an_eviction_counts_once_it_is_known(fault: Fault, counts: int, mo
     await bench.do(CyclePlan(evictions=(out("p0"),)))
     assert len(bench.assumed_pods) == counts
     assert bench.applier.evictor.backoff.untouchable(bench.pods.get) == ({"default/p0"} if fault == "broken" else set())
-    assert bench.applier.write_pool.at_rest == (fault != "lost"), "asked again later"
+    assert bench.applier.write_pool.at_rest == (fault != "lost"), "read again later"
     await bench.applier.write_pool.stop()
 
 
@@ -403,12 +407,12 @@ class Late:
     def use(self, cluster: Cluster) -> None:
         self.bench.applier = self.applier = self.bench.applying(cluster, 2, settled_late=self.woken.append)
 
-    async def first_turn(self) -> ApplyResult:
+    async def first_cycle(self) -> ApplyResult:
         core = (to_a("p0"), to_a("p1"), to_a("p2"))
         return await self.bench.do(CyclePlan(bindings=(*core, to_a("p3", "extra"), to_a("p5", gang="x"))))
 
     def laid(self) -> dict[str, str]:
-        """Where the next plan believes the pods to be."""
+        """Where the next plan assumes the pods to be."""
         seen = {key: one for key, one in self.bench.pods.items() if one.metadata.name not in self.bench.world.seats()}
         return {
             one.metadata.name: one.spec.node_name
@@ -416,10 +420,10 @@ class Late:
         }
 
 
-async def test_a_turn_does_not_wait_for_what_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one binds others meanwhile. What was sent keeps its room (I2); the rest is decided anew."""
+async def test_a_cycle_does_not_wait_for_writes_that_are_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one binds others meanwhile. What was sent holds its node (I2); the rest is planned again."""
     late = Late(monkeypatch)
-    done = await late.first_turn()
+    done = await late.first_cycle()
     assert (done.bound, done.failures, late.applier.write_pool.at_rest) == (1, (), False)
     assert late.laid() == {"p0": "a"}
     rest = (to_a("p1"), to_a("p2"), to_a("p3", "extra"))
@@ -427,14 +431,14 @@ async def test_a_turn_does_not_wait_for_what_is_not_answered(monkeypatch: pytest
     late.cluster.go.set()
     await until(lambda: late.applier.write_pool.at_rest)
     assert set(late.bench.world.seats()) == {"p0", "p4", "p5"}
-    assert late.woken == [True], "whoever plans hears of it"
+    assert late.woken == [True], "the next cycle is triggered"
     assert (await late.bench.do(CyclePlan(bindings=rest))).bound == 3
 
 
-async def test_a_late_failure_gives_the_room_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_late_failure_frees_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch)
     late.cluster.script = lambda call: "busy" if call.what == "p0" else None
-    await late.first_turn()
+    await late.first_cycle()
     late.cluster.go.set()
     await until(lambda: late.applier.write_pool.at_rest)
     assert late.laid() == {}
@@ -446,7 +450,7 @@ async def test_a_late_failure_gives_the_room_back(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_what_was_not_sent_is_left_to_the_next_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nobody at all is answered, a decision does not grow old in a queue; and somebody tries again."""
+    """Where the API server answers nothing, a decision does not grow old in a queue; the next plan tries again."""
     late = Late(monkeypatch)
     late.cluster.slow = {"p0", "p1"}
     done = await late.bench.do(CyclePlan(bindings=(to_a("p0", gang="g"), to_a("p1", gang="h"), to_a("p2", gang="i"))))
@@ -458,7 +462,7 @@ async def test_what_was_not_sent_is_left_to_the_next_plan(monkeypatch: pytest.Mo
 
 
 async def test_what_was_decided_in_one_term_is_not_sent_in_another() -> None:
-    """I9: somebody else may have led in between, and for a moment nobody would notice."""
+    """I9: another replica may have led in between."""
     bench = Bench(at_once=2)
 
     def script(_: Call) -> None:
@@ -471,7 +475,7 @@ async def test_what_was_decided_in_one_term_is_not_sent_in_another() -> None:
 
 
 @pytest.mark.parametrize("wish", ["eviction", "note"])
-async def test_nothing_is_asked_again_while_it_is_not_answered(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_write_is_sent_again_while_it_is_not_answered(wish: str, monkeypatch: pytest.MonkeyPatch) -> None:
     late = Late(monkeypatch, hangs="")
     go, log = asyncio.Event(), late.cluster.log
 
@@ -525,7 +529,7 @@ async def test_a_binding_that_is_not_answered_in_time_may_have_happened() -> Non
 
 
 async def test_no_write_outlasts_leadership() -> None:
-    """I9: however patient the settings are, a request ends before another leader may begin."""
+    """I9: however long the timeouts are, a request ends before another leader may begin."""
     bench = Bench()
     bench.leadership.seconds_left = 0.02
     bench.applier = bench.applying(Slow(bench.world.memory, "p0"), seconds=300)
@@ -534,8 +538,8 @@ async def test_no_write_outlasts_leadership() -> None:
     assert (done.bound, len(done.failures), len(bench.assumed_pods)) == (0, 1, 1)
 
 
-async def test_nothing_is_written_after_a_failure_that_nobody_expects() -> None:
-    """A crash of one ends the others as well, before anybody hears of it."""
+async def test_nothing_is_written_after_an_unexpected_failure() -> None:
+    """A crash of one ends the others as well, before it is raised."""
     bench = Bench(pods=12, script=fails("bind", "p3", "crash"), at_once=4)
     with pytest.raises(Crash):
         await bench.do(CyclePlan(bindings=tuple(to_a(f"p{i}") for i in range(12))))
@@ -578,7 +582,7 @@ async def test_ten_thousand_bindings_are_no_burden() -> None:
     assert time.process_time() - began < 5.0
 
 
-# places (P7) --------------------------------------------------------------------------------------------------------
+# places (P7) ----------------------------------------------------------------------------------------------------------
 
 
 def about(*pods: str, verdict: Verdict = "Infeasible", name: str = "g") -> GangPlan:
@@ -600,7 +604,7 @@ async def test_a_place_is_noted_once() -> None:
 
 @pytest.mark.parametrize("gangs", [(about("p0", "p1", "p2"),), ()], ids=["it goes elsewhere", "its PodGroup is gone"])
 async def test_a_place_that_is_not_kept_any_more_is_taken_off_the_pod(gangs: tuple[GangPlan, ...]) -> None:
-    """P7: the gang changed or can go elsewhere; whoever reads the note would keep the room free for ever."""
+    """P7: the gang changed or can go elsewhere; a stale nomination would keep its node free for ever."""
     bench = Bench()
     await bench.do(CyclePlan(nominations=(to_a("p1"), to_a("p2"))))
     bench.look()
@@ -614,11 +618,11 @@ async def test_a_place_that_is_not_kept_any_more_is_taken_off_the_pod(gangs: tup
     "plan",
     [
         CyclePlan(gangs=(about("p1", verdict="Unknown"),)),  # the search was cut short
-        CyclePlan(gangs=(about("p1"),), evictions=(out("p0"),)),  # it lost pods: planned anew when they are gone
+        CyclePlan(gangs=(about("p1"),), evictions=(out("p0"),)),  # it lost pods: planned again when they are gone
         CyclePlan(gangs=(about("p1", verdict="Scheduled"),), bindings=(to_a("p1"),)),  # it arrives
     ],
 )
-async def test_a_place_that_the_plan_says_nothing_about_stays(plan: CyclePlan) -> None:
+async def test_a_nomination_that_the_plan_does_not_mention_stays(plan: CyclePlan) -> None:
     bench = Bench()
     bench.world.memory.store.bind("default", "p0", bench.pods["default/p0"].metadata.uid, "a")
     await bench.do(CyclePlan(nominations=(to_a("p1"),)))
@@ -632,14 +636,14 @@ def test_a_plan_is_about_few_pods() -> None:
     bench = Bench(pods=5)
     noted = replace(bench.pods["default/p4"], status=PodStatus(nominated_node_name="a"))
     plan = CyclePlan(bindings=(to_a("p0"),), nominations=(to_a("p1"),), evictions=(out("p2"),))
-    found = concerned_pods(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
-    assert sorted(found) == ["default/p0", "default/p1", "default/p2", "default/p4"]
+    concerned = concerned_pods(plan, {key(one.metadata): one for one in (*list(bench.pods.values())[:4], noted)})
+    assert sorted(concerned) == ["default/p0", "default/p1", "default/p2", "default/p4"]
 
 
-# who counts ---------------------------------------------------------------------------------------------------------
+# the observer ---------------------------------------------------------------------------------------------------------
 
 
-async def test_whoever_counts_is_told_everything() -> None:
+async def test_the_observer_sees_every_write() -> None:
     faults: dict[tuple[str, str], Fault] = {("bind", "p1"): "conflict", ("evict", "p3"): "busy"}
     bench = Bench(pods=5, script=lambda call: faults.get((call.verb, call.what)))
     for name in ("p2", "p3"):
@@ -654,10 +658,10 @@ async def test_whoever_counts_is_told_everything() -> None:
     ]
 
 
-# as it went ---------------------------------------------------------------------------------------------------------
+# as it went -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_plan_is_told_as_it_went() -> None:
+async def test_a_plan_is_reported_as_it_was_applied() -> None:
     """E1: a gang whose bindings were refused waits, with the reason; one that lost only extras runs."""
     bench = Bench(pods=6, script=lambda call: "forbidden" if call.what in ("p0", "p4") else None)
     gangs = (about("p0", "p1", verdict="Scheduled"), about("p2", "p3", "p4", name="h", verdict="Scheduled"))
@@ -678,8 +682,8 @@ def seated(bench: Bench, *names: str) -> None:
     bench.look()
 
 
-async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> None:
-    """I9: leadership came back, but somebody else may have led in between."""
+async def test_no_pod_is_evicted_in_a_term_in_which_that_was_not_decided() -> None:
+    """I9: leadership came back, but another replica may have led in between."""
     bench = Bench(at_once=2)
     seated(bench, "p0", "p1")
 
@@ -692,8 +696,8 @@ async def test_nobody_is_evicted_in_a_term_in_which_that_was_not_decided() -> No
     assert [line.split()[0] for line in bench.cluster.log] == ["probe", "probe"]
 
 
-async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """I9: another leader may have given the node away meanwhile. Its room is kept until nothing can be on its way."""
+async def test_an_unconfirmed_binding_is_not_sent_again_in_another_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    """I9: another leader may have given the node away meanwhile. It is held until nothing can be on its way."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
     bench = Bench(script=fails("bind", "p0", "lost"))
@@ -707,7 +711,7 @@ async def test_a_binding_in_doubt_is_not_sent_again_in_another_term(monkeypatch:
     assert len(bench.assumed_pods) == 0
 
 
-async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_more(
+async def test_a_binding_holds_its_node_until_its_last_try_can_not_arrive_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """I2: counted from the last try that was not answered, not from the first one."""
@@ -719,8 +723,8 @@ async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_mo
     tries = bench.cluster.log.count("bind p0: lost")
     await until(lambda: bench.cluster.log.count("bind p0: lost") > tries + 1)
     await bench.world.time.advance(LOST_SECONDS - 5)
-    asked = bench.cluster.log.count("get pods p0")
-    await until(lambda: bench.cluster.log.count("get pods p0") > asked + 2)
+    reads = bench.cluster.log.count("get pods p0")
+    await until(lambda: bench.cluster.log.count("get pods p0") > reads + 2)
     assert (len(bench.assumed_pods), bench.applier.write_pool.at_rest) == (1, False)
     await bench.world.time.advance(6)
     await until(lambda: bench.applier.write_pool.at_rest)
@@ -728,7 +732,7 @@ async def test_a_binding_holds_its_room_until_its_last_try_can_not_arrive_any_mo
 
 
 async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
-    """408 is no clear no, although it is a 4xx: the room stays taken (I2)."""
+    """408 is no clear no, although it is a 4xx: the node stays taken (I2)."""
 
     class Impatient(Faulty):
         async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:  # noqa: ARG002
@@ -741,16 +745,16 @@ async def test_a_request_that_timed_out_on_its_way_may_have_happened() -> None:
     await bench.applier.write_pool.stop()
 
 
-async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that is dead for one question must not leave a gang in doubt for ever."""
+async def test_a_read_that_is_not_answered_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that is dead for one read must not leave a gang unconfirmed for ever."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
 
     class Mute(Faulty):
-        asked = 0
+        reads = 0
 
         async def get(self, resource: Resource, namespace: str, name: str) -> Raw:
-            self.asked += 1
-            if self.asked == 1:
+            self.reads += 1
+            if self.reads == 1:
                 await asyncio.Event().wait()
             return await super().get(resource, namespace, name)
 
@@ -759,12 +763,14 @@ async def test_a_question_that_is_not_answered_is_asked_again(monkeypatch: pytes
     bench.applier = bench.applying(mute, seconds=0.05)
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
     await until(lambda: bench.applier.write_pool.at_rest)
-    assert mute.asked == 2
+    assert mute.reads == 2
 
 
 @pytest.mark.parametrize("fault", ["lost", "unanswered"])
-async def test_doubt_is_over_when_the_binding_is_settled(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the next one would be told at once, as if it had lasted since then."""
+async def test_a_gang_is_not_unconfirmed_any_more_when_its_binding_is_settled(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next one would be reported at once, as if it had lasted since then."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     bench = Bench(script=lambda call: fault if (call.verb, call.again) == ("bind", 0) else None)
     await bench.do(CyclePlan(bindings=(to_a("p0"),)))
@@ -773,7 +779,7 @@ async def test_doubt_is_over_when_the_binding_is_settled(fault: Fault, monkeypat
     assert (bench.applier.binder.unconfirmed, set(bench.world.seats())) == ({}, {"p0"})
 
 
-async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
+async def test_no_pod_is_evicted_where_one_of_them_is_another_pod_by_now() -> None:
     """I6: what is tried without effect is the pod that the plan is about, not one of the same name."""
     bench = Bench()
     seated(bench, "p0", "p1")
@@ -785,7 +791,7 @@ async def test_nobody_leaves_where_one_of_them_is_another_pod_by_now() -> None:
     assert "deletionTimestamp" not in bench.world.pod("p0")["metadata"]
 
 
-async def test_who_was_not_refused_but_not_reached_may_be_asked_again_at_once() -> None:
+async def test_a_probe_without_an_answer_starts_no_backoff() -> None:
     """A try without an answer says nothing about the pod: the next plan may choose it."""
     bench = Bench(script=fails("probe", "p1", "lost"))
     seated(bench, "p0", "p1")
@@ -795,7 +801,7 @@ async def test_who_was_not_refused_but_not_reached_may_be_asked_again_at_once() 
     assert await bench.do(CyclePlan(evictions=(out("p0"), out("p1")))) == ApplyResult(evicted=2)
 
 
-async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
+async def test_a_replica_that_does_not_lead_does_not_even_probe_an_eviction() -> None:
     """I9: nothing at all is sent."""
     bench = Bench()
     seated(bench, "p0", "p1")
@@ -804,8 +810,8 @@ async def test_who_does_not_lead_does_not_even_try_an_eviction() -> None:
     assert bench.cluster.log == []
 
 
-async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """E1: that one of them was found says nothing about the other one, and somebody waits to be told."""
+async def test_a_gang_is_unconfirmed_until_its_last_binding_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """E1: that one of them is confirmed does not settle the other one."""
     monkeypatch.setattr(pod_api, "FIRST_SECONDS", 0.002)
     monkeypatch.setattr(pod_api, "LONGEST_SECONDS", 0.002)
 
@@ -817,8 +823,8 @@ async def test_doubt_lasts_until_the_last_binding_of_the_gang_is_settled(monkeyp
     bench = Bench(script=script)
     await bench.do(CyclePlan(bindings=(to_a("p0"), to_a("p1"))))
     await until(lambda: "default/p0" in bench.applier.write_pool.unsettled or "p0" in bench.world.seats())
-    asked = bench.cluster.log.count("get pods p1")
-    await until(lambda: bench.cluster.log.count("get pods p1") > asked + 2)
+    reads = bench.cluster.log.count("get pods p1")
+    await until(lambda: bench.cluster.log.count("get pods p1") > reads + 2)
     await asyncio.sleep(0.02)
     assert bench.applier.write_pool.unsettled == {"default/g"}
     assert set(bench.applier.binder.unconfirmed) == {"default/g"}

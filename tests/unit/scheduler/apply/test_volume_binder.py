@@ -16,25 +16,25 @@ SELECTS = "patch persistentvolumeclaims"
 
 def world(*names: str, selected: str = "", mode: str = "WaitForFirstConsumer") -> World:
     """A gang whose pods have a claim each."""
-    found = World([node("a", gpus=2), node("b", gpus=2)])
+    made = World([node("a", gpus=2), node("b", gpus=2)])
     meta: Raw = {"name": "fast"}
-    found.create(STORAGE_CLASSES, {"metadata": meta, "provisioner": "csi", "volumeBindingMode": mode})
-    found.create(POD_GROUPS, group("g", minMember=len(names)))
+    made.create(STORAGE_CLASSES, {"metadata": meta, "provisioner": "csi", "volumeBindingMode": mode})
+    made.create(POD_GROUPS, group("g", minMember=len(names)))
     for name in names:
         notes = {"annotations": {SELECTED: selected}} if selected else {}
-        found.create(
+        made.create(
             CLAIMS, {"metadata": {"name": name, "namespace": "default"} | notes, "spec": {"storageClassName": "fast"}}
         )
         raw = gpu_pod(name, "g")
         raw["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-        found.create(PODS, raw)
-    return found
+        made.create(PODS, raw)
+    return made
 
 
 def nodes(given: World) -> dict[str, str]:
     """What stands on the claims."""
-    found = given.memory.store.list(CLAIMS).items
-    return {raw["metadata"]["name"]: raw["metadata"].get("annotations", {}).get(SELECTED, "") for raw in found}
+    claims = given.memory.store.list(CLAIMS).items
+    return {raw["metadata"]["name"]: raw["metadata"].get("annotations", {}).get(SELECTED, "") for raw in claims}
 
 
 async def test_the_node_is_written_before_the_pod_is_bound() -> None:

@@ -1,4 +1,4 @@
-"""Orders in any order of answers, with some that never come: cores before extras, nobody twice, nobody forgotten."""
+"""Writes in any order of answers, with some that never come: cores before extras, none twice, none forgotten."""
 
 import asyncio
 from collections import Counter, defaultdict
@@ -15,14 +15,14 @@ GANGS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4)), min_size=1, ma
 
 
 class Job:
-    """One order, and what became of it."""
+    """One write, and what became of it."""
 
     rest_seconds = 0.001
 
     def __init__(self, cluster: "Cluster", owner: str, first: bool, name: str) -> None:
         self.cluster, self.owner, self.is_first, self.name = cluster, owner, first, name
-        self.sent = self.asked = 0
-        self.doubted = False
+        self.sent = self.reads = 0
+        self.is_unconfirmed = False
         self.good: bool | None = None
 
     async def send(self) -> WriteResult:
@@ -33,26 +33,26 @@ class Job:
         result = WriteResult.UNCONFIRMED
         while result is WriteResult.UNCONFIRMED:
             await asyncio.sleep(self.rest_seconds)
-            self.asked += 1
+            self.reads += 1
             result = self._came(self.cluster.fate(self))
         return result
 
     def _came(self, answer: WriteResult) -> WriteResult:
-        self.doubted = answer is WriteResult.UNCONFIRMED
-        self.good = None if self.doubted else answer is WriteResult.CONFIRMED
+        self.is_unconfirmed = answer is WriteResult.UNCONFIRMED
+        self.good = None if self.is_unconfirmed else answer is WriteResult.CONFIRMED
         return answer
 
 
 class Cluster:
-    """Answers in random order, says no to some, and to some nothing until it is told to."""
+    """Answers in random order, refuses some, and does not answer some until `go` is set."""
 
     def __init__(self, dice: Random, refuses: float = 0.0, hangs: float = 0.0, unconfirmed: float = 0.0) -> None:
         self.dice, self.refuses, self.hangs, self.unconfirmed = dice, refuses, hangs, unconfirmed
         self.go = asyncio.Event()
         self.now = self.most = 0
-        self.turn = 0
-        self.failed: dict[str, int] = {}  # gangs owner core was refused, and in which turn
-        self.after_failure: Counter[str] = Counter()  # sent in the turn in which the core of their gang had failed
+        self.cycle = 0
+        self.failed: dict[str, int] = {}  # gangs whose core was refused, and in which cycle
+        self.after_failure: Counter[str] = Counter()  # sent in the cycle in which the core of their gang had failed
         self.wrong: list[str] = []
         self.jobs: dict[str, list[Job]] = defaultdict(list)
 
@@ -63,7 +63,7 @@ class Cluster:
         return made
 
     async def answer(self, job: Job) -> WriteResult:
-        self.after_failure[job.owner] += self.failed.get(job.owner) == self.turn
+        self.after_failure[job.owner] += self.failed.get(job.owner) == self.cycle
         others = [one for one in self.jobs[job.owner] if one is not job and one.sent and one.good is None]
         if not job.is_first and any(one.is_first for one in others):
             self.wrong.append(f"{job.name} is sent before its core is bound")
@@ -81,24 +81,24 @@ class Cluster:
             return WriteResult.UNCONFIRMED
         good = self.dice.random() >= self.refuses
         if job.is_first and not good:
-            self.failed[job.owner] = self.turn
+            self.failed[job.owner] = self.cycle
         return WriteResult.CONFIRMED if good else WriteResult.REJECTED
 
 
 @settings(max_examples=300)
 @given(GANGS, st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.5]), st.integers(0, 2**32).map(Random))
 def test_any_order_of_answers(gangs: list[tuple[int, int]], at_once: int, refuses: float, dice: Random) -> None:
-    cluster = asyncio.run(_one_turn(gangs, at_once, Cluster(dice, refuses)))
+    cluster = asyncio.run(_one_cycle(gangs, at_once, Cluster(dice, refuses)))
     assert cluster.wrong == []
     assert max(cluster.after_failure.values(), default=0) < at_once, "only what was on its way already"
     assert cluster.most <= at_once
     for owner, jobs in cluster.jobs.items():
-        assert {job.sent for job in jobs} <= {0, 1}, "nobody twice"
+        assert {job.sent for job in jobs} <= {0, 1}, "none twice"
         if owner not in cluster.failed:
-            assert all(job.sent for job in jobs), "nobody forgotten"
+            assert all(job.sent for job in jobs), "none forgotten"
 
 
-async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster) -> Cluster:
+async def _one_cycle(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster) -> Cluster:
     write_pool = WritePool(at_once)
     write_pool.begin_cycle()
     for i, (core, extras) in enumerate(gangs):
@@ -121,17 +121,17 @@ async def _one_turn(gangs: list[tuple[int, int]], at_once: int, cluster: Cluster
     st.sampled_from([0.0, 0.1, 0.5]),
     st.integers(0, 2**32).map(Random),
 )
-def test_any_number_of_turns_with_answers_that_do_not_come(
-    turns: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, unconfirmed: float, dice: Random
+def test_any_number_of_cycles_with_answers_that_do_not_come(
+    cycles: list[list[tuple[int, int]]], at_once: int, refuses: float, hangs: float, unconfirmed: float, dice: Random
 ) -> None:
-    """Nothing is sent after its turn, or while something of its gang is behind; all that was sent is settled."""
-    asyncio.run(_turns(turns, at_once, Cluster(dice, refuses, hangs, unconfirmed)))
+    """Nothing is sent after its cycle, or while a write of its gang is behind; all that was sent is settled."""
+    asyncio.run(_cycles(cycles, at_once, Cluster(dice, refuses, hangs, unconfirmed)))
 
 
-async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Cluster) -> None:
+async def _cycles(cycles: list[list[tuple[int, int]]], at_once: int, cluster: Cluster) -> None:
     dice, write_pool = cluster.dice, WritePool(at_once)
     ended: set[str] = set()
-    for cluster.turn, gangs in enumerate(turns, 1):
+    for cluster.cycle, gangs in enumerate(cycles, 1):
         write_pool.begin_cycle()
         behind = write_pool.unsettled
         mine = [job for i, (core, extras) in enumerate(gangs) for job in cluster.gang(f"g{i}", core, extras)]
@@ -147,21 +147,21 @@ async def _turns(turns: list[list[tuple[int, int]]], at_once: int, cluster: Clus
             await asyncio.sleep(0.0002)
     every = [job for jobs in cluster.jobs.values() for job in jobs]
     assert cluster.wrong == []
-    assert cluster.most <= at_once + (at_once + 1) // 2 * len(turns)
-    assert not any(job.sent for job in every if job.name in ended), "what its turn did not send is forgotten"
-    assert all(job.sent <= 1 for job in every), "nobody twice"
+    assert cluster.most <= at_once + (at_once + 1) // 2 * len(cycles)
+    assert not any(job.sent for job in every if job.name in ended), "what its cycle did not send is forgotten"
+    assert all(job.sent <= 1 for job in every), "none twice"
     assert all(job.good is not None for job in every if job.sent), "all that was sent is settled"
     began = asyncio.get_running_loop().time()
     write_pool.begin_cycle()
     write_pool.add(cluster.gang("fresh", 2, 1))
     cluster.hangs = cluster.refuses = cluster.unconfirmed = 0.0
     assert await write_pool.end_cycle(60.0) == frozenset()
-    assert asyncio.get_running_loop().time() - began < 5.0, "nothing of the past keeps a turn waiting"
+    assert asyncio.get_running_loop().time() - began < 5.0, "no earlier write keeps a cycle waiting"
 
 
 @pytest.mark.parametrize("stuck", [4, 8])
-async def test_gangs_that_hang_do_not_hold_up_the_next_turn(stuck: int) -> None:
-    """However many of them: all together they keep no more than half of the places."""
+async def test_gangs_that_hang_do_not_hold_up_the_next_cycle(stuck: int) -> None:
+    """However many of them: all together they hold no more than half of the slots."""
     cluster = Cluster(Random(0), hangs=1.0)
     write_pool = WritePool(4)
     write_pool.begin_cycle()
@@ -179,7 +179,7 @@ async def test_gangs_that_hang_do_not_hold_up_the_next_turn(stuck: int) -> None:
     await write_pool.stop()
 
 
-async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_waits() -> None:
+async def test_an_unconfirmed_write_holds_up_its_own_gang_and_no_other() -> None:
     """Extras would run without their core (G1), and what was decided grows old."""
     cluster, late = Cluster(Random(0), unconfirmed=1.0), list[bool]()
     write_pool = WritePool(2, late.append)
@@ -209,8 +209,8 @@ async def test_while_one_is_in_doubt_its_gang_gets_nothing_more_and_nobody_else_
     assert await write_pool.end_cycle(1.0) == frozenset()
 
 
-async def test_answers_to_others_do_not_keep_a_turn_open() -> None:
-    """Somebody who is in doubt for long says so again and again."""
+async def test_answers_to_earlier_writes_do_not_keep_a_cycle_open() -> None:
+    """A write that stays unconfirmed is reported again and again."""
     cluster = Cluster(Random(0), hangs=1.0)
     write_pool = WritePool(4)
     write_pool.begin_cycle()
@@ -229,7 +229,7 @@ async def test_answers_to_others_do_not_keep_a_turn_open() -> None:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
-    """Neither from answers, nor from whoever still plans; the turn, or the next one, tells."""
+    """Neither from answers, nor from a plan that is still made; this cycle or the next one raises the error."""
     sent: list[str] = []
 
     class Bug(Job):
@@ -263,23 +263,23 @@ async def test_where_one_raises_nothing_more_is_sent(late: bool) -> None:
     assert len(sent) <= 4
 
 
-async def test_turns_that_hang_add_half_of_the_places_each_and_no_more() -> None:
+async def test_cycles_that_hang_add_half_of_the_slots_each_and_no_more() -> None:
     """An API server that does not answer is not sent more and more at once."""
     cluster, write_pool = Cluster(Random(0), hangs=1.0), WritePool(4)
-    for turn in range(4):
+    for cycle in range(4):
         write_pool.begin_cycle()
         for i in range(6):
-            write_pool.add(cluster.gang(f"g{turn}-{i}", 1, 0))
+            write_pool.add(cluster.gang(f"g{cycle}-{i}", 1, 0))
         await write_pool.end_cycle(0.005)
     assert cluster.most == 4 + 2 + 2 + 2
     await write_pool.stop()
 
 
-async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
-    """Evictions: it takes time until there is room."""
+async def test_an_urgent_write_is_sent_before_all_that_wait() -> None:
+    """Evictions: it takes time until capacity is free."""
     sent: list[str] = []
 
-    class Told(Job):
+    class Recorded(Job):
         async def send(self) -> WriteResult:
             sent.append(self.owner)
             await asyncio.sleep(0)
@@ -287,14 +287,14 @@ async def test_who_is_urgent_is_sent_before_all_that_wait() -> None:
 
     write_pool = WritePool(1)
     write_pool.begin_cycle()
-    write_pool.add([Told(Cluster(Random(0)), owner, True, owner) for owner in ("a", "b", "c")])
-    write_pool.add([Told(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
+    write_pool.add([Recorded(Cluster(Random(0)), owner, True, owner) for owner in ("a", "b", "c")])
+    write_pool.add([Recorded(Cluster(Random(0)), "urgent", True, "urgent")], urgent=True)
     assert await write_pool.end_cycle(1.0) == frozenset()
     assert sent == ["a", "urgent", "b", "c"]
 
 
 async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() -> None:
-    """Nobody has had the time to stop anything, and yet nothing follows."""
+    """The pool is not stopped yet, and still nothing follows."""
     go, sent = asyncio.Event(), list[str]()
 
     class Bug(Job):
@@ -316,7 +316,7 @@ async def test_an_answer_that_comes_together_with_an_error_sends_nothing_more() 
 
 
 async def test_when_all_are_stopped_every_one_has_ended() -> None:
-    """Whoever gives the lease back after that must not meet a write of his own on its way."""
+    """A leader that gives the lease back after that has no write in flight."""
     ended: list[str] = []
 
     class Busy(Job):
@@ -337,7 +337,7 @@ async def test_when_all_are_stopped_every_one_has_ended() -> None:
 
 
 async def test_what_is_added_after_the_core_has_failed_is_not_sent() -> None:
-    """G5: a plan is told gang by gang as it is made, and its extras may come when the core was refused already."""
+    """G5: a plan is applied gang by gang as it is made, and its extras may come when the core was refused already."""
     cluster = Cluster(Random(0), refuses=1.0)
     write_pool = WritePool(4)
     write_pool.begin_cycle()

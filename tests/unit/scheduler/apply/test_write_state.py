@@ -46,7 +46,7 @@ def run(request: WriteRequest, *events: Event) -> Write:
     return write
 
 
-# examples -----------------------------------------------------------------------------------------------------------
+# examples -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("write_request", [BIND, EVICT])
@@ -74,13 +74,13 @@ def test_a_binding_without_a_clear_answer_is_unconfirmed(failure: Event) -> None
         (PodUnread(LOST_SECONDS), Unconfirmed),
     ],
 )
-def test_the_pod_tells_what_became_of_an_unconfirmed_binding(reading: Event, state: type[Write]) -> None:
+def test_reading_the_pod_settles_an_unconfirmed_binding(reading: Event, state: type[Write]) -> None:
     assert isinstance(run(BIND, NoAnswer(1), reading), state)
 
 
 @pytest.mark.parametrize("refusal", [Denied(7, 409), Denied(7, 403), Denied(7, 429)])
-def test_a_refusal_of_the_second_try_says_nothing_about_the_first(refusal: Event) -> None:
-    """I2: the API server may still carry out the first one; only the pod tells."""
+def test_a_refusal_of_the_second_try_does_not_reject_the_first(refusal: Event) -> None:
+    """I2: the API server may still carry out the first one; only reading the pod settles it."""
     events = NoAnswer(1), PodRead(5, "u1"), Resent(6), refusal
     assert isinstance(run(BIND, *events), Unconfirmed)
     assert run(BIND, *events, PodRead(8, "u1", "a")) == Confirmed(BIND)
@@ -125,7 +125,7 @@ def test_a_binding_is_sent_again_after_its_pod_was_read_soon_and_in_its_term(
         (PodRead(LOST_SECONDS, "u1", "a"), Rejected),
     ],
 )
-def test_the_pod_tells_what_became_of_an_eviction_without_an_answer(reading: Event, state: type[Write]) -> None:
+def test_reading_the_pod_settles_an_eviction_without_an_answer(reading: Event, state: type[Write]) -> None:
     assert isinstance(run(EVICT, NoAnswer(1), reading), state)
 
 
@@ -139,7 +139,7 @@ def test_an_eviction_that_the_api_server_failed_is_rejected_unless_the_pod_termi
     assert isinstance(run(EVICT, ServerFailed(1), reading), state)
 
 
-# any order of events ------------------------------------------------------------------------------------------------
+# any order of events --------------------------------------------------------------------------------------------------
 
 TIMES = st.floats(0, 200)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
@@ -150,10 +150,10 @@ REQUESTS = st.sampled_from([BIND, EVICT])
 
 
 def states(request: WriteRequest, events: Iterable[Event]) -> list[Write]:
-    found: list[Write] = [Sent(request, 0.0)]
+    writes: list[Write] = [Sent(request, 0.0)]
     for event in events:
-        found.append(step(found[-1], event))
-    return found
+        writes.append(step(writes[-1], event))
+    return writes
 
 
 def test_every_event_is_tried() -> None:
@@ -205,7 +205,7 @@ def test_nothing_is_sent_again_after_the_term(events: list[Event], at: float) ->
         assert not may_resend(path[-1], at)
 
 
-# a model of the API server ------------------------------------------------------------------------------------------
+# a model of the API server --------------------------------------------------------------------------------------------
 
 
 class ApiModel:

@@ -25,10 +25,10 @@ def gang(name: str, minimum: int, pods: int) -> list[Raw]:
 
 
 def lines(decision_log: DecisionLog, *plans: CyclePlan, level: str = "info") -> list[Any]:
-    with capture_logs() as found:
+    with capture_logs() as captured:
         for one in plans:
             decision_log.write(one)
-    return [line for line in found if line["log_level"] == level]
+    return [line for line in captured if line["log_level"] == level]
 
 
 def test_a_gang_that_is_bound_is_one_line() -> None:
@@ -44,26 +44,26 @@ def test_a_gang_that_waits_says_why() -> None:
     assert "cpu" in line["why"]
 
 
-def test_what_stands_as_it_did_is_told_once() -> None:
+def test_an_unchanged_decision_is_logged_once() -> None:
     """In a dry run every plan decides the same again."""
     waits, bound = decided(*gang("g", 5, 5)), decided(*gang("g", 2, 2))
-    told = lines(DecisionLog(), waits, waits, bound, bound, waits)
-    assert [(line["verdict"], line.get("was")) for line in told] == [
+    logged = lines(DecisionLog(), waits, waits, bound, bound, waits)
+    assert [(line["verdict"], line.get("was")) for line in logged] == [
         ("Infeasible", None), ("Scheduled", "Infeasible"), ("Infeasible", "Scheduled"),
     ]  # fmt: skip
 
 
 def test_a_gang_that_runs_already_is_no_news() -> None:
-    """After a restart nobody wants to read of a thousand of them."""
+    """After a restart a thousand of them would hide what is new."""
     runs = [podgroup(name="g", minMember=1), pod("g-0", gang="g", cpu="1", on="a")]
     assert lines(DecisionLog(), decided(*runs)) == []
 
 
-def test_evictions_say_for_whom() -> None:
+def test_evictions_name_the_gang_that_they_are_for() -> None:
     """The victim's key is the gang's, whom it makes room for is named."""
-    found = decided(podgroup(name="low", minMember=1), pod("low-0", gang="low", on="a"))
+    before = decided(podgroup(name="low", minMember=1), pod("low-0", gang="low", on="a"))
     victims = tuple(Eviction("team", f"low-{i}", "a", "low", "", "Preempt", "team/high") for i in range(2))
-    made = CyclePlan(evictions=victims, gangs=found.gangs)
+    made = CyclePlan(evictions=victims, gangs=before.gangs)
     (line,) = lines(DecisionLog(), made)
     assert line == {
         "event": "evict pods", "log_level": "info", "gang": "team/low", "pods": 2, "reason": "Preempt",
@@ -72,9 +72,9 @@ def test_evictions_say_for_whom() -> None:
     assert [line["pod"] for line in lines(DecisionLog(), made, level="debug")] == ["low-0", "low-1"]
 
 
-def test_every_binding_is_told_at_debug() -> None:
-    told = lines(DecisionLog(), decided(*gang("g", 2, 3)), level="debug")
-    assert [(line["gang"], line["pod"], line["node"], line["role"]) for line in told] == [
+def test_every_binding_is_logged_at_debug() -> None:
+    logged = lines(DecisionLog(), decided(*gang("g", 2, 3)), level="debug")
+    assert [(line["gang"], line["pod"], line["node"], line["role"]) for line in logged] == [
         ("team/g", f"g-{i}", "a", "core" if i < 2 else "extra") for i in range(3)
     ]
 
@@ -83,12 +83,12 @@ def test_a_dry_run_says_that_it_is_one() -> None:
     assert all(line["dry_run"] for line in lines(DecisionLog(dry_run=True), decided(*gang("g", 2, 3))))
 
 
-def test_an_error_inside_is_told_once_with_its_traceback() -> None:
+def test_an_internal_error_is_logged_once_with_its_traceback() -> None:
     """As long as it is the same; the gang is named, and the status has no traceback."""
     first = CyclePlan(failures=(Failure("team/g", "KeyError", "'x'", "Traceback …"),))
     other = CyclePlan(failures=(Failure("team/g", "ValueError", "y", "Traceback …"),))
-    told = lines(DecisionLog(), first, first, other, CyclePlan(), first, level="error")
-    assert [(line["gang"], line["error"]) for line in told] == [
+    logged = lines(DecisionLog(), first, first, other, CyclePlan(), first, level="error")
+    assert [(line["gang"], line["error"]) for line in logged] == [
         ("team/g", "KeyError"), ("team/g", "ValueError"), ("team/g", "KeyError"),
     ]  # fmt: skip
-    assert all(line["traceback"] for line in told)
+    assert all(line["traceback"] for line in logged)

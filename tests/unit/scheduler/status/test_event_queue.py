@@ -1,4 +1,4 @@
-"""Events of what was done (E1): on whom, in which words, how many, and that they never hold up a binding."""
+"""Events of what was done (E1): on which objects, in which words, how many, and that they never hold up a binding."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -22,12 +22,12 @@ from tests.support.live.objects import group, node, queue
 from tests.support.live.world import HASTY, World
 
 HIGH = "`default/high`, which has a higher priority"
-Told = list[tuple[str, str, str, str]]
+Lines = list[tuple[str, str, str, str]]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for long."""
+    """Short delays."""
     monkeypatch.setattr(event_queue, "GATHER_SECONDS", 0.005)
     monkeypatch.setattr(event_queue, "YIELD_SECONDS", 0.002)
     monkeypatch.setattr(event_queue, "LONGEST_YIELD_SECONDS", 0.05)
@@ -37,14 +37,14 @@ def stored(world: World, resource: Resource) -> list[Raw]:
     return list(world.memory.store.list(resource).items)
 
 
-def events(world: World, *reasons: str) -> Told:
+def events(world: World, *reasons: str) -> Lines:
     """Kind, name, reason and message of every event with one of these reasons, in order."""
-    found = [
+    selected = [
         (raw["involvedObject"]["kind"], raw["involvedObject"]["name"], raw["reason"], raw["message"])
         for raw in stored(world, EVENTS)
         if raw["reason"] in reasons
     ]
-    return sorted(found)
+    return sorted(selected)
 
 
 def bindings(number: int, gang: str = "g", node_name: str = "a") -> list[Binding]:
@@ -105,25 +105,25 @@ def _typed(groups: dict[str, Any], key: str) -> PodGroup | None:
     return None if raw is None else decode(raw, PodGroup)[0]
 
 
-# words --------------------------------------------------------------------------------------------------------------
+# words ----------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_placement_is_told_on_every_pod_and_once_on_the_podgroup() -> None:
+async def test_a_placement_has_an_event_on_every_pod_and_one_on_the_podgroup() -> None:
     """E1: a thousand pods are one event of their PodGroup."""
     scene = Scene()
     async with scene.running():
         scene.add([*bindings(999), Binding("default", "g-999", "b", "g", "", "extra")])
         await scene.sent()
-    told = events(scene.world, "Scheduled")
-    assert [one for one in told if one[0] == "PodGroup"] == [
+    recorded = events(scene.world, "Scheduled")
+    assert [one for one in recorded if one[0] == "PodGroup"] == [
         ("PodGroup", "g", "Scheduled", "1000 pods assigned to 2 nodes, 1 of them extra")
     ]
-    assert len(told) == 1001
-    assert ("Pod", "g-7", "Scheduled", "assigned to node `a` with its gang `g` (core)") in told
+    assert len(recorded) == 1001
+    assert ("Pod", "g-7", "Scheduled", "assigned to node `a` with its gang `g` (core)") in recorded
 
 
-async def test_an_eviction_is_told_on_all_three() -> None:
-    """E1: on the pod, on its PodGroup, and on the gang that it was for: who, for whom, and why."""
+async def test_an_eviction_has_events_on_pod_podgroup_and_preemptor() -> None:
+    """E1: on the pod, on its PodGroup, and on the gang that it was for: which pods, for which gang, and why."""
     scene = Scene(None, "low", "high")
     async with scene.running():
         scene.add(
@@ -161,15 +161,15 @@ async def test_an_eviction_is_told_on_all_three() -> None:
 @pytest.mark.parametrize(
     ("reason", "word"), [("Preempt", "Preempted"), ("Reclaim", "Reclaimed"), ("Consolidate", "Consolidated")]
 )
-def test_every_way_to_make_room_has_its_word(reason: Any, word: str) -> None:
+def test_every_eviction_reason_has_its_event_reason(reason: Any, word: str) -> None:
     """Programs select events by their reason."""
     done = Eviction("d", "p", "n", "low", "", reason, "d/high")
-    assert next(found for _, found in event_messages.group_events(done)) == word
+    assert next(event_reason for _, event_reason in event_messages.group_events(done)) == word
     assert "`d/high`" in event_messages.pod_message(done)
     assert "`d/high`" in event_messages.group_message("d/low", [done])
 
 
-async def test_a_release_is_told_as_a_warning() -> None:
+async def test_a_release_is_a_warning() -> None:
     """S2, S3: the whole gang, or one SubGroup, was below its minimum for too long."""
     scene = Scene()
     async with scene.running():
@@ -191,11 +191,11 @@ async def test_what_happens_again_is_counted_up() -> None:
         await scene.sent()
         scene.add([Binding("default", "g-9", "a", "g", "", "extra")])
         await scene.sent()
-    found = [raw for raw in stored(scene.world, EVENTS) if raw["involvedObject"]["kind"] == "PodGroup"]
-    assert [(raw["count"], raw["message"]) for raw in found] == [(2, "1 pod assigned to 1 node, 1 of them extra")]
+    recorded = [raw for raw in stored(scene.world, EVENTS) if raw["involvedObject"]["kind"] == "PodGroup"]
+    assert [(raw["count"], raw["message"]) for raw in recorded] == [(2, "1 pod assigned to 1 node, 1 of them extra")]
 
 
-async def test_of_a_podgroup_that_is_gone_only_the_pods_are_told() -> None:
+async def test_where_the_podgroup_is_gone_only_the_pods_have_events() -> None:
     scene = Scene()
     async with scene.running():
         scene.add(bindings(1, "gone"))
@@ -203,11 +203,11 @@ async def test_of_a_podgroup_that_is_gone_only_the_pods_are_told() -> None:
     assert [one[:2] for one in events(scene.world, "Scheduled")] == [("Pod", "gone-0")]
 
 
-# pace ---------------------------------------------------------------------------------------------------------------
+# rate -----------------------------------------------------------------------------------------------------------------
 
 
 async def test_events_wait_while_bindings_are_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They cost no pace: nothing is sent before the last binding is answered."""
+    """They slow down no binding: nothing is sent before the last one is answered."""
     monkeypatch.setattr(event_queue, "LONGEST_YIELD_SECONDS", 60.0)
     scene = Scene()
     scene.is_busy = True
@@ -231,16 +231,16 @@ async def test_a_cluster_that_never_rests_has_events_too() -> None:
 
 
 async def test_a_flood_drops_the_oldest_and_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded: memory does not grow with what an API server cannot take; PodGroups are told before pods."""
+    """Bounded: memory does not grow with what an API server cannot take; PodGroups come before pods."""
     monkeypatch.setattr(event_queue, "MOST_PODS", 10)
     scene = Scene()
     scene.add(bindings(25))
     assert len(scene.queue) == 11
     async with scene.running():
         await scene.sent()
-    told = events(scene.world, "Scheduled")
-    assert ("PodGroup", "g", "Scheduled", "25 pods assigned to 1 node") in told
-    assert {one[1] for one in told if one[0] == "Pod"} == {f"g-{i}" for i in range(15, 25)}
+    recorded = events(scene.world, "Scheduled")
+    assert ("PodGroup", "g", "Scheduled", "25 pods assigned to 1 node") in recorded
+    assert {one[1] for one in recorded if one[0] == "Pod"} == {f"g-{i}" for i in range(15, 25)}
     assert scene.counted.dropped == ["QueueFull"] * 15
 
 
@@ -260,17 +260,17 @@ async def test_an_event_that_is_not_taken_is_counted_and_nothing_else(fault: Fau
     assert scene.counted.dropped == ["NotTaken"]
 
 
-async def test_who_does_not_lead_any_more_forgets_what_was_not_sent() -> None:
+async def test_a_former_leader_forgets_what_was_not_sent() -> None:
     scene = Scene()
     scene.add(bindings(3))
     scene.queue.forget()
     assert len(scene.queue) == 0
 
 
-# the loop -----------------------------------------------------------------------------------------------------------
+# the loop -------------------------------------------------------------------------------------------------------------
 
 
-async def test_the_loop_tells_who_was_placed_and_who_had_to_leave() -> None:
+async def test_the_loop_has_events_for_bindings_and_evictions() -> None:
     """E1, from end to end: two gangs, one of which makes room for the other."""
     world = World([node("a"), node("b")], [queue("team", quota=8)])
     world.submit(group("low", minMember=2, queue="team", priorityClassName="low"), {"": 4})
@@ -280,12 +280,16 @@ async def test_the_loop_tells_who_was_placed_and_who_had_to_leave() -> None:
         world.submit(high, {"": 2})
         await live.settle()
         await live.until(lambda: not len(live.scheduler.events))
-    told = {
+    recorded = {
         (kind, name, reason)
         for kind, name, reason, _ in events(
             world, *event_messages.DONE.values(), *event_messages.DOING.values(), "Scheduled"
         )
     }
-    assert told >= {("PodGroup", "low", "Scheduled"), ("PodGroup", "high", "Scheduled"), ("Pod", "high-0", "Scheduled")}
-    assert told >= {("PodGroup", "low", "Preempted"), ("PodGroup", "high", "Preempting")}
-    assert {name for kind, name, reason in told if (kind, reason) == ("Pod", "Preempted")} == {"low-2", "low-3"}
+    assert recorded >= {
+        ("PodGroup", "low", "Scheduled"),
+        ("PodGroup", "high", "Scheduled"),
+        ("Pod", "high-0", "Scheduled"),
+    }
+    assert recorded >= {("PodGroup", "low", "Preempted"), ("PodGroup", "high", "Preempting")}
+    assert {name for kind, name, reason in recorded if (kind, reason) == ("Pod", "Preempted")} == {"low-2", "low-3"}

@@ -1,4 +1,4 @@
-"""Telling: a loop of its own, on the latest outcome, one letter about one object at a time, and only news."""
+"""The status writer: its own loop, on the latest outcome, one update of one object at a time, and only changes."""
 
 import asyncio
 import math
@@ -45,7 +45,7 @@ from muster.validation.pods.membership import Stray
 from tests.support.live.faults import Call, Crash, Fault, Faulty, crash_at
 from tests.support.live.objects import RACK, gpu_pod, group, leaf, node, queue
 from tests.support.live.world import World
-from tests.unit.kube.cache.test_cache import NEWS, Told, news_of
+from tests.unit.kube.cache.test_cache import NEWS, History, news_of
 
 
 def _binding(name: str) -> Binding:
@@ -93,7 +93,7 @@ class Gate(Faulty):
 
 
 class Bench:
-    """A teller, and news of the world as it is."""
+    """A status writer, and outcomes of the world as it is."""
 
     def __init__(self, world: World, cluster: Faulty) -> None:
         self.world, self.cluster, self.leadership = world, cluster, Flag()
@@ -117,7 +117,7 @@ class Bench:
             )
         )
 
-    async def told(self) -> None:
+    async def reported(self) -> None:
         async with asyncio.timeout(5):
             while self.status_writer.reported_cycle < self.number:
                 await asyncio.sleep(0.001)
@@ -143,11 +143,11 @@ def waiting(pods: int = 1, groups: int = 1) -> World:
 
 
 def events(world: World, kind: str = "PodGroup") -> list[Raw]:
-    found = world.memory.store.list(EVENTS).items
-    return [raw for raw in found if raw["involvedObject"]["kind"] == kind]
+    recorded = world.memory.store.list(EVENTS).items
+    return [raw for raw in recorded if raw["involvedObject"]["kind"] == kind]
 
 
-def told(raw: Raw) -> tuple[str, int, str, str]:
+def counts(raw: Raw) -> tuple[str, int, str, str]:
     return raw["reason"], raw["count"], raw["firstTimestamp"], raw["lastTimestamp"]
 
 
@@ -163,7 +163,7 @@ async def test_a_status_is_one_request() -> None:
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert [line.partition(".")[0] for line in sorted(bench.cluster.log)] == [
         "create events g0",
         "patch podgroups g0 status",
@@ -173,27 +173,27 @@ async def test_a_status_is_one_request() -> None:
 
 
 async def test_what_is_stored_already_is_not_written() -> None:
-    """E3: also not what was written and is not heard of yet, unless that takes too long."""
+    """E3: also not what was written and is not seen yet, unless that takes too long."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         first = len(bench.cluster.log)
         bench.news()
-        await bench.told()
+        await bench.reported()
         assert len(bench.cluster.log) == first
         stale = world.group("g0")
         world.memory.store.replace(POD_GROUPS, stale | {"status": {"phase": "Running"}}, "status")
         await world.time.advance(RECEIVED_SECONDS)
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert bench.cluster.log[first:] == ["patch podgroups g0 status"]
     assert world.group("g0")["status"]["phase"] == "Pending"
 
 
-async def test_only_the_latest_outcome_is_told_and_never_twice_at_a_time() -> None:
-    """While a letter is under way its object gets no other one; what came in between is never sent."""
+async def test_only_the_latest_outcome_is_written_and_one_update_at_a_time() -> None:
+    """While an update is under way its object gets no other one; what came in between is never sent."""
     world = waiting()
     gate = Gate(world)
     bench = Bench(world, gate)
@@ -205,7 +205,7 @@ async def test_only_the_latest_outcome_is_told_and_never_twice_at_a_time() -> No
             bench.news()
             await asyncio.sleep(0.01)
         gate.go.set()
-        await bench.told()
+        await bench.reported()
     pending = [patch[1]["value"]["pending"] for what, patch in gate.sent if what == "podgroups g0"]
     assert pending == [1, 4]
     assert world.group("g0")["status"]["pending"] == 4
@@ -221,13 +221,13 @@ async def test_few_at_once() -> None:
         await until(lambda: gate.now.total() == AT_ONCE)
         await asyncio.sleep(0.02)
         gate.go.set()
-        await bench.told()
+        await bench.reported()
     assert gate.most == AT_ONCE
     assert len(gate.sent) == 90
 
 
-async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
-    """Else news that keep coming about the first would keep the last from ever being told."""
+async def test_first_updates_come_before_repeated_ones() -> None:
+    """Else changes that keep coming for the first object would starve the last."""
     world = waiting(groups=30)
     gate = Gate(world)
     bench = Bench(world, gate)
@@ -240,7 +240,7 @@ async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
         bench.news()
         await until(lambda: bench.status_writer._number == 2)
         gate.go.set()
-        await bench.told()
+        await bench.reported()
     after = [what for what, _ in gate.sent[AT_ONCE:]]
     last_new = max(i for i, what in enumerate(after) if what not in first and not what.endswith("new"))
     again = [i for i, what in enumerate(after) if what in first]
@@ -249,40 +249,40 @@ async def test_whoever_waits_comes_before_whoever_is_told_again() -> None:
 
 
 @pytest.mark.parametrize("fault", ["busy", "broken", "lost", "forbidden"])
-async def test_what_is_not_taken_is_said_again(fault: Fault) -> None:
-    """And the loop is told, so that there is a next time."""
+async def test_an_update_that_fails_is_sent_again(fault: Fault) -> None:
+    """And the loop is woken, so that there is a next time."""
     world = waiting()
     failing = True
     bench = Bench(world, Faulty(world.memory, lambda _: fault if failing else None))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         assert bench.failed == [True]
         failing = False
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert bench.failed == [True, False]
     assert world.group("g0")["status"]["phase"] == "Pending"
     assert world.condition(world.pod("g0-0"), "PodScheduled")["status"] == "False"
     assert len(events(world)) == 1
 
 
-async def test_nothing_is_said_about_a_gang_while_one_of_its_bindings_is_in_doubt() -> None:
-    """It would be wrong, one way or the other; what was said before stands."""
+async def test_no_status_is_written_while_a_binding_of_the_gang_is_unconfirmed() -> None:
+    """It would be wrong, one way or the other; the last status stands."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         before = world.group("g0")["status"], world.pod("g0-0")["status"]
         world.create(NODES, node("z", gpus=64))
-        for why in ("", "nobody knows"):
+        for why in ("", "not known yet"):
             bench.news(g0=why)
-            await bench.told()
+            await bench.reported()
             assert (world.group("g0")["status"], world.pod("g0-0")["status"]) == before
         assert "BindingFailed" in {event["reason"] for event in world.memory.store.list(EVENTS).items}
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert world.group("g0")["status"] != before[0]
 
 
@@ -295,24 +295,24 @@ async def test_while_nothing_works_the_log_is_not_flooded() -> None:
             for seconds in (0, 1, 1, 61):
                 await world.time.advance(seconds)
                 bench.news()
-                await bench.told()
+                await bench.reported()
     once = len({line["what"] for line in lines})
     assert 0 < once <= SHOWN
     assert len(lines) == 2 * once
 
 
-async def test_who_is_gone_need_not_be_told() -> None:
+async def test_an_object_that_is_gone_needs_no_update() -> None:
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     bench.news()
     world.memory.store.delete(POD_GROUPS, "default", "g0")
     world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
     async with bench.running():
-        await bench.told()
+        await bench.reported()
     assert bench.failed == [False]
 
 
-async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_business() -> None:
+async def test_an_object_that_was_created_again_gets_no_update_of_the_former_one() -> None:
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     bench.news()
@@ -321,32 +321,32 @@ async def test_who_came_back_under_its_name_is_not_told_what_is_none_of_its_busi
     world.memory.store.delete(PODS, "default", "g0-0", grace_seconds=0)
     world.create(PODS, gpu_pod("g0-0", "g0"))
     async with bench.running():
-        await bench.told()
+        await bench.reported()
     assert "status" not in world.group("g0")
     assert world.condition(world.pod("g0-0"), "PodScheduled") == {}
 
 
-async def test_who_does_not_lead_says_nothing_and_remembers_nothing() -> None:
-    """I9; and whoever leads again does not know what others have said meanwhile."""
+async def test_a_replica_that_does_not_lead_writes_nothing_and_remembers_nothing() -> None:
+    """I9; and a leader that returns does not know what others have written meanwhile."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     bench.leadership.leading = False
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         assert bench.cluster.log == []
         bench.leadership.leading = True
         bench.news()
-        await bench.told()
+        await bench.reported()
         said = len(bench.cluster.log)
         bench.status_writer.forget()
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert (said, len(bench.cluster.log)) == (3, 5), "the pod and the event again; the status is stored"
 
 
-async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
-    """Letters that wait are dropped, also those of a cycle before it that come late; one on its way ends first."""
+async def test_a_pod_that_is_being_bound_gets_no_waiting_condition() -> None:
+    """Updates that wait are dropped, also those of a cycle before it that come late; one on its way ends first."""
     world = waiting(pods=AT_ONCE + 2)
     gate = Gate(world)
     bench = Bench(world, gate)
@@ -368,13 +368,13 @@ async def test_whoever_is_being_bound_is_not_told_that_it_waits() -> None:
             await on_its_way
             while bench.status_writer._busy or bench.status_writer._updates:
                 await asyncio.sleep(0.001)
-    told = [what for what, _ in gate.sent]
-    assert told.count(f"pods {later}") == 0
-    assert told.count(f"pods {sent[0]}") == 1
-    assert len({*told}) == AT_ONCE + 2, "all others, and the gang itself"
+    written = [what for what, _ in gate.sent]
+    assert written.count(f"pods {later}") == 0
+    assert written.count(f"pods {sent[0]}") == 1
+    assert len({*written}) == AT_ONCE + 2, "all others, and the gang itself"
 
 
-async def test_a_failure_that_nobody_expects_ends_it() -> None:
+async def test_an_unexpected_failure_ends_the_status_writer() -> None:
     world = waiting(groups=30)
     bench = Bench(world, Faulty(world.memory, crash_at(5)))
     bench.news()
@@ -384,7 +384,7 @@ async def test_a_failure_that_nobody_expects_ends_it() -> None:
     assert caught.group_contains(Crash)
 
 
-# events -------------------------------------------------------------------------------------------------------------
+# events ---------------------------------------------------------------------------------------------------------------
 
 
 async def test_the_same_event_is_one_object_that_counts() -> None:
@@ -394,39 +394,39 @@ async def test_the_same_event_is_one_object_that_counts() -> None:
     async with bench.running():
         for _ in range(3):
             bench.news()
-            await bench.told()
+            await bench.reported()
         (first,) = events(world)
-        assert told(first) == ("NoRoom", 1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
+        assert counts(first) == ("NoRoom", 1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z")
         for i in range(2):
             await world.time.advance(AGAIN_SECONDS)
             world.create(PODS, gpu_pod(f"more-{i}", "g0"))
             world.memory.store.patch(POD_GROUPS, "default", "g0", {"spec": {"minMember": 2 + i}})
             bench.news()
-            await bench.told()
+            await bench.reported()
     (last,) = events(world)
     assert last["metadata"]["uid"] == first["metadata"]["uid"]
-    assert told(last) == ("NoRoom", 3, "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z")
+    assert counts(last) == ("NoRoom", 3, "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z")
     assert "needs 3 pods" in last["message"]
 
 
-async def test_an_event_that_is_gone_begins_anew() -> None:
+async def test_an_event_that_is_gone_is_created_again() -> None:
     """API servers keep events for an hour, and people delete them."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         (first,) = events(world)
         world.memory.store.delete(EVENTS, "default", first["metadata"]["name"])
         await world.time.advance(AGAIN_SECONDS)
         bench.news()
-        await bench.told()
-    assert [told(one) for one in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
+        await bench.reported()
+    assert [counts(one) for one in events(world)] == [("NoRoom", 1, "2026-01-01T00:05:00Z", "2026-01-01T00:05:00Z")]
     assert bench.failed == [False, False]
 
 
 @pytest.mark.parametrize("verb", ["create", "patch"])
-async def test_an_event_that_nobody_answered_is_counted_once(verb: str) -> None:
+async def test_an_event_without_an_answer_is_counted_once(verb: str) -> None:
     world = waiting()
 
     def first_time(call: Call) -> Fault | None:
@@ -438,24 +438,24 @@ async def test_an_event_that_nobody_answered_is_counted_once(verb: str) -> None:
         for _ in range(2):
             for _ in range(2):
                 bench.news()
-                await bench.told()
+                await bench.reported()
             await world.time.advance(AGAIN_SECONDS)
     assert True in bench.failed
-    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 2)]
+    assert [counts(one)[:2] for one in events(world)] == [("NoRoom", 2)]
 
 
-async def test_who_came_back_under_its_name_has_events_of_its_own() -> None:
-    """At once: nobody has told it anything."""
+async def test_a_podgroup_that_was_created_again_has_events_of_its_own() -> None:
+    """At once: it has none yet."""
     world = waiting()
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         world.memory.store.delete(POD_GROUPS, "default", "g0")
         again = world.create(POD_GROUPS, group("g0", minMember=1))
         bench.news()
-        await bench.told()
-    assert [told(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
+        await bench.reported()
+    assert [counts(one)[:2] for one in events(world)] == [("NoRoom", 1)] * 2
     assert again["metadata"]["uid"] in {one["involvedObject"]["uid"] for one in events(world)}
 
 
@@ -466,14 +466,14 @@ async def test_a_gang_with_the_longest_name_has_events() -> None:
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
     (one,) = events(world)
     assert bench.failed == [False]
     assert re.fullmatch(r"a{199}\.[0-9a-f]{16}", one["metadata"]["name"])
 
 
-async def test_what_was_told_is_forgotten_with_its_events() -> None:
-    """Nobody remembers every gang that there ever was."""
+async def test_the_recorder_forgets_events_that_have_expired() -> None:
+    """Its memory does not grow with every gang that there ever was."""
     world = World([])
     recorder = Recorder(world.memory, lambda: world.seconds)
     for i in range(100):
@@ -484,7 +484,7 @@ async def test_what_was_told_is_forgotten_with_its_events() -> None:
     assert len(recorder._recorded) == 11
 
 
-# pods that belong to nobody -----------------------------------------------------------------------------------------
+# pods that belong to no gang ------------------------------------------------------------------------------------------
 
 
 def lost(name: str, leaf: str = "nobody", **spec: Any) -> Raw:
@@ -509,7 +509,7 @@ async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool
     async with bench.running():
         for _ in range(2):
             bench.news()
-            await bench.told()
+            await bench.reported()
     assert {(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events(world, "Pod")} == {
         ("lost", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
         ("gated", "UnknownSubGroup", "the pod names subgroup `nobody`, which does not exist"),
@@ -525,7 +525,7 @@ async def test_strays_have_events_on_themselves_and_on_their_podgroup(mark: bool
     assert world.condition(world.pod("gated"), "PodScheduled").get("reason") in (None, "SchedulingGated")
 
 
-async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
+async def test_a_pod_without_a_gang_has_one_condition_that_says_what_it_lacks() -> None:
     """N3, N4: nothing is dropped in silence; what is over, bound or behind a gate does not wait for a PodGroup."""
     world = World([node("a")])
     gated, done = gpu_pod("gated", "g"), gpu_pod("done", "g")
@@ -537,34 +537,34 @@ async def test_a_pod_without_a_gang_is_told_what_it_lacks_once() -> None:
     async with bench.running():
         for _ in range(3):
             bench.news()
-            await bench.told()
+            await bench.reported()
     says = {
         "lost": ("NoSuchPodGroup", "the pod names podgroup `default/g`, which does not exist"),
         "alone": ("NoPodGroup", "the pod names no podgroup in its annotation `pod-group-name`"),
     }
     for name, (reason, message) in says.items():
-        found = world.condition(world.pod(name), "PodScheduled")
-        assert (found["status"], found["reason"], found["message"]) == ("False", reason, message)
+        condition = world.condition(world.pod(name), "PodScheduled")
+        assert (condition["status"], condition["reason"], condition["message"]) == ("False", reason, message)
     assert {one["involvedObject"]["name"]: (one["reason"], one["message"]) for one in events(world, "Pod")} == says
     assert len(bench.cluster.log) == 4
 
 
 @pytest.mark.parametrize("mark", [True, False])
-async def test_what_a_pod_lacked_is_not_said_any_more_once_it_is_there(mark: bool) -> None:
+async def test_the_condition_about_what_a_pod_lacked_goes_once_it_is_there(mark: bool) -> None:
     """The gang's own reason takes its place; where the gang wants no conditions, nothing does (S4)."""
     world = World([node("a", gpus=0)])
     world.create(PODS, gpu_pod("lost", "g"))
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         assert world.condition(world.pod("lost"), "PodScheduled")["reason"] == "NoSuchPodGroup"
         world.create(POD_GROUPS, group("g", minMember=1, markUnschedulable=mark))
         for _ in range(3):
             bench.news()
-            await bench.told()
-    found = world.condition(world.pod("lost"), "PodScheduled")
-    assert found.get("reason") == ("Unschedulable" if mark else None)
+            await bench.reported()
+    condition = world.condition(world.pod("lost"), "PodScheduled")
+    assert condition.get("reason") == ("Unschedulable" if mark else None)
     assert bench.cluster.log.count("patch pods lost status") == 2
 
 
@@ -576,37 +576,37 @@ async def test_of_a_pod_that_is_bound_nothing_is_taken_back() -> None:
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         world.memory.store.bind("default", "seen", world.pod("seen")["metadata"]["uid"], "a")
         world.create(NODES, node("b"))
         world.create(POD_GROUPS, group("g", minMember=1, markUnschedulable=False))
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert bench.cluster.log.count("patch pods now status") == 1
     assert bench.cluster.log.count("patch pods seen status") == 1
     assert world.condition(world.pod("seen"), "PodScheduled")["status"] == "True"
 
 
-# what is not looked at again ----------------------------------------------------------------------------------------
+# what is not looked at again ------------------------------------------------------------------------------------------
 
 
-def _written(found: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
-    return sorted((address, one.kind, repr(one.says)) for address, updates in found.items() for one in updates)
+def _written(drafted: Mapping[Address, list[StatusUpdate]]) -> list[tuple[Address, str, str]]:
+    return sorted((address, one.kind, repr(one.says)) for address, updates in drafted.items() for one in updates)
 
 
 @settings(max_examples=100)
 @given(NEWS)
-def test_who_remembers_whom_there_was_nothing_to_say_about_says_the_same(told: Told) -> None:
+def test_drafts_with_memory_equal_drafts_without(history: History) -> None:
     """Statuses are stored in between, so that many gangs become silent."""
     cache, drafts = Cache(), Drafts()
-    for (struct, raw), word, look in told:
+    for (struct, raw), word, look in history:
         cache.handle(struct, news_of(raw, word))
         for cycle in range(3 if look else 0):
             snapshot = cache.snapshot(EPOCH)
             news = CycleOutcome(cycle, snapshot, plan(snapshot), EPOCH, 0)
-            found = drafts.updates(news)
-            assert _written(found) == _written(Drafts().updates(news))
-            for updates in found.values():
+            drafted = drafts.updates(news)
+            assert _written(drafted) == _written(Drafts().updates(news))
+            for updates in drafted.values():
                 for one in updates:
                     _store(cache, one)
 
@@ -630,9 +630,9 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     seen: list[int] = []
 
     def counted(*about: Any) -> Mapping[str, Outcome]:
-        found = outcomes(*about)
-        seen.append(len(found))
-        return found
+        gang_outcomes = outcomes(*about)
+        seen.append(len(gang_outcomes))
+        return gang_outcomes
 
     monkeypatch.setattr(status_writer, "outcomes", counted)
     for struct, raw in (
@@ -650,7 +650,7 @@ def test_gangs_at_rest_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) 
     assert seen[-1] == 0
 
 
-async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
+async def test_no_condition_of_an_unconfirmed_gang_is_taken_back() -> None:
     """Its pod may be bound by now: then the condition is what the API server made of it, and not ours to remove."""
     world = World([node("a", gpus=0)])
     world.create(POD_GROUPS, group("g", minMember=1))
@@ -658,14 +658,14 @@ async def test_of_a_gang_in_doubt_nothing_is_taken_back() -> None:
     bench = Bench(world, Faulty(world.memory))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
         assert world.condition(world.pod("g-0"), "PodScheduled")["status"] == "False"
         bench.news(g="")
-        await bench.told()
+        await bench.reported()
     assert bench.cluster.log.count("patch pods g-0 status") == 1
 
 
-async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
+async def test_timestamps_are_not_left_on_another_group_of_that_name() -> None:
     """Its timers would run from a time at which it was not there."""
     world = World([node("a")])
     world.create(POD_GROUPS, group("g", minMember=1))
@@ -679,13 +679,13 @@ async def test_marks_are_not_left_on_another_group_of_that_name() -> None:
     bench = Bench(world, Faulty(world.memory, returns))
     async with bench.running():
         bench.news()
-        await bench.told()
+        await bench.reported()
     assert "patch podgroups g" in bench.cluster.log
     assert "annotations" not in world.group("g")["metadata"]
 
 
-async def test_a_letter_that_is_not_answered_is_given_up() -> None:
-    """Whoever is bound waits for the letter about it: it must not wait for ever."""
+async def test_an_update_that_is_not_answered_is_given_up() -> None:
+    """A binding waits for the update of its pod: it must not wait for ever."""
     world = World([node("a", gpus=0)])
     world.create(POD_GROUPS, group("g", minMember=1))
     world.create(PODS, gpu_pod("g-0", "g"))
@@ -699,11 +699,11 @@ async def test_a_letter_that_is_not_answered_is_given_up() -> None:
         await until(lambda: True in bench.failed)
 
 
-def _said(cache: Cache, drafts: Drafts) -> list[str]:
-    """The kinds of letters about PodGroups, which are stored."""
+def _draft_and_store(cache: Cache, drafts: Drafts) -> list[str]:
+    """The kinds of updates of PodGroups, which are stored."""
     snapshot = cache.snapshot(EPOCH)
-    found = drafts.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
-    updates = [one for some in found.values() for one in some if one.resource == POD_GROUPS]
+    drafted = drafts.updates(CycleOutcome(1, snapshot, plan(snapshot), EPOCH, 0))
+    updates = [one for some in drafted.values() for one in some if one.resource == POD_GROUPS]
     for one in updates:
         _store(cache, one)
     return [one.kind for one in updates]
@@ -716,7 +716,7 @@ HAPPENS: dict[str, tuple[type[Wire], Raw]] = {
 
 
 @pytest.mark.parametrize(("struct", "raw"), HAPPENS.values(), ids=HAPPENS)
-def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(struct: type[Wire], raw: Raw) -> None:
+def test_a_gang_without_updates_gets_one_when_it_changes(struct: type[Wire], raw: Raw) -> None:
     cache, drafts = Cache(), Drafts()
     racks: Raw = {"metadata": {"name": "racks"}, "spec": {"levels": [{"nodeLabel": RACK}]}}
     where = {"topology": "racks", "requiredTopologyLevel": RACK}
@@ -728,7 +728,7 @@ def test_a_gang_about_which_there_was_nothing_to_say_is_told_what_happens_to_it(
     ]
     for kind, one in there:
         cache.handle(kind, ObjectUpdated(one))
-    while _said(cache, drafts):
+    while _draft_and_store(cache, drafts):
         pass
     cache.handle(struct, ObjectUpdated(raw))
-    assert _said(cache, drafts) == ["status"]
+    assert _draft_and_store(cache, drafts) == ["status"]
