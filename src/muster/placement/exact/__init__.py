@@ -1,1 +1,1 @@
-"""What the search leaves open, as an integer program."""
+"""The exact tier: an integer program decides what the search leaves open."""

@@ -1,9 +1,9 @@
-"""The exact tier: a goal as one integer program over counts, solved by `solver`.
+"""The exact tier: a requirement as one integer program over counts, solved by `solver`.
 
-What is alike is counted, not named: groups of one kind in one region, pods of one class, nodes of one type. A group
-of which several stand in a domain can be told apart again afterwards, because each of them needs the same. Nodes of
-one type have the same patterns: the largest mixes of pods that one of them could take, worked out in whole numbers
-(X6). So the program has small coefficients only, and its size does not depend on how many equal nodes there are.
+Equal things are counted, not named: groups of one kind in one node set, pods of one class, nodes of one type. The
+solution is split over the groups of a kind afterwards, because each of them needs the same. Nodes of one type have the
+same patterns: the maximal mixes of pods that fit on one of them, computed in whole numbers (X6). So all coefficients
+are small, and the size of the program does not depend on the number of equal nodes.
 """
 
 from collections import Counter, deque
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from muster.placement.search.search_state import SearchState
 
 Terms = list[Term]
-COEFFICIENTS = 8  # that are added to a program for one step
-EXACT_ENOUGH = 2**20  # what a pod asks for, in units that all of them share: larger numbers are not exact in the solver
+COEFFICIENTS = 8  # added to a program per step
+EXACT_ENOUGH = 2**20  # largest request, in units of their common divisor: beyond it the solver is not exact
 Key = tuple[int, tuple[int, ...]]  # a kind of requirements, or a class of pods, and a node set
 
 
 class GroupDomain(Struct, frozen=True, eq=False):
-    """Requirements of one kind in one of the node sets that they may choose."""
+    """Requirements of one kind in one of their candidate node sets."""
 
     node_set: NodeSet
     met: int  # variable: how many requirements are met here
@@ -41,12 +41,12 @@ class GroupDomain(Struct, frozen=True, eq=False):
 def solve(search: "Search", requirement: Requirement) -> "SearchState | None":
     """A placement of a requirement; None: there is none. OutOfSteps: unknown."""
     if any(part.at_most for part in subtree(requirement)):
-        raise OutOfSteps  # how many domains a group may use is not part of the program
+        raise OutOfSteps  # the program cannot express a limit on domains
     return _Program(search, requirement).state()
 
 
 class Groups:
-    """The part of a program that is about groups: which of them are met in which regions, and what pods that takes."""
+    """The part of a program about groups: how many are met in which node sets, and the pods that takes."""
 
     def __init__(self, search: "Search", requirement: Requirement) -> None:
         self.search, self.requirement = search, requirement
@@ -55,12 +55,12 @@ class Groups:
         self.many = Counter(part.kind for part in subtree(requirement))
         self.group_domains: dict[Key, list[GroupDomain]] = {}
         self.node_sets: dict[tuple[int, ...], NodeSet] = {}
-        self.demands: dict[Key, Terms] = {}  # pods of a class that must be in a node set
-        self.totals: dict[str, Terms] = {}  # pods below a branch that counts them in all (M5)
+        self.demands: dict[Key, Terms] = {}  # number of pods of a class in a node set
+        self.totals: dict[str, Terms] = {}  # number of pods below a branch with a total (M5)
         self._groups()
 
     def _groups(self) -> None:
-        """How many requirements of every kind are met in every node set."""
+        """Add variables and rows for how many requirements of every kind are met in every node set."""
         everywhere = self.search.domains.everywhere
         wanted: dict[Key, Terms] = {(self.requirement.kind, everywhere.key): []}
         ahead = deque([(self.requirement, everywhere)])
@@ -86,7 +86,7 @@ class Groups:
             self.model.add_row(self.totals.get(branch.name, []), least=branch.total)
 
     def _node_sets_of(self, requirement: Requirement, enclosing: NodeSet) -> Iterator[NodeSet]:
-        """Domains that a requirement requires, and inside them those that it is held to in addition."""
+        """Candidate domains of its required level, and inside them of its tight level."""
         node_sets = self.search.domains
         for outer in node_sets.narrowed(requirement, requirement.required, enclosing):
             yield from node_sets.narrowed(requirement, requirement.tight, outer)
@@ -120,7 +120,7 @@ class Groups:
     def _chosen(
         self, requirement: Requirement, met: int, counts: Counter[int], need: int, most: int | None
     ) -> dict[int, Terms]:
-        """So many of each for every requirement that is met, in all what these need; `most`: or more."""
+        """Variables for how many of each item the met requirements use: `need` for each; with `most`, at least."""
         copies = self.many[requirement.kind]
         variables = {item: self.model.add_variable(count * copies) for item, count in counts.items()}
         for item, count in counts.items():
@@ -155,7 +155,7 @@ class _Program(Groups):
         return find_types(self.search.base, most, node_sets, self.search.budget)
 
     def _packing(self) -> None:
-        """Pods on nodes: so many of a class and node set on nodes of a type, inside of the patterns that are chosen."""
+        """Add rows for pods on nodes: by class, node set and node type, within the chosen patterns."""
         here: dict[Key, Terms] = {key: [] for key in self.demands}
         self.search.budget.begin(sum(map(self._cost, self.types)) // COEFFICIENTS)
         for number, node_type in enumerate(self.types):
@@ -175,18 +175,18 @@ class _Program(Groups):
             self.model.add_row([*terms, *((variable, -value) for variable, value in self.demands[wanted])], 0, 0)
 
     def _cost(self, node_type: NodeType) -> int:
-        """About how many coefficients a type adds to the program."""
+        """About how many coefficients a node type adds to the program."""
         return (len(node_type.patterns) or 3 * len(node_type.nodes)) * (len(node_type.pod_classes) + 1)
 
     def _by_pattern(self, node_type: NodeType) -> list[Terms]:
-        """How many nodes are filled by which pattern; by class the terms that it takes off."""
+        """Add variables for how many nodes have which pattern; returns, by class, the negated terms of their pods."""
         patterns = [(pattern, self.model.add_variable(len(node_type.nodes))) for pattern in node_type.patterns]
         self.filled.append(patterns)
         self.model.add_row([(variable, 1) for _, variable in patterns], most=len(node_type.nodes))
         return [[(variable, -pattern[i]) for pattern, variable in patterns] for i in range(len(node_type.pod_classes))]
 
     def _by_node(self, number: int, node_type: NodeType) -> list[Terms]:
-        """How many pods of a class are on every single node, by what is free there."""
+        """Add variables for how many pods of a class are on every node, limited by its free capacity."""
         base = self.search.base
         self.filled.append([])
         fits = [base.fits(pod_class)[list(node_type.nodes)].tolist() for pod_class in node_type.pod_classes]
@@ -205,7 +205,7 @@ class _Program(Groups):
         return [[(variables[i], -1) for variables in self.singly[number]] for i in range(len(node_type.pod_classes))]
 
     def _limits(self) -> None:
-        """What all pods together may take (Q4)."""
+        """Limit the requests of all pods together (Q4)."""
         allowance = self.search.allowance
         if allowance is None:
             return
@@ -216,8 +216,8 @@ class _Program(Groups):
             unit = int(np.gcd.reduce([int(requests[pod_class][column]) for pod_class in self.search.pod_classes]))
             terms = [
                 (variable, value * int(requests[pod_class][column]) // unit)
-                for (pod_class, _), found in self.demands.items()
-                for variable, value in found
+                for (pod_class, _), demand_terms in self.demands.items()
+                for variable, value in demand_terms
             ]
             self.model.add_row(terms, most=int(allowance[column]) // unit)
 
@@ -234,7 +234,7 @@ class _Program(Groups):
         return self.search.with_exact_assignments(demands, packed)
 
     def _preferred(self, solution: Solution) -> Solution:
-        """The first choice in the order of M3 and M4, as far as the budget goes: each wish in turn becomes a row."""
+        """Move to the first choice in the order of M3 and M4, within the budget: each preference becomes a row."""
         try:
             for requirement in subtree(self.requirement):
                 offered = len(requirement.children) or sum(length for _, length in requirement.pods)
@@ -245,7 +245,7 @@ class _Program(Groups):
         return solution
 
     def _first_choice(self, requirement: Requirement, solution: Solution) -> Solution:
-        """As many as possible of the first children, or pods, then of the next."""
+        """Use as many as possible of the first children, or pods, then of the next."""
         group_domains = [
             group_domain
             for (kind, _), choices in self.group_domains.items()
@@ -266,7 +266,7 @@ class _Program(Groups):
         return solution
 
     def _most(self, terms: Terms, low: int, high: int, solution: Solution) -> tuple[int, Solution]:
-        """The largest value of a sum up to a bound, and a solution that has it; from now on it stays."""
+        """The largest value of a sum up to a bound, and a solution with it; a row requires it from here on."""
         low = max(low, min(_value(terms, solution), high))
         while low < high:
             middle = high if high - low == 1 or low == 0 else (low + high + 1) // 2
@@ -282,7 +282,7 @@ class _Program(Groups):
         return low, solution
 
     def _name_groups(self, solution: Solution) -> tuple[Demand, ...]:
-        """Counts back to groups by name, from the root down: which is where, with how many pods of which class."""
+        """Turn counts into demands of groups by name, from the root down."""
         arrived: dict[int, dict[tuple[int, ...], list[Requirement]]] = {kind: {} for kind in self.kinds}
         arrived[self.requirement.kind][self.search.domains.everywhere.key] = [self.requirement]
         demands: list[Demand] = []
@@ -298,7 +298,7 @@ class _Program(Groups):
         return tuple(demands)
 
     def _parents_first(self) -> list[int]:
-        """Kinds such that whatever contains another comes before it."""
+        """Kinds in an order where parents come before their children."""
         height: dict[int, int] = {}
         for part in reversed(list(subtree(self.requirement))):
             height[part.kind] = max((height[child.kind] + 1 for child in part.children), default=0)
@@ -328,7 +328,7 @@ class _Program(Groups):
                     yield child
 
     def _assign_nodes(self, solution: Solution, demands: Sequence[Demand]) -> Assignments:
-        """Pods onto nodes: patterns to nodes of their type in order, then classes and node sets to the pods of them."""
+        """Assign patterns to the nodes of their type in order, then the pods of each pattern to demands."""
         kinds: dict[Key, list[int]] = {}
         for i, demand in enumerate(demands):
             kinds.setdefault((demand.pod_class, demand.node_set.key), []).append(i)
@@ -354,10 +354,10 @@ def _value(terms: Terms, solution: Solution) -> int:
 
 
 def _shared_out(used: dict[int, int], offered: Counter[int], requirements: int, need: int) -> Iterator[Counter[int]]:
-    """What equal goals use in all, back to each of them: no more than it is offered, and at least what it needs.
+    """Split what equal requirements use in all: to each no more than it is offered, and at least what it needs.
 
-    As each of them could use the same part of everything, a whole way to share it out exists; one goal after the other
-    takes what the rest could not, then fills up in order.
+    An equal fractional split exists, so an integer one does, too. Each requirement in order takes what the rest cannot
+    use, then fills up to its need.
     """
     left = dict(used)
     for rest in range(requirements - 1, -1, -1):

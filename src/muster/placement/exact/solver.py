@@ -1,8 +1,8 @@
 """An integer program, solved by HiGHS within a budget of steps.
 
-Rule 1: deterministic: one thread, no clock; the solver is interrupted after so many of its own checkpoints. Rule 2: a
-solution is rounded and checked here in whole numbers (X6); what does not hold exactly is no solution. Rule 3: the
-library is imported when the first model is solved: most plans never need it. It solves without the interpreter lock.
+Rule 1: deterministic: one thread, no clock; the budget interrupts the solver at its own checkpoints. Rule 2: solutions
+are rounded and checked here in whole numbers (X6); one that does not hold exactly is rejected. Rule 3: the library is
+imported with the first model that is solved: most plans never need it. It solves without the interpreter lock.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,14 +14,14 @@ from msgspec import Struct
 from muster.placement.budget import Budget, Cancelled, OutOfSteps
 
 Term = tuple[int, int]  # a variable and its coefficient
-CHECKPOINT = 100  # steps of one checkpoint of the solver, before what the size of the model adds
-BEGIN = 2  # steps for every coefficient before the first checkpoint: the model is built, reduced and relaxed
-LARGEST = 400_000  # coefficients; a larger model is not begun
+CHECKPOINT = 100  # steps per checkpoint of the solver, plus a part by the size of the model
+BEGIN = 2  # steps per coefficient before the first checkpoint: to build, presolve and relax the model
+LARGEST = 400_000  # coefficients; larger models are not solved
 EXACT = 2**52  # whole numbers above this are not exact in the solver
 
 
 class Model:
-    """Whole variables from zero to a bound, rows over them, and what should be as small as possible."""
+    """Integer variables from zero to a bound, rows over them, and costs to minimise."""
 
     def __init__(self) -> None:
         self.upper: list[int] = []
@@ -33,14 +33,14 @@ class Model:
         self._most: list[int | None] = []
 
     def add_variable(self, upper: int, cost: int = 0) -> int:
-        """A whole number from zero to a bound; its number."""
+        """Add an integer variable from zero to a bound; returns its index."""
         self.upper.append(upper)
         self.cost.append(cost)
         return len(self.upper) - 1
 
     def add_row(self, terms: Iterable[Term], least: int | None = None, most: int | None = None) -> None:
-        """A sum that has to stay within bounds; None: no bound on that side."""
-        merged: dict[int, int] = {}  # the solver does not bear a variable twice in a row
+        """Add a sum that must stay within bounds; None: no bound on that side."""
+        merged: dict[int, int] = {}  # the solver crashes on a variable that occurs twice in a row
         for variable, value in terms:
             merged[variable] = merged.get(variable, 0) + value
         for variable, value in merged.items():
@@ -52,7 +52,7 @@ class Model:
         self._most.append(most)
 
     def copy(self) -> "Model":
-        """The same, to add other rows to."""
+        """A copy to add other rows to."""
         duplicate = Model()
         for name, value in vars(self).items():
             setattr(duplicate, name, list(value))
@@ -60,11 +60,11 @@ class Model:
 
     @property
     def size(self) -> int:
-        """Coefficients."""
+        """The number of coefficients."""
         return len(self._index)
 
     def solve(self, budget: Budget, hint: Sequence[int] | None = None) -> "Solution | None":
-        """Values of all variables; None: there are none. OutOfSteps: unknown."""
+        """Values of all variables; None: infeasible. OutOfSteps: unknown."""
         if self.size > LARGEST or max(map(abs, self._value), default=0) > EXACT:
             raise OutOfSteps
         budget.check()
@@ -89,14 +89,14 @@ class Solution(Struct, frozen=True):
     """Values of all variables."""
 
     values: tuple[int, ...]
-    is_proven: bool  # none costs less
+    is_proven: bool  # no solution costs less
 
 
 class _Checkpoints:
-    """Where the solver is interrupted, as the budget says.
+    """Interrupts the solver at a checkpoint when the budget ends.
 
-    Rule: it knows nothing of the solver. What a solver calls lives as long as the solver; were the solver reachable
-    from there, no collector would ever see that both are done with.
+    Rule: it holds no reference to the solver. The solver keeps its callback alive; with a reference back, the garbage
+    collector could never free either of them.
     """
 
     def __init__(self, budget: Budget, steps: int) -> None:
@@ -104,7 +104,7 @@ class _Checkpoints:
         self.stopped: type[Exception] | None = None  # never the exception itself: its frames lead to the solver
 
     def pass_one(self, _kind: Any, _text: str, _output: Any, answer: Any, _data: Any) -> None:
-        """The solver asks whether to go on."""
+        """The callback of the solver: spend the steps of one checkpoint."""
         if self.stopped is not None:
             answer.user_interrupt = True
             return
@@ -153,7 +153,7 @@ class _Run:
         return lp
 
     def solution(self, hint: Sequence[int] | None) -> Solution | None:
-        """The best that was found; None: there is none."""
+        """The best solution found; None: infeasible."""
         if hint is not None:
             self._begin_with(hint)
         self.highs.run()
