@@ -34,12 +34,12 @@ def test_percentages_are_of_the_expected_pods_and_round_up(
 
 
 @pytest.mark.parametrize("budget", [spec(), spec(min_available="half"), spec(max_unavailable="half")])
-def test_a_budget_that_says_nothing_readable_allows_no_disruption(budget: PodDisruptionBudgetSpec) -> None:
-    """As the disruption controller fails safe."""
+def test_a_budget_without_a_readable_value_allows_no_disruption(budget: PodDisruptionBudgetSpec) -> None:
+    """The disruption controller fails safe in the same way."""
     assert disruptions_allowed(budget, 3, 3) == 0
 
 
-def test_pods_that_are_not_ready_go_by_policy_or_while_enough_others_are_healthy() -> None:
+def test_pods_that_are_not_ready_are_evicted_by_policy_or_while_enough_others_are_healthy() -> None:
     assert allows_unhealthy_eviction("AlwaysAllow", desired=2, current=0)
     assert allows_unhealthy_eviction("IfHealthyBudget", desired=2, current=2)
     assert not allows_unhealthy_eviction("IfHealthyBudget", desired=2, current=1)

@@ -1,4 +1,4 @@
-"""The tree of queues and what its gangs use, as small tables (Q1, Q2, E2)."""
+"""The tree of queues, and what the gangs in it request and hold (Q1, Q2, E2)."""
 
 import random
 from fractions import Fraction
@@ -8,7 +8,7 @@ import pytest
 
 import muster
 from muster.api.queue import UNLIMITED
-from muster.model.gang.builder import collect_gangs as gather
+from muster.model.gang.builder import collect_gangs
 from muster.model.queues import QueueTree, Share, Uses, arrange, charged, uses
 from tests.support.factories import Raw, group, pod, podgroup, pods, queue
 
@@ -24,13 +24,13 @@ def tree_of(*raws: Raw) -> QueueTree:
     return arrange(muster.objects(raws).queues)
 
 
-def used(*raws: Raw) -> Uses:
+def usage_of(*raws: Raw) -> Uses:
     objects = muster.objects(raws)
-    return uses(arrange(objects.queues), gather(objects).gangs)
+    return uses(arrange(objects.queues), collect_gangs(objects).gangs)
 
 
-def one(**stated: Any) -> Share:
-    """What a queue says about gpu."""
+def gpu_share(**stated: Any) -> Share:
+    """The share of gpu of a queue that states this about it."""
     return tree_of(queue("q", gpu=stated)).nodes["q"].share(GPU)
 
 
@@ -38,7 +38,7 @@ def one(**stated: Any) -> Share:
 
 
 def test_parents_come_before_children_and_siblings_by_name() -> None:
-    """Whoever walks from the top, or backwards from the bottom, walks once."""
+    """One pass over the nodes is enough, forwards from the top or backwards from the bottom."""
     raws = [queue("b"), queue("z", "b"), queue("a"), queue("y", "a"), queue("x", "b"), queue("w", "x")]
     assert list(tree_of(*raws).nodes) == ["a", "y", "b", "x", "w", "z"]
     assert [node.name for node in tree_of(*raws).leaves] == ["y", "w", "z"]
@@ -48,8 +48,8 @@ def test_parents_come_before_children_and_siblings_by_name() -> None:
 
 
 def test_the_order_of_queues_makes_no_difference() -> None:
-    """Neither for the tree nor for what stands beside it (X3)."""
-    raws = [queue("a"), queue("b", "a"), queue("d", "a"), queue("c", "nobody"), queue("e", "e"), queue("f", "b")]
+    """Neither for the tree nor for the queues outside it (X3)."""
+    raws = [queue("a"), queue("b", "a"), queue("d", "a"), queue("c", "missing"), queue("e", "e"), queue("f", "b")]
     orders = [random.Random(seed).sample(raws, len(raws)) for seed in range(20)]
     trees = [tree_of(*order) for order in orders]
     assert len({repr((list(tree.nodes.items()), tree.outside)) for tree in trees}) == 1
@@ -58,15 +58,15 @@ def test_the_order_of_queues_makes_no_difference() -> None:
 @pytest.mark.parametrize(
     ("raws", "outside"),
     [
-        ([queue("a", "nobody")], ["a"]),
+        ([queue("a", "missing")], ["a"]),
         ([queue("a", "a"), queue("b")], ["a"]),
         ([queue("a", "b"), queue("b", "a"), queue("c", "a"), queue("d")], ["a", "b", "c"]),
         ([queue(""), queue("b")], []),
         ([queue("", "b"), queue("b")], []),
     ],
 )
-def test_queues_without_a_way_up_stand_beside_the_tree(raws: list[Raw], outside: list[str]) -> None:
-    """They have no share (Q1), and they stop nobody."""
+def test_queues_that_lack_an_ancestor_or_form_a_cycle_are_outside_the_tree(raws: list[Raw], outside: list[str]) -> None:
+    """They have no share (Q1), and they block no other queue."""
     tree = tree_of(*raws)
     assert list(tree.outside) == outside
     assert set(tree.nodes) == {str(raw["metadata"]["name"]) for raw in raws} - set(outside) - {""}
@@ -78,7 +78,7 @@ def test_a_tree_of_any_depth_is_walked() -> None:
     assert len(tree.path("q2999")) == 3000
 
 
-# what a queue says --------------------------------------------------------------------------------------------------
+# what a queue states ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_tree_of_any_depth_is_walked() -> None:
         ({"quota": float("nan"), "limit": float("inf"), "overQuotaWeight": float("inf")}, Share()),
     ],
 )
-def test_what_is_left_out_or_against_the_rules_has_its_default(stated: Raw, share: Share) -> None:
+def test_an_omitted_or_invalid_value_has_its_default(stated: Raw, share: Share) -> None:
     """An omitted quota is 0, an omitted limit unlimited, an omitted weight 1; whole devices only (Q1, X6)."""
-    assert one(**stated) == share
+    assert gpu_share(**stated) == share
 
 
 def test_amounts_are_in_base_units() -> None:
@@ -114,12 +114,12 @@ def test_amounts_are_in_base_units() -> None:
 
 
 def test_a_resource_that_queues_cannot_share_is_left_out() -> None:
-    """`gpus` is told by `validate`; here it means nothing."""
+    """`validate` reports `gpus`; here it has no effect."""
     assert tree_of(queue("q", gpus={"quota": 1})).resources == ("cpu", "memory", GPU)
 
 
-def test_without_any_queue_default_is_there_and_unlimited() -> None:
-    """Its quota too, or nothing that is non-preemptible could ever start (Q2)."""
+def test_without_any_queue_default_exists_and_is_unlimited() -> None:
+    """Its quota too, or no non-preemptible gang could ever start (Q2)."""
     (default,) = tree_of().nodes.values()
     assert default.name == "default"
     assert {default.share(name).quota for name in ("cpu", GPU, "example.com/nic")} == {UNLIMITED}
@@ -127,12 +127,12 @@ def test_without_any_queue_default_is_there_and_unlimited() -> None:
 
 
 def test_with_any_queue_default_is_an_ordinary_name() -> None:
-    """Also where the only queue is in no tree (Q2)."""
+    """Also where the only queue is outside the tree (Q2)."""
     assert "default" not in tree_of(queue("other")).nodes
     assert not tree_of(queue("a", "a")).nodes
 
 
-# what is used -------------------------------------------------------------------------------------------------------
+# usage --------------------------------------------------------------------------------------------------------------
 
 TEAMS = [queue("all"), queue("red", "all"), queue("blue", "all")]
 
@@ -142,8 +142,8 @@ def gang_in(name: str, queue: str, **spec: Any) -> Raw:
 
 
 def test_pods_that_are_placed_or_could_be_are_requested_up_to_the_top() -> None:
-    """Gated, finished, failed and terminating pods ask for nothing (N5)."""
-    found = used(
+    """Gated, succeeded, failed and terminating pods request nothing (N5)."""
+    usage = usage_of(
         *TEAMS,
         gang_in("g", "red"),
         gang_in("h", "blue"),
@@ -155,13 +155,13 @@ def test_pods_that_are_placed_or_could_be_are_requested_up_to_the_top() -> None:
         pod("going", gang="g", on="n", terminating=True, **gpus(8)),
         pod("h", gang="h", on="n", **gpus(16)),
     )
-    assert found.requested == {
+    assert usage.requested == {
         "all": {GPU: 22, "cpu": 500},
         "red": {GPU: 6, "cpu": 500},
         "blue": {GPU: 16},
     }
-    assert found.allocated == {"all": {GPU: 18}, "red": {GPU: 2}, "blue": {GPU: 16}}
-    assert found.non_preemptible == {"all": {}, "red": {}, "blue": {}}
+    assert usage.allocated == {"all": {GPU: 18}, "red": {GPU: 2}, "blue": {GPU: 16}}
+    assert usage.non_preemptible == {"all": {}, "red": {}, "blue": {}}
 
 
 @pytest.mark.parametrize(
@@ -169,31 +169,32 @@ def test_pods_that_are_placed_or_could_be_are_requested_up_to_the_top() -> None:
 )
 def test_of_a_semi_preemptible_gang_the_core_is_protected(word: str, protected: Raw) -> None:
     """All of a non-preemptible one, nothing of a preemptible one (E2)."""
-    found = used(*TEAMS, gang_in("g", "red", minMember=2, preemptibility=word), *pods(3, gang="g", on="n", **gpus(1)))
-    assert found.non_preemptible == {"all": protected, "red": protected, "blue": {}}
+    gang = gang_in("g", "red", minMember=2, preemptibility=word)
+    usage = usage_of(*TEAMS, gang, *pods(3, gang="g", on="n", **gpus(1)))
+    assert usage.non_preemptible == {"all": protected, "red": protected, "blue": {}}
 
 
-def test_a_gang_in_a_queue_with_queues_below_holds_what_it_holds_and_asks_for_no_more() -> None:
-    """Workloads go to leaf queues (Q1)."""
-    found = used(*TEAMS, gang_in("g", "all"), pod("a", gang="g", on="n", cpu=1), pod("b", gang="g", cpu=1))
-    assert (found.requested["all"], found.allocated["all"]) == ({"cpu": 1000}, {"cpu": 1000})
+def test_pending_pods_of_a_gang_in_a_queue_with_children_request_nothing() -> None:
+    """Workloads use leaf queues (Q1); what placed pods hold still counts."""
+    usage = usage_of(*TEAMS, gang_in("g", "all"), pod("a", gang="g", on="n", cpu=1), pod("b", gang="g", cpu=1))
+    assert (usage.requested["all"], usage.allocated["all"]) == ({"cpu": 1000}, {"cpu": 1000})
 
 
-def test_a_gang_whose_spec_is_no_tree_asks_for_nothing() -> None:
+def test_a_gang_whose_spec_is_no_tree_requests_nothing() -> None:
     """It cannot be placed as it is (V3)."""
-    broken = podgroup(group("a", 1, parent="nobody"), queue="red")
-    assert used(*TEAMS, broken, pod("p", "a", cpu=1)).requested["red"] == {}
+    broken = podgroup(group("a", 1, parent="missing"), queue="red")
+    assert usage_of(*TEAMS, broken, pod("p", "a", cpu=1)).requested["red"] == {}
 
 
-def test_a_gang_in_a_queue_that_does_not_exist_is_nobodys() -> None:
+def test_a_gang_in_a_queue_that_does_not_exist_counts_for_no_queue() -> None:
     """It is not scheduled (Q2)."""
-    found = used(*TEAMS, gang_in("g", "green"), pod("p", gang="g", cpu=1))
-    assert found.requested == {"all": {}, "red": {}, "blue": {}}
+    usage = usage_of(*TEAMS, gang_in("g", "green"), pod("p", gang="g", cpu=1))
+    assert usage.requested == {"all": {}, "red": {}, "blue": {}}
 
 
-def test_what_is_charged_to_a_queue_is_charged_to_all_above_it() -> None:
-    """And the amounts before stay what they were: a hypothesis is a new value."""
-    before = used(*TEAMS, gang_in("g", "red"), pod("p", gang="g", on="n", cpu=1)).allocated
+def test_an_amount_charged_to_a_queue_is_charged_to_its_ancestors() -> None:
+    """The amounts before do not change: a hypothesis is a new value."""
+    before = usage_of(*TEAMS, gang_in("g", "red"), pod("p", gang="g", on="n", cpu=1)).allocated
     after = charged(tree_of(*TEAMS), before, "blue", {"cpu": 500, GPU: 1})
     assert after == {"all": {"cpu": 1500, GPU: 1}, "red": {"cpu": 1000}, "blue": {"cpu": 500, GPU: 1}}
     assert before == {"all": {"cpu": 1000}, "red": {"cpu": 1000}, "blue": {}}

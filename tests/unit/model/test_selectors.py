@@ -55,7 +55,7 @@ def test_selectors_as_text_select_as_kubernetes_does(text: str, expected: bool) 
 
 
 @pytest.mark.parametrize("text", ["a in", "a in (", "=b", "a=b=c", "a b", "a in b", "a=(b)", "-a", "a>" + "9" * 5000])
-def test_selectors_that_cannot_be_read_are_rejected(text: str) -> None:
+def test_selectors_that_cannot_be_parsed_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=text[:1]):
         parse_requirements(text)
 
@@ -72,7 +72,7 @@ def test_selectors_that_cannot_be_read_are_rejected(text: str) -> None:
     ],
 )
 def test_selectors_of_objects_select_as_kubernetes_does(operator: str, values: tuple[str, ...], expected: bool) -> None:
-    """`Gt` and `Lt` are no operators of a LabelSelector, although text has them."""
+    """`Gt` and `Lt` are operators of selectors as text only, not of a LabelSelector."""
     key = "count" if operator == "Gt" else "app"
     assert not selects(None, LABELS)
     assert selects(LabelSelector(), LABELS)
@@ -83,10 +83,10 @@ def test_selectors_of_objects_select_as_kubernetes_does(operator: str, values: t
 
 
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=3), max_size=5), SELECTORS)
-def test_a_list_of_the_embedded_cluster_selects_what_the_object_selects(
+def test_the_embedded_cluster_selects_by_text_what_the_object_selects(
     labels: list[dict[str, str]], selector: LabelSelector
 ) -> None:
-    """The same selector as an object of a spec and as `?labelSelector=`: one meaning."""
+    """A selector means the same as an object of a spec and as `?labelSelector=`."""
     for i, pairs in enumerate(labels):
         STORE.create(CONFIG_MAPS, {"metadata": {"name": f"c{i}", "labels": pairs}})
     raw = {

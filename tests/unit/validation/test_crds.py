@@ -1,4 +1,4 @@
-"""CRDs are structural, complete, and say what the rules say."""
+"""CRDs are structural and complete, and agree with the validation rules."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ def whole(kind: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_schema_is_structural(kind: str) -> None:
-    """Kubernetes refuses others: a type everywhere, no references, no null."""
+    """Kubernetes rejects others: a type everywhere, no references, no null."""
     for at, schema in schemas(whole(kind)):
         assert "$ref" not in schema, at
         assert schema.get("x-kubernetes-int-or-string") or isinstance(schema.get("type"), str), at
@@ -34,14 +34,14 @@ def test_every_schema_is_structural(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_every_field_is_described(kind: str) -> None:
-    """`kubectl explain` is documentation too."""
+    """`kubectl explain` prints the descriptions."""
     skip = (".apiVersion", ".kind", ".metadata")
     for at, schema in schemas(whole(kind)):
         assert schema.get("description") or at in skip or at.endswith("[]"), at
 
 
 def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
-    """What other programs rely on."""
+    """Other programs rely on them."""
     kinds = {
         kind: (
             crd["metadata"]["name"],
@@ -60,12 +60,12 @@ def test_names_scopes_and_subresources_are_those_of_the_contract() -> None:
 
 
 def test_a_podgroup_prints_queue_minimums_satisfied_phase_reason_and_age() -> None:
-    """`kubectl get pg` answers the first questions."""
+    """`kubectl get pg` shows them."""
     columns = [column["name"] for column in ALL["PodGroup"]["spec"]["versions"][0]["additionalPrinterColumns"]]
     assert columns == ["Queue", "Min-Pods", "Min-Groups", "Satisfied", "Phase", "Reason", "Age"]
 
 
-def test_rules_of_v1_and_v2_do_not_refuse_what_is_stored_already() -> None:
+def test_rules_of_v1_and_v2_do_not_reject_what_is_stored_already() -> None:
     """V4: the ratchet holds in the API server, too. V3 is never ratcheted."""
     for rules in CEL.values():
         for rule in rules:
@@ -73,8 +73,8 @@ def test_rules_of_v1_and_v2_do_not_refuse_what_is_stored_already() -> None:
             assert rule.get("optionalOldSelf", False) == (cited in ("V1", "V2")), rule
 
 
-def test_fields_of_older_dialects_are_refused_not_dropped() -> None:
-    """A schema that did not know `subgroups` would drop the whole tree before anyone could object."""
+def test_fields_of_older_dialects_are_rejected_not_dropped() -> None:
+    """The API server would prune `subgroups`, and with it the whole tree, if the schema did not know the field."""
     spec = whole("PodGroup")["properties"]["spec"]
     rules = {rule["rule"] for rule in spec["x-kubernetes-validations"]}
     assert {"!has(self.subgroups)", "!has(self.topologyConstraints)"} <= rules

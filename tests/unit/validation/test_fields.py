@@ -18,8 +18,8 @@ SPEC = PodGroupSpec(
 
 
 @pytest.mark.parametrize("kind", [PodGroupSpec, SubGroup, TopologyConstraint])
-def test_every_path_that_is_said_to_be_known_can_be_set(kind: type[Part]) -> None:
-    """A hint that does not work is worse than none; unsetting fits every type."""
+def test_every_path_that_a_hint_lists_can_be_set(kind: type[Part]) -> None:
+    """A hint that does not work is worse than none. An empty value unsets a field of any type."""
     front = {PodGroupSpec: "", SubGroup: "subGroups.a.", TopologyConstraint: "topologyConstraint."}[kind]
     for path in settable_paths(kind):
         if "NAME" not in path:
@@ -39,14 +39,14 @@ def test_every_path_that_is_said_to_be_known_can_be_set(kind: type[Part]) -> Non
         ("markUnschedulable", "", True, True),
     ],
 )
-def test_what_a_field_said_and_says(path: str, value: Any, was: Any, now: Any) -> None:
-    """For the words of a change; None: it says nothing."""
-    done = set_field(SPEC, path, value)
-    assert (done.was, done.now) == (was, now)
+def test_a_change_has_the_values_before_and_after(path: str, value: Any, was: Any, now: Any) -> None:
+    """Messages about a change print them; None: the field is not set."""
+    change = set_field(SPEC, path, value)
+    assert (change.was, change.now) == (was, now)
 
 
-def test_a_value_is_put_nowhere_else() -> None:
-    """Only the one field of the one group."""
+def test_setting_a_field_changes_no_other() -> None:
+    """Neither in the same group nor in others."""
     spec = set_field(SPEC, "subGroups.b.minMember", 2).part
     assert spec.sub_groups[0] is SPEC.sub_groups[0]
     assert spec.sub_groups[1] == SubGroup(name="b", min_member=2, topology_constraint=TopologyConstraint(topology="t"))
@@ -55,7 +55,7 @@ def test_a_value_is_put_nowhere_else() -> None:
 @pytest.mark.parametrize(
     "path", ["", ".", "a.b.c", "subGroups", "subGroups.", "subGroups.a.", "queue.", "spec.queue", "…"]
 )
-def test_a_path_to_nowhere_is_an_error_with_a_way_out(path: str) -> None:
+def test_an_unknown_path_is_an_error_with_a_hint(path: str) -> None:
     """Never a traceback."""
     with pytest.raises(InputError) as raised:
         set_field(SPEC, path, "x")
@@ -63,14 +63,14 @@ def test_a_path_to_nowhere_is_an_error_with_a_way_out(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["queue", "minMember"])
-def test_half_characters_are_refused(path: str) -> None:
-    """A terminal of another encoding hands them over; they could not be printed again."""
+def test_lone_surrogates_are_rejected(path: str) -> None:
+    """A terminal with another encoding produces them, and they cannot be printed."""
     with pytest.raises(InputError, match="cannot be written out"):
         set_field(SPEC, path, "\udcff")
 
 
-def test_names_that_look_alike_are_proposed_before_all_others() -> None:
-    """The same name in another namespace first, then what is spelt nearly so, else what there is."""
+def test_similar_names_are_suggested_before_all_others() -> None:
+    """The same name in another namespace first, then similar spellings, else the known names."""
     assert suggest("b/llama", ["a/llama", "a/lama", "b/bert"]) == "did you mean `a/llama` or `a/lama`?"
     assert suggest("zzz", ["a/llama", "b/bert"]) == "known: a/llama, b/bert"
     assert suggest("zzz", []) == "known: none"
