@@ -1,11 +1,11 @@
-"""Budgets of steps (X7): parts, what is granted, and what is counted where."""
+"""Budgets of steps (X7): parts, granted budgets, and where steps are counted."""
 
 import pytest
 
 from muster.placement.budget import Budget, OutOfSteps
 
 
-def test_a_part_is_bound_by_what_is_above_it() -> None:
+def test_a_part_is_limited_by_the_budget_above_it() -> None:
     cycle = Budget(10)
     part = cycle.part(100)
     assert part.left == 10
@@ -14,7 +14,7 @@ def test_a_part_is_bound_by_what_is_above_it() -> None:
     assert (part.spent, cycle.spent) == (10, 10)
 
 
-def test_what_is_granted_counts_above_and_can_be_finished() -> None:
+def test_a_granted_budget_counts_above_but_is_not_limited_by_it() -> None:
     cycle = Budget(10)
     gang = cycle.grant(100)
     part = gang.part(60)
@@ -26,7 +26,7 @@ def test_what_is_granted_counts_above_and_can_be_finished() -> None:
     assert (part.spent, gang.spent, cycle.spent) == (60, 60, 60)
 
 
-def test_no_more_steps_are_kept_than_there_are() -> None:
+def test_keep_never_adds_steps() -> None:
     gang = Budget(10).grant(100)
     gang.spend(30)
     gang.keep(20)

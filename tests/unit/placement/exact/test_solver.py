@@ -1,4 +1,4 @@
-"""The integer program: whole numbers in, whole numbers out, within a budget of steps."""
+"""The solver: integers in, integers out, within a budget of steps."""
 
 import gc
 import random
@@ -25,26 +25,26 @@ def covers(variables: int) -> Model:
     rng, model = random.Random(variables), Model()
     chosen = [model.add_variable(5, rng.randint(1, 9)) for _ in range(variables)]
     for _ in range(40):
-        model.add_row([(one, rng.randint(1, 9)) for one in rng.sample(chosen, 20)], least=60)
+        model.add_row([(variable, rng.randint(1, 9)) for variable in rng.sample(chosen, 20)], least=60)
     return model
 
 
-class Given:
-    """A plan that its caller gives up after so many questions."""
+class CancelledAfter:
+    """An `is_cancelled` that returns True after so many checks."""
 
-    def __init__(self, questions: int) -> None:
-        self.questions = questions
+    def __init__(self, checks: int) -> None:
+        self.checks = checks
 
     def __call__(self) -> bool:
-        self.questions -= 1
-        return self.questions < 0
+        self.checks -= 1
+        return self.checks < 0
 
 
 def test_a_solution_meets_every_row_exactly() -> None:
-    """X6: values are whole numbers, and checked as such."""
+    """X6: values are integers, and checked as such."""
     model = Model()
-    one, two = model.add_variable(5), model.add_variable(5)
-    model.add_row([(one, 3), (two, 5)], least=19, most=19)
+    first, second = model.add_variable(5), model.add_variable(5)
+    model.add_row([(first, 3), (second, 5)], least=19, most=19)
     solution = model.solve(Budget(100_000))
     assert solution is not None
     assert solution.values == (3, 2)
@@ -52,24 +52,24 @@ def test_a_solution_meets_every_row_exactly() -> None:
     assert not model.holds((3, 3))
 
 
-def test_a_variable_may_stand_twice_in_a_row() -> None:
-    """Rows are put together from parts; the solver itself crashes on such a row."""
+def test_a_variable_may_occur_twice_in_a_row() -> None:
+    """Rows are built from parts; the solver itself crashes on such a row."""
     model = Model()
-    one = model.add_variable(5)
-    model.add_row([(one, 1), (one, 2)], 6, 6)
-    model.add_row([(one, 1), (one, -1)], 0, 0)
+    variable = model.add_variable(5)
+    model.add_row([(variable, 1), (variable, 2)], 6, 6)
+    model.add_row([(variable, 1), (variable, -1)], 0, 0)
     solution = model.solve(Budget(100_000))
     assert solution is not None
     assert solution.values == (2,)
 
 
-def test_what_cannot_be_is_proved() -> None:
+def test_an_infeasible_model_is_proved_infeasible() -> None:
     """Even numbers never add up to an odd one."""
     assert knapsack([2, 4, 6, 8, 10], 13).solve(Budget(100_000)) is None
 
 
-def test_what_costs_least_is_found_and_proven() -> None:
-    """Smallest sets of victims rely on it (P6)."""
+def test_the_solution_of_least_cost_is_found_and_proven() -> None:
+    """The smallest set of victims relies on it (P6)."""
     model = Model()
     variables = [model.add_variable(1, cost) for cost in (3, 2, 2)]
     model.add_row([(variables[0], 4), (variables[1], 2), (variables[2], 2)], least=4)
@@ -87,8 +87,8 @@ def test_a_model_without_variables_is_decided_by_its_rows() -> None:
     assert Model().solve(Budget(1_000)) is not None
 
 
-def test_no_steps_no_answer() -> None:
-    """X7: what is not begun, or not finished, is unknown; never "no"."""
+def test_without_enough_steps_the_result_is_unknown() -> None:
+    """X7: a model that is not started, or not finished, is never reported infeasible."""
     with pytest.raises(OutOfSteps):
         knapsack([2, 4, 6], 13).solve(Budget(1))
     large = Model()
@@ -97,31 +97,31 @@ def test_no_steps_no_answer() -> None:
         large.solve(Budget(10**9))
 
 
-def test_a_plan_that_is_given_up_ends_the_solver() -> None:
-    """A cycle never stops a shutdown (X7)."""
+def test_cancelling_the_plan_stops_the_solver() -> None:
+    """A running cycle must not block a shutdown (X7)."""
     model = knapsack([2 * number for number in range(20_000, 20_060)], 600_001)
     with pytest.raises(Cancelled):
         model.solve(Budget(10**9, is_cancelled=lambda: True))
 
 
 @pytest.mark.parametrize("steps", [100_000_000, 6_000], ids=["solved", "cut short"])
-@pytest.mark.parametrize("questions", [10**9, 3], ids=["to the end", "given up"])
-def test_a_solver_is_gone_once_it_has_answered(steps: int, questions: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """X7: what it holds is not seen by any collector, and cycles go on for months."""
+@pytest.mark.parametrize("checks", [10**9, 3], ids=["to the end", "cancelled"])
+def test_a_solver_is_freed_once_it_has_returned(steps: int, checks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """X7: the garbage collector cannot see its memory, and a scheduler runs cycles for months."""
     solvers: WeakSet[highspy.Highs] = WeakSet()
-    begun = 0
+    started = 0
 
-    class Seen(highspy.Highs):  # type: ignore[misc]
+    class RecordedHighs(highspy.Highs):  # type: ignore[misc]
         def __init__(self) -> None:
-            nonlocal begun
+            nonlocal started
             super().__init__()
-            begun += 1
+            started += 1
             solvers.add(self)
 
-    monkeypatch.setattr(highspy, "Highs", Seen)
+    monkeypatch.setattr(highspy, "Highs", RecordedHighs)
     with suppress(OutOfSteps, Cancelled):
-        covers(60).solve(Budget(steps, is_cancelled=Given(questions)))
-    assert begun == 1
+        covers(60).solve(Budget(steps, is_cancelled=CancelledAfter(checks)))
+    assert started == 1
     gc.collect()
     assert not solvers
 
@@ -136,20 +136,20 @@ def test_the_same_model_takes_the_same_steps() -> None:
     assert spent[0] == spent[1]
 
 
-def test_what_fits_at_once_is_one_pattern() -> None:
+def test_pods_that_all_fit_are_one_pattern() -> None:
     """X7: thirty classes that all fit on a node are one mix, not 2^30 of them."""
     budget = Budget(1_000)
     assert list(mixes([(1,)] * 30, [1] * 30, (100,), budget)) == [(1,) * 30]
     assert budget.spent == 1
 
 
-def test_every_largest_mix_is_found_once() -> None:
-    """Against all mixes by hand: two of 3 and three of 2 on a node of 7."""
+def test_every_maximal_mix_is_listed_once() -> None:
+    """Against mixes listed by hand: two pods of 3 and three of 2 on a node of 7."""
     assert sorted(mixes([(3,), (2,)], [2, 3], (7,), Budget(1_000))) == [(0, 3), (1, 2), (2, 0)]
 
 
-def test_a_walk_over_mixes_counts_every_step() -> None:
-    """X7: also those that lead to no pattern."""
+def test_listing_mixes_counts_every_step() -> None:
+    """X7: also steps that lead to no pattern."""
     rows = [(1, 1000 + i) for i in range(40)]
     with pytest.raises(OutOfSteps):
         list(mixes(rows, [1] * 40, (20, 10**6), Budget(500)))
